@@ -1,0 +1,290 @@
+"""The store on disk: what the contract, common to all stores, does not say."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+
+from vectorstores import (
+    Chunk,
+    FaissVectorStore,
+    HashingEmbedder,
+    InMemoryVectorStore,
+    MissingDependencyError,
+    StoreClosedError,
+    StoreUnavailableError,
+    _flat,
+    _index,
+    _rows,
+    open_store,
+)
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[2]
+DIM = 32
+
+
+def open_at(path: Path, **options) -> FaissVectorStore:
+    options = {"embedder": HashingEmbedder(dim=DIM), "namespace": "test"} | options
+    return FaissVectorStore(path, **options)
+
+
+def vectors(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, DIM)).astype(np.float32)
+
+
+class SlowEmbedder(HashingEmbedder):
+    def __init__(self) -> None:
+        super().__init__(dim=DIM)
+        self.asked: list[str] = []
+
+    async def embed(self, texts):
+        self.asked += texts
+        await anyio.sleep(0.05)
+        return await super().embed(texts)
+
+
+async def test_a_store_is_found_again_with_all_that_was_in_it(tmp_path):
+    chunk = Chunk("Look in the cabinet.", metadata={"kind": "lesson"}, embed_text="find the mug")
+    async with open_at(tmp_path / "a" / "b") as store:
+        await store.add([chunk])
+        await store.append_once("notes", "k", [1])
+    async with open_at(tmp_path / "a" / "b", create=False) as store:
+        assert (await store.search("mug"))[0].chunk == chunk
+        assert (await store.get("notes", "k")).value == [1]
+
+
+async def test_above_the_threshold_faiss_finds_what_the_reference_finds(tmp_path, monkeypatch):
+    monkeypatch.setattr(_index, "FAISS_FROM", 500)
+    count = 2000
+    chunks = [
+        Chunk(f"text {n}", id=f"c{n}", metadata={"n": n, "group": n % 50}, vector=v)
+        for n, v in enumerate(vectors(count))
+    ]
+    gone = [f"c{n}" for n in range(0, count, 9)]
+    filters = [None, {"group": 3}, {"group": {"$ne": 3}}, {"n": {"$lt": 0}}, {"$not": {"n": {"$lt": 1500}}}]
+    async with (
+        open_at(tmp_path) as store,
+        InMemoryVectorStore(HashingEmbedder(dim=DIM), namespace="x") as reference,
+    ):
+        for each in (store, reference):
+            await each.add(chunks[:400])
+            await each.search_by_vector(vectors(1)[0])
+            await each.add(chunks[400:])
+        for deleted in ([], gone[:20], gone):
+            await store.delete(deleted)
+            await reference.delete(deleted)
+            for query in vectors(5, seed=1):
+                for filter in filters:
+                    for diversity in (0.0, 0.5):
+                        found, expected = [
+                            await each.search_by_vector(query, k=6, filter=filter, diversity=diversity)
+                            for each in (store, reference)
+                        ]
+                        assert [hit.chunk for hit in found] == [hit.chunk for hit in expected]
+                        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected])
+    assert _flat.load_faiss().__name__ in sys.modules
+
+
+async def test_who_is_far_behind_the_log_of_changes_reads_all_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(_rows, "_LOG_SIZE", 100)
+    async with open_at(tmp_path) as behind, open_at(tmp_path) as ahead:
+        await behind.add([Chunk("first", id="first", vector=vectors(1)[0])])
+        assert len(await behind.search_by_vector(vectors(1)[0])) == 1
+        await ahead.delete(["first"])
+        for seed in range(5):
+            await ahead.add([Chunk("x", id=f"c{n}", vector=v) for n, v in enumerate(vectors(1000, seed))])
+        hits = await behind.search_by_vector(vectors(1000, 4)[7], k=1)
+        assert (hits[0].chunk.id, hits[0].score) == ("c7", pytest.approx(1.0))
+        assert len(await behind.search_by_vector(vectors(1)[0], k=5000)) == 1000
+
+
+async def test_a_thousand_tasks_add_and_search_at_once(tmp_path):
+    async with open_at(tmp_path) as store:
+        rows = vectors(500)
+
+        async def add(n: int) -> None:
+            await store.add([Chunk(f"text {n}", id=f"c{n}", vector=rows[n])])
+            assert (await store.search_by_vector(rows[n], k=1))[0].chunk.id == f"c{n}"
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(500):
+                tasks.start_soon(add, n)
+        assert await store.count() == 500
+
+
+async def test_writes_of_many_tasks_share_commits(tmp_path, monkeypatch):
+    from vectorstores import _sqlite
+
+    batches: list[int] = []
+    together = _sqlite.Database._together
+
+    def counting(self, batch):
+        batches.append(len(batch))
+        return together(self, batch)
+
+    monkeypatch.setattr(_sqlite.Database, "_together", counting)
+    async with open_at(tmp_path) as store:
+        async with anyio.create_task_group() as tasks:
+            for n in range(200):
+                tasks.start_soon(store.append_once, "c", f"k{n}", n)
+        assert sum(batches) == 200
+        assert len(batches) < 100
+
+
+async def test_a_cancelled_add_is_whole_or_absent(tmp_path):
+    async with open_at(tmp_path) as store:
+        await store.count()
+        pair = vectors(2)
+        for n in range(40):
+            with anyio.move_on_after(n * 0.0001):
+                await store.add([Chunk("x", id=f"{n}-{part}", vector=pair[part]) for part in range(2)])
+        for n in range(40):
+            assert len(await store.get_by_ids([f"{n}-0", f"{n}-1"])) in {0, 2}
+
+
+async def test_a_cancel_while_embedding_stores_nothing(tmp_path):
+    async with open_at(tmp_path, embedder=SlowEmbedder()) as store:
+        with anyio.move_on_after(0.01):
+            await store.add([Chunk("x")])
+        assert await store.count() == 0
+        await store.add([Chunk("x")])
+        assert await store.count() == 1
+
+
+async def test_the_event_loop_is_not_held_up(tmp_path):
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            start = time.perf_counter()
+            await anyio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - start)
+
+    async with open_at(tmp_path) as store, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await store.add(
+            [Chunk(f"text {n}", metadata={"n": n}, vector=v) for n, v in enumerate(vectors(4000))]
+        )
+        await store.search_by_vector(vectors(1)[0], filter={"n": {"$gt": 5}})
+        await store.count(filter={"n": {"$gt": 5}})
+        tasks.cancel_scope.cancel()
+    # Generous, for machines with other things to do: on the loop, the add alone would take several times as long.
+    assert longest < 0.15
+
+
+async def test_a_text_seen_before_is_not_embedded_again(tmp_path):
+    embedder = SlowEmbedder()
+    async with open_at(tmp_path, embedder=embedder) as store:
+        await store.add([Chunk("mug"), Chunk("mug"), Chunk("desk")])
+        await store.search("lamp")
+    again = SlowEmbedder()
+    async with open_at(tmp_path, embedder=again) as store:
+        await store.add([Chunk("lamp"), Chunk("cup")])
+        assert (await store.search("mug", k=2))[1].score == pytest.approx(1.0, abs=1e-5)
+    assert embedder.asked == ["mug", "desk", "lamp"]
+    assert again.asked == ["cup"]
+
+
+async def test_a_search_leaves_no_text_behind(tmp_path):
+    async with open_at(tmp_path) as store:
+        await store.add([Chunk("x")])
+        await store.search("a question nobody should find")
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert all(b"nobody should find" not in file.read_bytes() for file in files)
+
+
+async def test_a_full_disk_does_not_stop_a_search_by_text(tmp_path, monkeypatch):
+    async with open_at(tmp_path) as store:
+        await store.add([Chunk("mug", id="mug")])
+
+        async def full(embeddings) -> None:
+            raise StoreUnavailableError("the disk is full")
+
+        monkeypatch.setattr(store._engine, "remember", full)
+        assert (await store.search("mugs"))[0].chunk.id == "mug"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+async def test_a_store_is_not_used_across_a_fork(tmp_path, monkeypatch):
+    async with open_at(tmp_path) as store:
+        await store.count()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: -1)
+            with pytest.raises(StoreClosedError, match="fork"):
+                await store.count()
+        assert await store.count() == 0
+
+
+async def test_without_faiss_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"jeeves-reflexion\[faiss\]"):
+        await open_at(tmp_path / "store").count()
+    assert not (tmp_path / "store").exists()
+
+
+async def test_without_a_model_the_default_embedder_names_the_extra(tmp_path, monkeypatch):
+    find = __import__("importlib.util").util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "sentence_transformers" else find(name)
+    )
+    for store in (FaissVectorStore(tmp_path / "s", namespace="a"), InMemoryVectorStore(namespace="a")):
+        with pytest.raises(MissingDependencyError, match=r"jeeves-reflexion\[minilm\]"):
+            await store.add([Chunk("x")])
+    assert not (tmp_path / "s").exists()
+
+
+async def test_addresses(tmp_path):
+    embedder = HashingEmbedder(dim=DIM)
+    assert isinstance(open_store("memory://", embedder=embedder, namespace="a"), InMemoryVectorStore)
+    for address in (tmp_path / "one", str(tmp_path / "two"), f"file://{tmp_path}/three"):
+        async with open_store(address, embedder=embedder, namespace="a") as store:
+            await store.add([Chunk("x")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "three", "two"]
+    with pytest.raises(StoreUnavailableError, match="PostgreSQL stores are not available in this version"):
+        open_store("postgresql://localhost/lessons", namespace="a")
+    with pytest.raises(StoreUnavailableError, match="redis"):
+        open_store("redis://localhost", namespace="a")
+    with pytest.raises(TypeError, match="namespace"):
+        open_store("memory://")
+
+
+def run_python(script: str, *arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_importing_the_package_loads_no_backend():
+    heavy = run_python(
+        """
+        import sys, vectorstores
+        names = set(dir(vectorstores))
+        assert names == set(vectorstores.__all__)
+        print({"numpy", "faiss", "torch", "sqlite3", "sentence_transformers", "anyio"} & set(sys.modules))
+        """
+    )
+    assert heavy.strip() == "set()"
+
+
+def test_every_public_name_exists():
+    import vectorstores
+
+    assert all(getattr(vectorstores, name) is not None for name in vectorstores.__all__)
+    with pytest.raises(AttributeError, match="Nonsense"):
+        _ = vectorstores.Nonsense

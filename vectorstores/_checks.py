@@ -1,0 +1,148 @@
+"""What a caller hands in, checked before anything is written, and made ready for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vectorstores._json import check_json, check_text
+from vectorstores.base import Chunk, InvalidChunkError, RecordWrite
+
+if TYPE_CHECKING:
+    from vectorstores.base import JSON, FloatArray
+
+
+@dataclass(slots=True)
+class Row:
+    """A checked chunk: metadata as JSON text, a unit vector (``None`` until it is embedded)."""
+
+    id: str
+    content: str
+    embed_text: str | None
+    metadata: str
+    vector: FloatArray | None
+
+    @property
+    def searched_text(self) -> str:
+        """The text that the vector stands for."""
+        return self.content if self.embed_text is None else self.embed_text
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    """A checked record, its value as JSON text."""
+
+    collection: str
+    key: str
+    value: str
+
+
+def check_namespace(namespace: object) -> str:
+    """Return the namespace, or raise: a store without a scope would show everything to everyone."""
+    if not isinstance(namespace, str):
+        kind = type(namespace).__name__
+        raise TypeError(f"namespace must be a string, got {kind}; there is no default scope")
+    if not namespace.strip():
+        raise ValueError("namespace must not be empty; there is no default scope")
+    check_text(namespace, "namespace", ValueError)
+    return namespace
+
+
+def check_chunks(chunks: Sequence[Chunk], dim: int) -> list[Row]:
+    """Check chunks for a store of this dimension; the error names the index and id of the offender."""
+    seen: dict[str, int] = {}
+    rows: list[Row] = []
+    for index, chunk in enumerate(chunks):
+        if not isinstance(chunk, Chunk):
+            raise InvalidChunkError(f"chunks[{index}]: expected a Chunk, got {type(chunk).__name__}")
+        place = f"chunks[{index}] (id {chunk.id!r})"
+        check_text(chunk.id, f"{place}: id", InvalidChunkError)
+        if not chunk.id:
+            raise InvalidChunkError(f"{place}: id must not be empty")
+        if chunk.id in seen:
+            raise InvalidChunkError(f"{place}: chunks[{seen[chunk.id]}] of the same call has the same id")
+        seen[chunk.id] = index
+        check_text(chunk.content, f"{place}: content", InvalidChunkError)
+        if chunk.embed_text is not None:
+            check_text(chunk.embed_text, f"{place}: embed_text", InvalidChunkError)
+        vector = None if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
+        metadata = metadata_json(chunk.metadata, f"{place}: metadata")
+        rows.append(Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector))
+    return rows
+
+
+def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
+    """Return the ids without repetitions, in their order."""
+    if isinstance(ids, str):
+        raise TypeError(f"{name} must be a sequence of strings, not one string")
+    for index, value in enumerate(ids):
+        check_text(value, f"{name}[{index}]", ValueError)
+    return list(dict.fromkeys(ids))
+
+
+def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
+    """Check the records that go with a write."""
+    return [record_row(r.collection, r.key, r.value, f"records[{i}]") for i, r in enumerate(records)]
+
+
+def record_row(collection: str, key: str, value: JSON, place: str = "record") -> RecordRow:
+    """Check one record."""
+    for name, text in (("collection", collection), ("key", key)):
+        check_text(text, f"{place}: {name}", InvalidChunkError)
+        if not text:
+            raise InvalidChunkError(f"{place}: {name} must not be empty")
+    return RecordRow(collection, key, to_json(value, f"{place} {collection}/{key}: value"))
+
+
+def metadata_json(metadata: object, place: str) -> str:
+    """Return metadata as JSON text."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidChunkError(f"{place}: expected a mapping, got {type(metadata).__name__}")
+    return to_json(metadata, place)
+
+
+def to_json(value: object, place: str) -> str:
+    """Return a value as JSON text; the error names the place inside it."""
+    return json.dumps(
+        check_json(value, place, InvalidChunkError),
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
+
+
+def unit_vector(vector: object, dim: int, place: str) -> FloatArray:
+    """Return a vector of shape ``(dim,)`` scaled to unit length as float32."""
+    row: FloatArray = unit_rows(np.asarray(vector)[np.newaxis], dim, lambda _: place)[0]
+    return row
+
+
+def unit_rows(vectors: object, dim: int, place: Callable[[int], str]) -> FloatArray:
+    """Return the rows of an array of shape ``(n, dim)`` scaled to unit length as float32.
+
+    ``place`` names a row in an error.
+    """
+    array = np.asarray(vectors)
+    if array.dtype.kind not in "fiu":
+        raise InvalidChunkError(f"{place(0)}: expected numbers, got dtype {array.dtype}")
+    if array.ndim != 2 or array.shape[1] != dim:
+        raise InvalidChunkError(f"{place(0)}: expected shape ({dim},), got {array.shape[1:]}")
+    wide = array.astype(np.float64)
+    # Scaled by the largest component first: squares of very large or small ones leave the number range.
+    peak = np.abs(wide).max(axis=1, initial=0.0)
+    for index in np.flatnonzero(~np.isfinite(peak) | (peak == 0.0))[:1]:
+        found = "all zeros" if peak[index] == 0.0 else "NaN or infinity in it"
+        raise InvalidChunkError(f"{place(int(index))}: a vector must have a direction, this one has {found}")
+    wide /= peak[:, np.newaxis]
+    wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    return wide.astype(np.float32)
+
+
+def cache_key(embedder_id: str, text: str) -> bytes:
+    """Return the key of an embedding: a digest, so that a cache holds no text."""
+    return hashlib.sha256(f"{len(embedder_id)}:{embedder_id}{text}".encode()).digest()

@@ -1,0 +1,143 @@
+"""What a backend has to do, so that :class:`~vectorstores.store.Store` can do the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio.to_thread
+
+from vectorstores._checks import unit_rows
+from vectorstores.base import EmbeddingError, InvalidChunkError, VectorStoreError
+
+if TYPE_CHECKING:
+    from vectorstores._checks import RecordRow, Row
+    from vectorstores.base import Chunk, Embedder, FloatArray, Page, Record, RecordPage, SearchHit
+    from vectorstores.filters import Node
+
+
+# More vectors than this would be felt on the event loop while they are normalised.
+_INLINE: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A checked search: a unit vector, what may be found and how it is ranked."""
+
+    vector: FloatArray
+    k: int
+    where: Node | None
+    diversity: float
+    min_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is known of a store once it is open."""
+
+    embedder: Embedder
+    embedder_id: str
+    dim: int
+
+
+class Engine(Protocol):
+    """Rows of all namespaces. Arguments have been checked; every call works whole or not at all."""
+
+    async def open(self) -> Opened:
+        """Open what is not open yet; cheap when it is."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; later calls raise StoreClosedError."""
+        ...
+
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        """Return the embeddings that are known by these keys."""
+        ...
+
+    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
+        """Keep embeddings, as far as there is room for them."""
+        ...
+
+    async def write(
+        self,
+        namespace: str,
+        rows: Sequence[Row],
+        records: Sequence[RecordRow],
+        embeddings: Mapping[bytes, FloatArray],
+    ) -> None:
+        """Store rows that have their vectors, records, and embeddings to remember."""
+        ...
+
+    async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
+        """Delete rows and append records; return how many rows there were."""
+        ...
+
+    async def search(self, namespace: str, query: Query) -> list[SearchHit]:
+        """Return what is nearest to the query."""
+        ...
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+        """Return chunks in the order of the ids."""
+        ...
+
+    async def count(self, namespace: str, where: Node | None) -> int:
+        """Count the chunks that are admitted."""
+        ...
+
+    async def update(self, namespace: str, id: str, patch: str) -> bool:
+        """Merge a JSON object into a chunk's metadata."""
+        ...
+
+    async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
+        """Return the chunks that follow row ``after``."""
+        ...
+
+    async def append_once(self, namespace: str, record: RecordRow) -> bool:
+        """Write a record unless the key exists."""
+        ...
+
+    async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
+        """Return a record."""
+        ...
+
+    async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
+        """Write a record if it is still at ``version``."""
+        ...
+
+    async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
+        """Return the records that follow row ``after``."""
+        ...
+
+    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
+        """Delete records."""
+        ...
+
+
+def conflict_message(record: RecordRow, expected: int | None, found: int | None) -> str:
+    """Say what compare_and_swap met."""
+    names = [("no record" if version is None else f"version {version}") for version in (expected, found)]
+    place = f"record {record.collection}/{record.key}"
+    return f"{place}: expected {names[0]}, found {names[1]}; read it and try again"
+
+
+async def embed_checked(opened: Opened, texts: Sequence[str]) -> FloatArray:
+    """Ask the embedder, and make sure that what comes back is an embedding of each text."""
+    try:
+        result = await opened.embedder.embed(texts)
+    except VectorStoreError:
+        raise
+    except Exception as error:
+        raise EmbeddingError(f"{opened.embedder!r} failed: {type(error).__name__}: {error}") from error
+    if getattr(result, "shape", None) != (len(texts), opened.dim):
+        found = getattr(result, "shape", type(result).__name__)
+        raise EmbeddingError(
+            f"{opened.embedder!r} returned {found}, expected shape ({len(texts)}, {opened.dim})"
+        )
+    try:
+        work = partial(unit_rows, result, opened.dim, lambda index: f"embedding of text {index}")
+        return await anyio.to_thread.run_sync(work) if len(texts) > _INLINE else work()
+    except InvalidChunkError as error:
+        raise EmbeddingError(f"{opened.embedder!r}: {error}") from error

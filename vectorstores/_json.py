@@ -1,0 +1,59 @@
+"""JSON values that every store gives back as they were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from vectorstores.base import VectorStoreError
+
+if TYPE_CHECKING:
+    from vectorstores.base import JSON
+
+MAX_DEPTH: Final = 64
+_MAX_INT: Final = 2**63 - 1
+
+
+def check_json(value: object, place: str, error: type[VectorStoreError], depth: int = 0) -> JSON:
+    """Return a copy of a value in plain JSON types, or raise ``error`` naming the place inside it.
+
+    Refused are NaN and infinities, integers beyond 64 bits, keys that are no strings, text that is no
+    Unicode, nesting deeper than ``MAX_DEPTH``, and every other type.
+    """
+    if depth > MAX_DEPTH:
+        raise error(f"{place}: nested more than {MAX_DEPTH} deep")
+    if value is None or isinstance(value, bool | str | int | float):
+        return _check_scalar(value, place, error)
+    if isinstance(value, Mapping):
+        return {
+            check_text(key, f"{place}: a key", error): check_json(part, f"{place}[{key!r}]", error, depth + 1)
+            for key, part in value.items()
+        }
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [check_json(part, f"{place}[{index}]", error, depth + 1) for index, part in enumerate(value)]
+    raise error(f"{place}: {type(value).__name__} is not JSON")
+
+
+def _check_scalar(value: str | float | None, place: str, error: type[VectorStoreError]) -> JSON:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return check_text(value, place, error)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise error(f"{place}: {value} is not a JSON number")
+    if isinstance(value, int) and not -_MAX_INT - 1 <= value <= _MAX_INT:
+        raise error(f"{place}: {value} does not fit into 64 bits")
+    return value
+
+
+def check_text(value: object, place: str, error: type[Exception]) -> str:
+    """Return a string that can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise error(f"{place}: expected a string, got {value!r:.100}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise error(f"{place}: {value!a:.100} is not valid Unicode (a lone surrogate)") from None
+    return value

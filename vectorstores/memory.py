@@ -1,0 +1,283 @@
+"""A store in memory, exact and plain: the reference that the other stores are held against."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio.lowlevel
+import anyio.to_thread
+import numpy as np
+
+from vectorstores._engine import Opened, Query, conflict_message
+from vectorstores._table import VectorTable
+from vectorstores.base import (
+    JSON,
+    Chunk,
+    ConflictError,
+    Embedder,
+    Page,
+    Record,
+    RecordPage,
+    SearchHit,
+    StoreClosedError,
+)
+from vectorstores.embedders import default_embedder
+from vectorstores.store import Store
+
+if TYPE_CHECKING:
+    from vectorstores._checks import RecordRow, Row
+    from vectorstores.base import FloatArray
+    from vectorstores.filters import Node
+
+T = TypeVar("T")
+
+# Up to this many chunks in a namespace, a search is quicker than the way to a worker thread and back.
+_INLINE: Final = 1000
+
+
+class InMemoryVectorStore(Store):
+    """Chunks and records in the memory of this process, searched exactly; gone when it is closed.
+
+    ``embedder=None`` takes the default, :class:`~vectorstores.SentenceTransformerEmbedder`; if that is not
+    installed, the first call raises :class:`~vectorstores.MissingDependencyError`.
+    """
+
+    def __init__(self, embedder: Embedder | None = None, *, namespace: str) -> None:
+        super().__init__(_MemoryEngine(embedder), namespace)
+
+
+@dataclass(slots=True)
+class _Entry:
+    id: str
+    content: str
+    embed_text: str | None
+    metadata: str
+
+    def metadata_object(self) -> dict[str, JSON]:
+        found: dict[str, JSON] = json.loads(self.metadata)
+        return found
+
+    def chunk(self) -> Chunk:
+        return Chunk(self.content, self.id, self.metadata_object(), self.embed_text)
+
+
+@dataclass(slots=True)
+class _Kept:
+    row: int
+    value: str
+    version: int
+
+
+@dataclass(slots=True)
+class _Space:
+    """One namespace. ``entries`` is in the order of the rows, because rows only grow."""
+
+    table: VectorTable
+    entries: dict[int, _Entry] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    records: dict[str, dict[str, _Kept]] = field(default_factory=dict)
+
+
+class _MemoryEngine:
+    def __init__(self, embedder: Embedder | None) -> None:
+        self._embedder = embedder
+        self._opened: Opened | None = None
+        self._closed = False
+        self._spaces: dict[str, _Space] = {}
+        self._next_row = 1
+        self._lock = threading.Lock()
+
+    async def open(self) -> Opened:
+        if self._closed:
+            raise StoreClosedError("the store in memory was closed; what it held is gone")
+        if self._opened is None:
+            self._opened = await anyio.to_thread.run_sync(self._resolve)
+        return self._opened
+
+    def _resolve(self) -> Opened:
+        embedder = default_embedder() if self._embedder is None else self._embedder
+        return Opened(embedder, embedder.id, embedder.dim)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._spaces.clear()
+
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        return {}
+
+    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
+        pass
+
+    async def _run(self, work: Callable[[], T], size: int) -> T:
+        await anyio.lowlevel.checkpoint()
+        if size <= _INLINE:
+            return self._locked(work)
+        return await anyio.to_thread.run_sync(self._locked, work)
+
+    def _locked(self, work: Callable[[], T]) -> T:
+        with self._lock:
+            return work()
+
+    def _space(self, namespace: str) -> _Space:
+        if self._opened is None or self._closed:
+            raise StoreClosedError("the store in memory was closed; what it held is gone")
+        return self._spaces.setdefault(namespace, _Space(VectorTable(self._opened.dim)))
+
+    async def write(
+        self,
+        namespace: str,
+        rows: Sequence[Row],
+        records: Sequence[RecordRow],
+        embeddings: Mapping[bytes, FloatArray],
+    ) -> None:
+        def work() -> None:
+            space = self._space(namespace)
+            placed: list[tuple[int, FloatArray]] = []
+            for row in rows:
+                number = space.rows.get(row.id)
+                if number is None:
+                    number = space.rows[row.id] = self._take_row()
+                space.entries[number] = _Entry(row.id, row.content, row.embed_text, row.metadata)
+                if row.vector is not None:
+                    placed.append((number, row.vector))
+            placed.sort(key=lambda pair: pair[0])
+            if placed:
+                space.table.put(
+                    np.array([number for number, _ in placed], dtype=np.int64),
+                    np.stack([vector for _, vector in placed]),
+                )
+            for record in records:
+                self._append(space, record)
+
+        await self._run(work, len(rows))
+
+    def _take_row(self) -> int:
+        row = self._next_row
+        self._next_row += 1
+        return row
+
+    def _append(self, space: _Space, record: RecordRow) -> bool:
+        kept = space.records.setdefault(record.collection, {})
+        if record.key in kept:
+            return False
+        kept[record.key] = _Kept(self._take_row(), record.value, 1)
+        return True
+
+    async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
+        def work() -> int:
+            space = self._space(namespace)
+            gone = [space.rows.pop(id) for id in ids if id in space.rows]
+            for row in gone:
+                del space.entries[row]
+            space.table.remove(np.array(gone, dtype=np.int64))
+            if space.table.dead > len(space.table):
+                space.table = space.table.packed()
+            for record in records:
+                self._append(space, record)
+            return len(gone)
+
+        return await self._run(work, len(ids))
+
+    async def search(self, namespace: str, query: Query) -> list[SearchHit]:
+        def work() -> list[SearchHit]:
+            space = self._space(namespace)
+            mask = None
+            if query.where is not None:
+                admitted = [row for row, entry in space.entries.items() if _admits(query.where, entry)]
+                mask = np.isin(space.table.rows, admitted)
+            hits = space.table.search(query, mask)
+            return [SearchHit(space.entries[row].chunk(), score) for row, score in hits]
+
+        return await self._run(work, len(self._space(namespace).entries))
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+        def work() -> list[Chunk]:
+            space = self._space(namespace)
+            return [space.entries[space.rows[id]].chunk() for id in ids if id in space.rows]
+
+        return await self._run(work, len(ids))
+
+    async def count(self, namespace: str, where: Node | None) -> int:
+        def work() -> int:
+            entries = self._space(namespace).entries
+            return len(entries) if where is None else sum(_admits(where, entry) for entry in entries.values())
+
+        return await self._run(work, len(self._space(namespace).entries))
+
+    async def update(self, namespace: str, id: str, patch: str) -> bool:
+        def work() -> bool:
+            space = self._space(namespace)
+            row = space.rows.get(id)
+            if row is None:
+                return False
+            entry = space.entries[row]
+            merged = entry.metadata_object() | json.loads(patch)
+            entry.metadata = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+            return True
+
+        return await self._run(work, 1)
+
+    async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
+        def work() -> Page:
+            chunks: list[Chunk] = []
+            last = after
+            for row, entry in self._space(namespace).entries.items():
+                if row <= after or (where is not None and not _admits(where, entry)):
+                    continue
+                if len(chunks) == limit:
+                    return Page(tuple(chunks), str(last))
+                chunks.append(entry.chunk())
+                last = row
+            return Page(tuple(chunks), None)
+
+        return await self._run(work, len(self._space(namespace).entries))
+
+    async def append_once(self, namespace: str, record: RecordRow) -> bool:
+        return await self._run(lambda: self._append(self._space(namespace), record), 1)
+
+    async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
+        def work() -> Record | None:
+            kept = self._space(namespace).records.get(collection, {}).get(key)
+            return None if kept is None else Record(collection, key, json.loads(kept.value), kept.version)
+
+        return await self._run(work, 1)
+
+    async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
+        def work() -> Record:
+            space = self._space(namespace)
+            kept = space.records.get(record.collection, {}).get(record.key)
+            if (None if kept is None else kept.version) != version:
+                raise ConflictError(conflict_message(record, version, None if kept is None else kept.version))
+            if kept is None:
+                self._append(space, record)
+            else:
+                kept.value, kept.version = record.value, kept.version + 1
+            return Record(record.collection, record.key, json.loads(record.value), (version or 0) + 1)
+
+        return await self._run(work, 1)
+
+    async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
+        def work() -> RecordPage:
+            kept = self._space(namespace).records.get(collection, {})
+            rest = [(key, record) for key, record in kept.items() if record.row > after]
+            records = tuple(
+                Record(collection, key, json.loads(r.value), r.version) for key, r in rest[:limit]
+            )
+            return RecordPage(records, str(rest[limit - 1][1].row) if len(rest) > limit else None)
+
+        return await self._run(work, 1)
+
+    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
+        def work() -> int:
+            kept = self._space(namespace).records.get(collection, {})
+            return sum(kept.pop(key, None) is not None for key in keys)
+
+        return await self._run(work, len(keys))
+
+
+def _admits(where: Node, entry: _Entry) -> bool:
+    return where.matches(entry.metadata_object())

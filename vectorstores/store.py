@@ -1,0 +1,287 @@
+"""The store that callers see: checks what comes in, embeds what has no vector, and hands it to a backend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import anyio.to_thread
+
+from vectorstores._checks import (
+    Row,
+    cache_key,
+    check_chunks,
+    check_ids,
+    check_namespace,
+    check_records,
+    metadata_json,
+    record_row,
+    unit_vector,
+)
+from vectorstores._engine import Engine, Opened, Query, embed_checked
+from vectorstores.base import (
+    JSON,
+    Chunk,
+    Filter,
+    Page,
+    Record,
+    RecordPage,
+    RecordWrite,
+    SearchHit,
+    StoreClosedError,
+    StoreUnavailableError,
+)
+from vectorstores.filters import parse
+
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
+
+T = TypeVar("T", int, float)
+R = TypeVar("R")
+
+# Checking a chunk takes some 10 microseconds: more of them than this would be felt on the event loop.
+_INLINE: Final = 32
+
+
+class Store:
+    """A :class:`~vectorstores.VectorStore` and :class:`~vectorstores.RecordStore` over one backend.
+
+    Not made directly: use :class:`~vectorstores.InMemoryVectorStore`, :class:`~vectorstores.FaissVectorStore`
+    or :func:`~vectorstores.open_store`. It opens at the first call, or by ``async with``, which also closes
+    it. Every method may raise :class:`~vectorstores.StoreClosedError`,
+    :class:`~vectorstores.StoreUnavailableError`, :class:`~vectorstores.StoreCorruptError` and, when it opens,
+    :class:`~vectorstores.EmbedderMismatchError` or :class:`~vectorstores.FormatVersionError`.
+    """
+
+    def __init__(self, engine: Engine, namespace: str, *, owner: bool = True) -> None:
+        self._engine = engine
+        self._namespace = check_namespace(namespace)
+        self._owner = owner
+        self._closed = False
+
+    @property
+    def namespace(self) -> str:
+        """The scope that every call of this object is held to."""
+        return self._namespace
+
+    def scoped(self, namespace: str) -> Store:
+        """Return a view of the same store in another namespace; closing the view leaves the store open."""
+        return Store(self._engine, namespace, owner=False)
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def add(self, chunks: Sequence[Chunk], *, records: Sequence[RecordWrite] = ()) -> list[str]:
+        """Store chunks, replacing those of the same id, and ``records`` in the same transaction; return the
+        ids.
+
+        Chunks without a vector are embedded. A record whose key exists already is left as it is. Raises
+        :class:`~vectorstores.InvalidChunkError` naming the first chunk or record that can't be stored, and
+        :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
+        """
+        opened = await self._open()
+        rows = await _offload(len(chunks), partial(check_chunks, chunks, opened.dim))
+        record_rows = check_records(records)
+        fresh = await self._fill_vectors(opened, [row for row in rows if row.vector is None])
+        if rows or record_rows:
+            await self._engine.write(self._namespace, rows, record_rows, fresh)
+        return [row.id for row in rows]
+
+    async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
+        """Delete chunks by id and return how many there were; unknown ids are passed over."""
+        await self._open()
+        wanted, record_rows = check_ids(ids), check_records(records)
+        return await self._engine.delete(self._namespace, wanted, record_rows) if wanted or record_rows else 0
+
+    async def search(
+        self,
+        query: str,
+        *,
+        k: int = 5,
+        filter: Filter | None = None,
+        diversity: float = 0.0,
+        min_score: float = -1.0,
+    ) -> list[SearchHit]:
+        """Return the ``k`` chunks nearest to the query, best first, among those that the filter admits.
+
+        ``diversity`` in [0, 1] re-ranks by maximal marginal relevance (:mod:`vectorstores.mmr`);
+        ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError` and
+        :class:`~vectorstores.EmbeddingError`.
+        """
+        if not isinstance(query, str):
+            raise TypeError(f"query must be a string, got {type(query).__name__}")
+        make = _query_maker(k, filter, diversity, min_score)
+        opened = await self._open()
+        vectors, fresh = await self._embed(opened, [query])
+        if fresh:
+            # What can't be remembered costs a repetition later; it is no reason to withhold an answer now.
+            with suppress(StoreUnavailableError):
+                await self._engine.remember(fresh)
+        return await self._engine.search(self._namespace, make(vector=vectors[0]))
+
+    async def search_by_vector(
+        self,
+        vector: FloatArray,
+        *,
+        k: int = 5,
+        filter: Filter | None = None,
+        diversity: float = 0.0,
+        min_score: float = -1.0,
+    ) -> list[SearchHit]:
+        """Like :meth:`search`, for an embedding of shape ``(dim,)`` that the caller already has.
+
+        Raises :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
+        """
+        make = _query_maker(k, filter, diversity, min_score)
+        opened = await self._open()
+        return await self._engine.search(
+            self._namespace, make(vector=unit_vector(vector, opened.dim, "query vector"))
+        )
+
+    async def get_by_ids(self, ids: Sequence[str]) -> list[Chunk]:
+        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out."""
+        await self._open()
+        return await self._engine.get(self._namespace, check_ids(ids))
+
+    async def count(self, *, filter: Filter | None = None) -> int:
+        """Count the chunks that the filter admits."""
+        await self._open()
+        return await self._engine.count(self._namespace, None if filter is None else parse(filter))
+
+    async def update(self, id: str, patch: Mapping[str, JSON]) -> bool:
+        """Merge ``patch`` into a chunk's metadata atomically (a value of ``None`` is stored as null).
+
+        Returns False if there is no such chunk. Raises :class:`~vectorstores.InvalidChunkError`.
+        """
+        await self._open()
+        (known,) = check_ids([id])
+        return await self._engine.update(self._namespace, known, metadata_json(patch, f"patch of {id!r}"))
+
+    async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
+        """Return chunks in the order of their first insertion, a page at a time.
+
+        A page may be empty and still have a ``next``, when the filter admitted nothing of a long stretch.
+        """
+        where = None if filter is None else parse(filter)
+        cursor = _cursor(after, limit)
+        await self._open()
+        return await self._engine.scan(self._namespace, where, cursor, limit)
+
+    async def append_once(self, collection: str, key: str, value: JSON) -> bool:
+        """Write a record unless the key exists; return whether it was written. Never replaces."""
+        row = record_row(collection, key, value)
+        await self._open()
+        return await self._engine.append_once(self._namespace, row)
+
+    async def get(self, collection: str, key: str) -> Record | None:
+        """Return a record, or None."""
+        check_ids([collection, key], "collection and key")
+        await self._open()
+        return await self._engine.get_record(self._namespace, collection, key)
+
+    async def compare_and_swap(
+        self, collection: str, key: str, value: JSON, *, version: int | None
+    ) -> Record:
+        """Write a record if it is still at ``version`` (None: if it does not exist yet).
+
+        Raises :class:`~vectorstores.ConflictError` otherwise; nothing is written then.
+        """
+        row = record_row(collection, key, value)
+        await self._open()
+        return await self._engine.swap_record(self._namespace, row, version)
+
+    async def scan_records(
+        self, collection: str, *, after: str | None = None, limit: int = 100
+    ) -> RecordPage:
+        """Return the records of a collection in the order of their first write, a page at a time."""
+        check_ids([collection], "collection")
+        cursor = _cursor(after, limit)
+        await self._open()
+        return await self._engine.scan_records(self._namespace, collection, cursor, limit)
+
+    async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
+        """Delete records by key and return how many there were."""
+        check_ids([collection], "collection")
+        wanted = check_ids(keys, "keys")
+        await self._open()
+        return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
+
+    async def close(self) -> None:
+        """Release files, connections and memory. Closing twice is fine."""
+        self._closed = True
+        if self._owner:
+            with anyio.CancelScope(shield=True):
+                await self._engine.close()
+
+    async def _open(self) -> Opened:
+        if self._closed:
+            raise StoreClosedError(
+                f"the store (namespace {self._namespace!r}) was closed; open it again to use it"
+            )
+        return await self._engine.open()
+
+    async def _fill_vectors(self, opened: Opened, rows: Sequence[Row]) -> dict[bytes, FloatArray]:
+        if not rows:
+            return {}
+        vectors, fresh = await self._embed(opened, [row.searched_text for row in rows])
+        for row, vector in zip(rows, vectors, strict=True):
+            row.vector = vector
+        return fresh
+
+    async def _embed(
+        self, opened: Opened, texts: Sequence[str]
+    ) -> tuple[list[FloatArray], dict[bytes, FloatArray]]:
+        """Return the embeddings of the texts, and by key those that the embedder was asked for."""
+        keys = await _offload(len(texts), partial(_cache_keys, opened.embedder_id, texts))
+        known = await self._engine.cached(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        fresh: dict[bytes, FloatArray] = {}
+        if missing:
+            rows = await embed_checked(opened, list(missing.values()))
+            fresh = dict(zip(missing, rows, strict=True))
+        return [known[key] if key in known else fresh[key] for key in keys], fresh
+
+
+async def _offload(count: int, work: Callable[[], R]) -> R:
+    """Do work on ``count`` items where it does not hold up the event loop."""
+    return work() if count <= _INLINE else await anyio.to_thread.run_sync(work)
+
+
+def _cache_keys(embedder_id: str, texts: Sequence[str]) -> list[bytes]:
+    return [cache_key(embedder_id, text) for text in texts]
+
+
+def _query_maker(k: int, filter: Filter | None, diversity: float, min_score: float) -> partial[Query]:
+    return partial(
+        Query,
+        k=_within("k", k, 1, math.inf),
+        where=None if filter is None else parse(filter),
+        diversity=_within("diversity", diversity, 0.0, 1.0),
+        min_score=_within("min_score", min_score, -1.0, 1.0),
+    )
+
+
+def _within(name: str, value: T, low: float, high: float) -> T:
+    if not low <= value <= high:
+        bound = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+        raise ValueError(f"{name} must be {bound}, got {value!r}")
+    return value
+
+
+def _cursor(after: str | None, limit: int) -> int:
+    _within("limit", limit, 1, math.inf)
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise ValueError(f"after must be the `next` of an earlier page, got {after!r}")
+    return int(after)
