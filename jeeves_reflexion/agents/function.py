@@ -1,0 +1,154 @@
+"""Any callable as an agent."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+import typing
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from jeeves_reflexion.agents.blocks import render_blocks
+from jeeves_reflexion.callables import innermost, is_async, run
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.protocols import Agent
+from jeeves_reflexion.session import Session
+from jeeves_reflexion.types import Attempt, Task
+
+_EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)"
+
+
+def as_agent(function: Callable[..., object]) -> Agent:
+    """Return an agent that calls a function; an object that is an agent already is returned as it is.
+
+    The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
+    parameter gets the :class:`Task` if it is annotated so, or has no annotation and is called ``task``; else
+    the prompt. A parameter annotated :class:`Session` or called ``session`` gets the session. It returns a
+    text or an :class:`Attempt`. One that takes no session finds the lessons in its prompt, fenced, as data. A
+    sync function runs in a worker thread, which is left behind when the run is cancelled.
+
+    Its attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` if it
+    can't be called so.
+    """
+    return function if _is_agent(function) else FunctionAgent(function)
+
+
+class FunctionAgent:
+    """An agent made of a callable; see :func:`as_agent`."""
+
+    retry_safe: bool = True
+    reset: Callable[[Task, Session], Awaitable[None]]
+    model: object
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.name: str = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+        self._form = _form(function, self.name)
+        for attribute in ("retry_safe", "reset", "model"):
+            if hasattr(function, attribute):
+                setattr(self, attribute, getattr(function, attribute))
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Call the function. Raises what it raises; :class:`ConfigurationError` for an unusable result."""
+        started = time.monotonic()
+        if not self._form.session:
+            task = _with_blocks(task, session)
+        call = functools.partial(self._function, task if self._form.task else task.prompt)
+        if self._form.session:
+            named = {self._form.session: session} if self._form.by_name else {}
+            call = functools.partial(call, *(() if named else (session,)), **named)
+        value = await run(self._function, call)
+        seconds = time.monotonic() - started
+        if isinstance(value, str):
+            return Attempt(output=value, seconds=seconds)
+        if isinstance(value, Attempt):
+            return value if value.seconds else replace(value, seconds=seconds)
+        raise ConfigurationError(
+            f"agent {self.name} returned {type(value).__name__}: it must return a text (str) or an Attempt"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How to call a function: with the task or its prompt, and the session as which parameter, if any."""
+
+    task: bool
+    session: str = ""
+    by_name: bool = False
+
+
+def _form(function: Callable[..., object], name: str) -> _Form:
+    parameters, hints = _parameters(function, name)
+    if not parameters or parameters[0].kind not in {inspect.Parameter.POSITIONAL_ONLY, _BY_PLACE}:
+        raise ConfigurationError(f"agent {name}: {_EXPECTED}; it has no first parameter by place")
+    first, *others = parameters
+    wanted = [p for p in others if _means(p, hints, "session", Session) and p.kind is not p.VAR_KEYWORD]
+    session = wanted[0] if wanted else None
+    surplus = [p for p in others if p is not session and p.default is p.empty and p.kind not in _STARRED]
+    if surplus:
+        raise ConfigurationError(
+            f"agent {name}: {_EXPECTED}; it also wants {', '.join(p.name for p in surplus)}"
+        )
+    takes_task = _means(first, hints, "task", Task)
+    if session is None:
+        return _Form(takes_task)
+    by_name = session is not others[0] or session.kind is session.KEYWORD_ONLY
+    if by_name and session.kind is session.POSITIONAL_ONLY:
+        raise ConfigurationError(f"agent {name}: {_EXPECTED}, the session right after the first parameter")
+    return _Form(takes_task, session.name, by_name)
+
+
+_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_STARRED = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+
+
+def _parameters(
+    function: Callable[..., object], name: str
+) -> tuple[list[inspect.Parameter], typing.Mapping[str, object]]:
+    if not callable(function):
+        raise ConfigurationError(f"an agent must be callable, and {name} is not")
+    if inspect.isclass(function):
+        raise ConfigurationError(f"agent {name} is a class: pass an instance of it, or a function")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"agent {name}: its signature can't be read; wrap it in a function"
+        ) from error
+    try:
+        hints = typing.get_type_hints(innermost(function))
+    except (NameError, TypeError):
+        # A name imported for type checkers only: the annotations are then read as the words that they are.
+        hints = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
+    return parameters, hints
+
+
+def _means(parameter: inspect.Parameter, hints: typing.Mapping[str, object], name: str, kind: type) -> bool:
+    """Whether a parameter is for a task or a session: by its annotation, or without one by its name."""
+    if parameter.name not in hints:
+        return parameter.name == name
+    hint = hints[parameter.name]
+    if isinstance(hint, str):
+        return hint.rsplit(".", 1)[-1].strip("'\" ") == kind.__name__
+    return hint is kind or kind in typing.get_args(hint)
+
+
+def _with_blocks(task: Task, session: Session) -> Task:
+    sections = render_blocks(session.blocks)
+    return replace(task, prompt=f"{task.prompt}\n\n{sections}") if sections else task
+
+
+def _is_agent(function: object) -> typing.TypeGuard[Agent]:
+    """Whether an object is an agent of its own making; functions are wrapped, for one may return a text."""
+    if isinstance(function, FunctionAgent):
+        return True
+    if inspect.isroutine(function) or inspect.isclass(function) or isinstance(function, functools.partial):
+        return False
+    if not callable(function) or not is_async(function):
+        return False
+    parameters, hints = _parameters(function, type(function).__name__)
+    if [p.name for p in parameters if p.default is p.empty and p.kind not in _STARRED] != ["task", "session"]:
+        return False
+    returned = hints.get("return", Attempt)
+    return returned is Attempt or returned == "Attempt"

@@ -1,0 +1,210 @@
+"""ReAct: a model that thinks, acts with tools and looks at what comes of it (Yao et al. 2023)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from string import Template
+
+from jeeves_reflexion.agents.blocks import render_blocks
+from jeeves_reflexion.agents.reply import FINISH, Reply, parse_reply
+from jeeves_reflexion.agents.tools import Tool, as_tool
+from jeeves_reflexion.errors import ConfigurationError, ModelError, ModelResponseError, ToolError
+from jeeves_reflexion.events import StepTaken
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall
+from jeeves_reflexion.session import Session
+from jeeves_reflexion.text import fence, read_prompt
+from jeeves_reflexion.types import Attempt, Step, Task, Usage
+
+_PACKAGE = "jeeves_reflexion.agents"
+_STOP = "\nObservation:"
+
+
+@dataclass(slots=True)
+class _Trajectory:
+    """What has happened so far in one attempt."""
+
+    session: Session
+    started: float = field(default_factory=time.monotonic)
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    last: Completion = field(default_factory=lambda: Completion(""))
+
+    def heard(self, completion: Completion) -> None:
+        self.usage += completion.usage
+        self.last = completion
+
+    async def add(self, step: Step) -> None:
+        self.steps.append(step)
+        number = len(self.steps)
+        await self.session.emit(
+            StepTaken(run_id=self.session.id, attempt=self.session.attempt, number=number, step=step)
+        )
+
+    def attempt(self, output: str, *, error: str | None = None, interrupted: str | None = None) -> Attempt:
+        return Attempt(
+            output=output,
+            steps=tuple(self.steps),
+            usage=self.usage,
+            error=error,
+            interrupted=interrupted,
+            seconds=time.monotonic() - self.started,
+        )
+
+
+class ReAct:
+    """The default agent: a model in a loop with tools.
+
+    A turn is one call of the model. Tools are called natively where ``model.supports_tools``, else in the
+    text form of the paper; several calls in one turn run one after the other, in order. Without tools the
+    first completion is the answer. The session's blocks stand in the system prompt, fenced, as data.
+    ``system_prompt`` is a text, or a ``Path`` to one, in place of the default.
+
+    An attempt that runs out of turns has ``interrupted="max_turns"``, one whose answer was cut by the model's
+    limit ``"max_tokens"``. A ``ModelError`` after the first step ends the attempt with its steps and
+    ``error``; before, it is raised, as is ``BudgetExceededError`` at any time.
+    """
+
+    name = "react"
+
+    def __init__(
+        self,
+        model: ChatModel,
+        tools: Sequence[Tool | Callable[..., object]] = (),
+        *,
+        max_turns: int = 10,
+        system_prompt: str | Path | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        if max_turns < 1:
+            raise ConfigurationError(f"max_turns must be at least 1, not {max_turns}")
+        self.model = model
+        self.tools = tuple(as_tool(each) for each in tools)
+        self.max_turns = max_turns
+        self._sampling = sampling
+        self._by_name = {each.name: each for each in self.tools}
+        if len(self._by_name) < len(self.tools):
+            raise ConfigurationError(
+                f"two tools have one name: {', '.join(sorted(t.name for t in self.tools))}"
+            )
+        if any(name.lower() == FINISH for name in self._by_name):
+            raise ConfigurationError(
+                "a tool must not be called Finish: in the text form that gives the answer"
+            )
+        self._system = read_prompt(system_prompt, _PACKAGE, "system.md")
+        self._form = Template(read_prompt(None, _PACKAGE, "form.md"))
+        self._unreadable = Template(read_prompt(None, _PACKAGE, "unreadable.md"))
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Try the task once."""
+        so_far = _Trajectory(session)
+        try:
+            if not self.tools:
+                return await self._answer(task, so_far)
+            if self.model.supports_tools:
+                try:
+                    return await self._native(task, so_far)
+                except ModelResponseError:
+                    # A model that finds out at the first call that its server has no tools says so from then
+                    # on.
+                    if so_far.steps or self.model.supports_tools:
+                        raise
+            return await self._textual(task, so_far)
+        except ModelError as error:
+            if not so_far.steps:
+                raise
+            return so_far.attempt(so_far.last.text, error=f"{type(error).__name__}: {error}")
+
+    async def _answer(self, task: Task, so_far: _Trajectory) -> Attempt:
+        so_far.heard(await ask(self.model, self._opening(task, so_far.session), sampling=self._sampling))
+        return _finished(so_far, so_far.last.text)
+
+    async def _native(self, task: Task, so_far: _Trajectory) -> Attempt:
+        messages = self._opening(task, so_far.session)
+        specs = [each.spec for each in self.tools]
+        for _ in range(self.max_turns):
+            completion = await ask(self.model, messages, tools=specs, sampling=self._sampling)
+            so_far.heard(completion)
+            if not completion.tool_calls:
+                return _finished(so_far, completion.text)
+            messages.append(Message("assistant", completion.text, tool_calls=completion.tool_calls))
+            for place, call in enumerate(completion.tool_calls):
+                observation, failed = await self._observe(call)
+                messages.append(Message("tool", observation, tool_call_id=call.id))
+                thought = completion.text.strip() if place == 0 else ""
+                await so_far.add(
+                    Step(thought, f"{call.name} {call.arguments}".strip(), observation, failed=failed)
+                )
+        return so_far.attempt(so_far.last.text, interrupted="max_turns")
+
+    async def _textual(self, task: Task, so_far: _Trajectory) -> Attempt:
+        messages = self._opening(task, so_far.session, textual=True)
+        given = self._sampling or Sampling()
+        sampling = replace(given, stop=(*given.stop, _STOP))
+        for _ in range(self.max_turns):
+            completion = await ask(self.model, messages, sampling=sampling)
+            so_far.heard(completion)
+            reply = parse_reply(completion.text)
+            if reply.finished:
+                await so_far.add(Step(reply.thought, reply.action))
+                return _finished(so_far, reply.argument)
+            observation, failed = await self._follow(reply)
+            messages.append(Message("assistant", _as_read(reply) or completion.text))
+            messages.append(Message("user", f"Observation:\n{fence('observation', observation)}"))
+            await so_far.add(Step(reply.thought, reply.action, observation, failed=failed))
+        return so_far.attempt(so_far.last.text, interrupted="max_turns")
+
+    def _opening(self, task: Task, session: Session, *, textual: bool = False) -> list[Message]:
+        form = self._form.substitute(tools="\n".join(_listed(each) for each in self.tools)) if textual else ""
+        system = "\n\n".join(filter(None, (self._system, form, render_blocks(session.blocks))))
+        asked = task.prompt
+        if task.expected_output:
+            asked = f"{asked}\n\nForm of the answer: {task.expected_output}"
+        return [Message("system", system), Message("user", asked)] if system else [Message("user", asked)]
+
+    async def _follow(self, reply: Reply) -> tuple[str, bool]:
+        if reply.problem:
+            names = ", ".join(self._by_name)
+            return self._unreadable.substitute(problem=reply.problem, names=names), True
+        try:
+            arguments = self._tool(reply.tool).from_text(reply.argument)
+        except ToolError as error:
+            return f"Error: {error}", True
+        return await self._observe(ToolCall("", reply.tool, arguments))
+
+    async def _observe(self, call: ToolCall) -> tuple[str, bool]:
+        """Return what came of a call, and whether that is a failure."""
+        try:
+            return await self._tool(call.name).call(call.arguments), False
+        except ToolError as error:
+            return f"Error: {error}", True
+
+    def _tool(self, name: str) -> Tool:
+        found = self._by_name.get(name)
+        if found is None:
+            raise ToolError(f"there is no tool {name!r}; there are: {', '.join(self._by_name)}")
+        return found
+
+
+def _finished(so_far: _Trajectory, output: str) -> Attempt:
+    cut = so_far.last.finish_reason == "length"
+    return so_far.attempt(output, interrupted="max_tokens" if cut else None)
+
+
+def _as_read(reply: Reply) -> str:
+    """Write a reply without the observation that a model may have made up."""
+    if not reply.action:
+        return ""
+    return f"Thought: {reply.thought}\nAction: {reply.action}" if reply.thought else f"Action: {reply.action}"
+
+
+def _listed(tool: Tool) -> str:
+    lines = [f"- {tool.usage}: {tool.spec.description}" if tool.spec.description else f"- {tool.usage}"]
+    properties = tool.spec.parameters.get("properties")
+    for name, part in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(part, dict) and part.get("description"):
+            lines.append(f"    {name}: {part['description']}")
+    return "\n".join(lines)

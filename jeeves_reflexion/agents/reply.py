@@ -1,0 +1,140 @@
+"""Reads the text form of ReAct: ``Thought: … Action: tool[argument]`` (Yao et al. 2023, appendix C)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+FINISH = "finish"
+
+_LABEL = re.compile(
+    r"^[ \t]*[*_#>` ]*(?P<label>thought|action[ _]input|action|observation|final[ _]answer)"
+    r"[ \t]*\d*[*_` ]*:[*_` ]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CALL = re.compile(r"[`'\"*]*(?P<name>[A-Za-z0-9_-]+)[`'\"*]*\s*", re.DOTALL)
+_END_OF_LINE = re.compile(r"[ \t`*.]*(?:\n|\Z)")
+_PAIRS = {"[": "]", "(": ")"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model said: its thought, and the tool that it calls with an argument, or what is wrong with it.
+
+    ``text`` is what an answer or an action looked like as written, for the trajectory.
+    """
+
+    thought: str = ""
+    tool: str = ""
+    argument: str = ""
+    problem: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether this is the answer rather than a call."""
+        return not self.problem and self.tool.lower() == FINISH
+
+    @property
+    def action(self) -> str:
+        """The action in the form of the paper; empty where there is none."""
+        if not self.tool:
+            return ""
+        in_json = self.argument.startswith("{")
+        return f"{self.tool} {self.argument}" if in_json else f"{self.tool}[{self.argument}]"
+
+
+def parse_reply(text: str) -> Reply:
+    """Read a reply.
+
+    Everything after its first action is left out: the model can't know the observation yet.
+    """
+    head, sections = _sections(text)
+    thought = head
+    for place, (label, body) in enumerate(sections):
+        match label:
+            case "thought":
+                thought = f"{thought}\n{body}".strip()
+            case "final answer":
+                return Reply(thought, "Finish", body)
+            case "action":
+                if sections[place + 1 :] and sections[place + 1][0] == "action input":
+                    body = f"{body} {_unfenced(sections[place + 1][1])}"  # noqa: PLW2901
+                return _action(thought, body)
+            case "observation":
+                break
+    return Reply(thought, problem="it has no line that begins with 'Action:'")
+
+
+def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split a reply at its labels: what stands before the first one, then each label with its text."""
+    labels = list(_LABEL.finditer(text))
+    starts = [label.start() for label in labels] + [len(text)]
+    sections = [
+        (label["label"].lower().replace("_", " "), text[label.end() : end].strip())
+        for label, end in zip(labels, starts[1:], strict=True)
+    ]
+    return text[: starts[0]].strip(), sections
+
+
+def _action(thought: str, body: str) -> Reply:
+    call = _CALL.match(body)
+    if call is None:
+        return Reply(thought, problem="no tool is named after 'Action:'")
+    name, rest = call["name"], body[call.end() :].lstrip(": \t\n")
+    if rest[:1] in _PAIRS:
+        argument = _between(rest, rest[0], _PAIRS[rest[0]])
+    elif rest.startswith("{"):
+        argument = _object(rest)
+    else:
+        argument = rest.split("\n", 1)[0].strip("` ")
+    if name.lower() == FINISH:
+        argument = _answer(argument)
+    return Reply(thought, name, argument)
+
+
+def _between(text: str, opening: str, closing: str) -> str:
+    """Return what stands between the bracket that a text begins with and the one that closes it.
+
+    That is the one that balances it, if it ends a line; else the last one that ends a line; else the one that
+    balances it; and without any, the text goes to its end.
+    """
+    depth, last, balanced = 0, -1, -1
+    for place, character in enumerate(text):
+        depth += (character == opening) - (character == closing)
+        if character != closing:
+            continue
+        if depth == 0 and balanced < 0:
+            balanced = place
+        if _END_OF_LINE.match(text, place + 1):
+            last = place
+            if depth == 0:
+                break
+    end = next((place for place in (last, balanced) if place > 0), len(text))
+    return text[1:end].strip()
+
+
+def _object(text: str) -> str:
+    """Return the JSON object that a text begins with, without what follows it."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        return text
+    return text[:end]
+
+
+def _unfenced(text: str) -> str:
+    inner = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
+    return (inner[1] if inner else text).strip()
+
+
+def _answer(argument: str) -> str:
+    """Take the answer out of ``Finish {"answer": …}``."""
+    try:
+        value = json.loads(argument)
+    except ValueError:
+        return argument
+    if isinstance(value, dict) and len(value) == 1:
+        (only,) = value.values()
+        return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
+    return value if isinstance(value, str) else argument

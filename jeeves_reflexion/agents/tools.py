@@ -1,0 +1,289 @@
+"""Tools: typed Python functions that a model may call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import anyio
+import docstring_parser
+import pydantic
+import pydantic_core
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+
+from jeeves_reflexion.callables import innermost, run
+from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError
+from jeeves_reflexion.protocols import ToolSpec
+from jeeves_reflexion.text import cut_middle
+from jeeves_reflexion.types import JSON
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model may call; make one with :func:`as_tool` or :func:`tool`.
+
+    ``timeout`` is in seconds; ``max_tokens`` is what a result is cut to, from the middle.
+    """
+
+    spec: ToolSpec
+    function: Callable[..., object] = field(repr=False)
+    arguments: type[pydantic.BaseModel] = field(repr=False)
+    signature: inspect.Signature = field(repr=False)
+    timeout: float | None = None
+    max_tokens: int = 2000
+
+    @property
+    def name(self) -> str:
+        """The name that models call it by."""
+        return self.spec.name
+
+    @property
+    def usage(self) -> str:
+        """Its arguments, written as in ``search(query: string, limit: integer (optional))``."""
+        required = self.spec.parameters.get("required")
+        needed = set(required) if isinstance(required, list) else set()
+        properties = self.spec.parameters.get("properties")
+        shown = [
+            f"{name}: {_type_of(part)}" + ("" if name in needed else " (optional)")
+            for name, part in (properties.items() if isinstance(properties, Mapping) else ())
+        ]
+        return f"{self.name}({', '.join(shown)})"
+
+    async def call(self, arguments: str) -> str:
+        """Call it with the JSON text that a model wrote, and return the result as text.
+
+        A text result stays as it is, anything else is written as JSON, or by ``repr`` where JSON can't hold
+        it. A sync function runs in a worker thread, which is left behind when the call is cancelled or out of
+        time. Raises :class:`ToolError`, written for the model, for wrong arguments, a timeout, or whatever
+        the function raises; :class:`BudgetExceededError` passes through.
+        """
+        positional, named = self._read(arguments)
+        call = functools.partial(self.function, *positional, **named)
+        try:
+            with anyio.move_on_after(self.timeout) as scope:
+                return cut_middle(_as_text(await run(self.function, call)), self.max_tokens)
+        except BudgetExceededError:
+            raise
+        except Exception as error:
+            raise ToolError(f"{type(error).__name__}: {error}") from error
+        assert scope.cancelled_caught  # noqa: S101 - the only way to get here
+        raise ToolError(f"{self.name} gave no result within {self.timeout:g} seconds")
+
+    def from_text(self, argument: str) -> str:
+        """Return the JSON arguments for the ``argument`` of ``name[argument]``.
+
+        A JSON object is taken as it is, and an argument in quotes without them. Otherwise a tool of one
+        argument gets the text whole; one of several gets them in order if the text is a list of JSON values.
+        Raises :class:`ToolError`.
+        """
+        text = argument.strip()
+        names = list(self.signature.parameters)
+        whole = _loads(text)
+        if not text or isinstance(whole, dict):
+            return text
+        if len(names) == 1:
+            parsed = isinstance(whole, str) or (isinstance(whole, list) and self._takes_list(names[0]))
+            return json.dumps({names[0]: whole if parsed else text})
+        values = _loads(f"[{text}]")
+        if isinstance(values, list) and len(values) <= len(names):
+            return json.dumps(dict(zip(names, values, strict=False)))
+        raise ToolError(f"{self.name} takes its arguments as a JSON object: {self.usage}")
+
+    def _takes_list(self, name: str) -> bool:
+        properties = self.spec.parameters.get("properties")
+        return isinstance(properties, Mapping) and "array" in _type_of(properties.get(name))
+
+    def _read(self, text: str) -> tuple[list[object], dict[str, object]]:
+        try:
+            values = self.arguments.model_validate_json(text.strip() or "{}")
+        except pydantic.ValidationError as error:
+            problems = "\n".join(f"- {_problem(item)}" for item in error.errors(include_url=False))
+            raise ToolError(f"wrong arguments:\n{problems}\nexpected: {self.usage}") from error
+        positional: list[object] = []
+        named: dict[str, object] = {}
+        for place, parameter in enumerate(self.signature.parameters.values()):
+            value = getattr(values, f"argument_{place}")
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                positional.append(value)
+            else:
+                named[parameter.name] = value
+        return positional, named
+
+
+@overload
+def tool(
+    function: Callable[..., object],
+    /,
+    *,
+    name: str | None = ...,
+    timeout: float | None = ...,
+    max_tokens: int = ...,
+) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = ..., timeout: float | None = ..., max_tokens: int = ...
+) -> Callable[[Callable[..., object]], Tool]: ...
+def tool(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    max_tokens: int = 2000,
+) -> Tool | Callable[[Callable[..., object]], Tool]:
+    """Make a tool of a function, as a decorator with or without settings; see :func:`as_tool`."""
+    if function is not None:
+        return as_tool(function, name=name, timeout=timeout, max_tokens=max_tokens)
+    return functools.partial(as_tool, name=name, timeout=timeout, max_tokens=max_tokens)
+
+
+def as_tool(
+    function: Callable[..., object] | Tool,
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    max_tokens: int = 2000,
+) -> Tool:
+    """Make a tool of a typed sync or async function; a tool is returned as it is.
+
+    Its JSON schema comes from the signature and the docstring (Google, NumPy, reST or epydoc style);
+    ``Annotated[..., Field(description=...)]`` goes before the docstring. Raises :class:`ConfigurationError`
+    naming function and parameter if one has no annotation, one that JSON can't express, or is ``*args`` or
+    ``**kwargs``.
+    """
+    if isinstance(function, Tool):
+        return function
+    name = name or str(getattr(function, "__name__", type(function).__name__))
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"tool {name!r}: a name has 1 to 64 letters, digits, _ or -; pass name=")
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"tool {name}: timeout must be above 0 seconds or None, not {timeout}")
+    if max_tokens < 1:
+        raise ConfigurationError(f"tool {name}: max_tokens must be at least 1, not {max_tokens}")
+    signature = _signature(function, name)
+    documented = docstring_parser.parse(inspect.getdoc(innermost(function)) or "")
+    descriptions = {p.arg_name: " ".join((p.description or "").split()) for p in documented.params}
+    arguments = _arguments(name, signature, _hints(function, name), descriptions)
+    description = "\n".join(filter(None, (documented.short_description, documented.long_description)))
+    return Tool(
+        ToolSpec(name, description, _schema(arguments)), function, arguments, signature, timeout, max_tokens
+    )
+
+
+def _signature(function: Callable[..., object], name: str) -> inspect.Signature:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"tool {name}: its signature can't be read") from error
+    for parameter in signature.parameters.values():
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise ConfigurationError(
+                f"tool {name}: {parameter} can't be described to a model; name each parameter"
+            )
+    return signature
+
+
+def _hints(function: Callable[..., object], name: str) -> Mapping[str, object]:
+    try:
+        return typing.get_type_hints(innermost(function), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigurationError(f"tool {name}: its annotations can't be resolved: {error}") from error
+
+
+def _arguments(
+    name: str, signature: inspect.Signature, hints: Mapping[str, object], descriptions: Mapping[str, str]
+) -> type[pydantic.BaseModel]:
+    # Fields are numbered and carry the parameter's name as an alias: a parameter may be called "schema" or
+    # "_x".
+    fields: dict[str, Any] = {}
+    for place, parameter in enumerate(signature.parameters.values()):
+        where = f"tool {name}: parameter {parameter.name!r}"
+        if parameter.name not in hints:
+            raise ConfigurationError(f"{where} has no annotation; a model needs its type")
+        hint: Any = hints[parameter.name]
+        try:
+            pydantic.TypeAdapter(hint).json_schema()
+        except (PydanticUserError, pydantic_core.SchemaError, TypeError) as error:
+            message = f"{where} has a type that JSON can't express: {inspect.formatannotation(hint)}"
+            raise ConfigurationError(message) from error
+        info = _described(hint, descriptions.get(parameter.name, ""))
+        default = parameter.default
+        if default is parameter.empty:
+            pass
+        elif default is None or isinstance(default, str | int | float | bool):
+            info["default"] = default
+        else:
+            info["default_factory"] = functools.partial(_same, default)
+        fields[f"argument_{place}"] = (hint, pydantic.Field(alias=parameter.name, **info))
+    return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _described(hint: object, documented: str) -> dict[str, Any]:
+    """Give the description for a field, unless its annotation has one of its own."""
+    notes = getattr(hint, "__metadata__", ())
+    if any(isinstance(note, FieldInfo) and note.description for note in notes):
+        return {}
+    text = next((note for note in notes if isinstance(note, str)), documented)
+    return {"description": text} if text else {}
+
+
+def _schema(arguments: type[pydantic.BaseModel]) -> Mapping[str, JSON]:
+    schema = arguments.model_json_schema()
+    schema.pop("title", None)
+    for part in schema.get("properties", {}).values():
+        part.pop("title", None)
+    return {"type": "object", "properties": {}, **schema}
+
+
+def _type_of(part: JSON) -> str:
+    match part:
+        case {"type": str() as kind}:
+            return kind
+        case {"enum": list() as values}:
+            return " | ".join(json.dumps(value) for value in values)
+        case {"anyOf": list() as options}:
+            return " | ".join(_type_of(option) for option in options)
+        case {"$ref": str() as reference}:
+            return reference.rsplit("/", 1)[-1]
+    return "any"
+
+
+def _problem(item: pydantic_core.ErrorDetails) -> str:
+    where = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "missing":
+        return f"{where}: is missing"
+    if item["type"] == "extra_forbidden":
+        return f"{where}: there is no such argument"
+    if item["type"] in {"json_invalid", "model_type"}:
+        return f"the arguments must be one JSON object: {item['msg']}"
+    return f"{where}: {item['msg']}; got {cut_middle(repr(item['input']), 50)}"
+
+
+def _loads(text: str) -> JSON:
+    try:
+        value: JSON = json.loads(text)
+    except ValueError:
+        return None
+    return value
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return pydantic_core.to_json(value, inf_nan_mode="constants").decode()
+    except (pydantic_core.PydanticSerializationError, ValueError, RecursionError):
+        return repr(value)

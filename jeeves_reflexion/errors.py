@@ -1,0 +1,91 @@
+"""Every error that this package raises on purpose, as one tree.
+
+::
+
+    ReflexionError
+      x  ConfigurationError        arguments, settings or files that can't work (also a ValueError)
+      x  MissingDependencyError    an optional package is not installed; names the extra to install
+      x  ModelError                a language model could not be asked
+         +  ModelAuthError         the key is missing or was refused
+         +  ModelTimeoutError      no answer in time
+         +  ModelConnectionError   nothing listens there, or the connection broke
+         +  ModelResponseError     the endpoint answered with something that is no completion
+      x  UnreadableReplyError      a model's reply could not be read, also after asking once more
+      x  ToolError                 a tool could not be called as asked
+      x  BudgetExceededError       tokens, cost, attempts or time of the run are used up
+      x  LessonStoreError          lessons could not be stored or recalled
+      x  SessionError              the run's own records are used in a way that can't be right
+
+The stores of :mod:`vectorstores` have a tree of their own, ``VectorStoreError``; what reaches a user of lessons
+is wrapped in :class:`LessonStoreError` with the store's error as its cause.
+"""
+
+from __future__ import annotations
+
+
+class ReflexionError(Exception):
+    """Base of all errors raised by this package."""
+
+
+class ConfigurationError(ReflexionError, ValueError):
+    """Arguments, settings or files that can't work; the message names which one and what to do."""
+
+
+class MissingDependencyError(ReflexionError, ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f'{feature} needs an optional package: pip install "jeeves-reflexion[{extra}]"')
+        self.extra = extra
+
+
+class ModelError(ReflexionError):
+    """A language model could not be asked."""
+
+
+class ModelAuthError(ModelError):
+    """The key is missing or the endpoint refused it."""
+
+
+class ModelTimeoutError(ModelError):
+    """The endpoint gave no answer in time."""
+
+
+class ModelConnectionError(ModelError):
+    """Nothing listens at the address, or the connection broke."""
+
+
+class ModelResponseError(ModelError):
+    """The endpoint answered with something that is no completion.
+
+    ``status`` is the HTTP status, if any; ``said`` is what the endpoint said, cut and without secrets.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, said: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.said = said
+
+
+class UnreadableReplyError(ReflexionError):
+    """A model's reply could not be read, also after it was asked once more with the problem shown."""
+
+
+class ToolError(ReflexionError):
+    """A tool could not be called as asked; the message is written for the model that asked."""
+
+
+class BudgetExceededError(ReflexionError):
+    """The budget of the run is used up; ``limit`` says which part of it."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class LessonStoreError(ReflexionError):
+    """Lessons could not be stored or recalled; what was stored before is untouched."""
+
+
+class SessionError(ReflexionError):
+    """The run's own records are used in a way that can't be right."""

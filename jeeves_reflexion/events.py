@@ -1,0 +1,191 @@
+"""What a run tells the world while it happens: a tagged union of small frozen records.
+
+Progress bars, run logs and web pages all listen to the same events. Match on ``kind``::
+
+    async for event in reflexion.stream(task):
+        match event:
+            case Evaluated(score=score): ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from jeeves_reflexion.types import JSON, Lesson, Role, Step, StopReason, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """What every event carries: the run, the attempt (0 outside of one) and the time in seconds since 1970."""
+
+    run_id: str
+    attempt: int = 0
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Occurrence):
+    """A run begins."""
+
+    task_id: str
+    max_attempts: int
+    kind: Literal["reflexion.run_started"] = "reflexion.run_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(Occurrence):
+    """An attempt begins."""
+
+    max_attempts: int
+    kind: Literal["reflexion.attempt_started"] = "reflexion.attempt_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonsRecalled(Occurrence):
+    """The store was asked; ``lessons`` are the sentences offered, best first, possibly none."""
+
+    recall_id: str
+    n_recalled: int
+    lessons: tuple[str, ...]
+    n_withheld: int = 0
+    kind: Literal["reflexion.lessons_recalled"] = "reflexion.lessons_recalled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFinished(Occurrence):
+    """The agent is done with its attempt, in whatever way."""
+
+    output: str
+    n_steps: int
+    error: str | None = None
+    interrupted: str | None = None
+    kind: Literal["reflexion.attempt_finished"] = "reflexion.attempt_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated(Occurrence):
+    """The attempt was judged; a score of None means that it could not be."""
+
+    score: float | None
+    passed: bool
+    kind: Literal["reflexion.evaluated"] = "reflexion.evaluated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdMet(Occurrence):
+    """The attempt passed."""
+
+    score: float | None
+    kind: Literal["reflexion.threshold_met"] = "reflexion.threshold_met"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxAttemptsReached(Occurrence):
+    """The last attempt did not pass."""
+
+    final_score: float | None
+    attempts: int
+    kind: Literal["reflexion.max_attempts_reached"] = "reflexion.max_attempts_reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonProduced(Occurrence):
+    """The reflector wrote a lesson; it is not stored yet."""
+
+    lesson: str
+    kind: Literal["reflexion.lesson_produced"] = "reflexion.lesson_produced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonPersisted(Occurrence):
+    """A lesson is stored: in the block ``block``, or in the lesson store (then ``lesson`` is set)."""
+
+    block: str
+    lesson: Lesson | None = None
+    kind: Literal["reflexion.lesson_persisted"] = "reflexion.lesson_persisted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonDropped(Occurrence):
+    """No lesson came of this attempt, and why."""
+
+    reason: str
+    kind: Literal["reflexion.lesson_dropped"] = "reflexion.lesson_dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Occurrence):
+    """Something went wrong that does not end the run."""
+
+    message: str
+    kind: Literal["reflexion.warned"] = "reflexion.warned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished(Occurrence):
+    """The run is over."""
+
+    stop_reason: StopReason
+    passed: bool
+    score: float | None
+    attempts: int
+    seconds: float
+    kind: Literal["reflexion.run_finished"] = "reflexion.run_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTaken(Occurrence):
+    """The base agent took a step."""
+
+    number: int
+    step: Step
+    kind: Literal["agent.step"] = "agent.step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCalled(Occurrence):
+    """A model answered; ``role`` says on whose behalf it was asked."""
+
+    role: Role
+    model: str
+    usage: Usage
+    seconds: float
+    kind: Literal["model.called"] = "model.called"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEvent(Occurrence):
+    """An event of a base agent's own; ``name`` and ``data`` are up to it."""
+
+    name: str
+    data: Mapping[str, JSON] = field(default_factory=dict)
+    kind: Literal["agent.event"] = "agent.event"
+
+
+Event: TypeAlias = (
+    RunStarted
+    | AttemptStarted
+    | LessonsRecalled
+    | AttemptFinished
+    | Evaluated
+    | ThresholdMet
+    | MaxAttemptsReached
+    | LessonProduced
+    | LessonPersisted
+    | LessonDropped
+    | Warned
+    | RunFinished
+    | StepTaken
+    | ModelCalled
+    | AgentEvent
+)
+
+
+def as_json(event: Event) -> dict[str, JSON]:
+    """Return the event as a JSON object, its ``kind`` first."""
+    fields: dict[str, JSON] = dataclasses.asdict(event)
+    return {"kind": fields.pop("kind"), **fields}

@@ -1,0 +1,42 @@
+"""Language models behind one protocol, ``ChatModel``. Names are imported when used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.models.factory import open_model
+    from jeeves_reflexion.models.http import Retry
+    from jeeves_reflexion.models.openai import OpenAIModel, OpenAIOptions, Prices
+    from jeeves_reflexion.models.scripted import ScriptedCall, ScriptedModel
+
+__all__ = [
+    "OpenAIModel",
+    "OpenAIOptions",
+    "Prices",
+    "Retry",
+    "ScriptedCall",
+    "ScriptedModel",
+    "open_model",
+]
+
+_HOMES = {
+    "OpenAIModel": "openai",
+    "OpenAIOptions": "openai",
+    "Prices": "openai",
+    "Retry": "http",
+    "ScriptedCall": "scripted",
+    "ScriptedModel": "scripted",
+    "open_model": "factory",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,99 @@
+"""A model that says what it is told to: for tests, yours as well as ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio.lowlevel
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.text import estimate_tokens
+from jeeves_reflexion.types import JSON, Usage
+
+Reply: TypeAlias = str | Completion
+Script: TypeAlias = Callable[[Sequence[Message]], Reply | Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """What a :class:`ScriptedModel` was asked."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    schema: Mapping[str, JSON] | None = None
+    sampling: Sampling | None = None
+
+
+class ScriptedModel:
+    """Gives the replies of a script, one per call, and keeps every call in ``calls``.
+
+    ``replies`` is a sequence (an exception in it is raised in its turn), or a sync or async function of the
+    messages. A text reply gets a usage that is *estimated* from the texts, a quarter of their characters, at
+    a cost of 0 USD, so that budgets can be tested; a :class:`~jeeves_reflexion.protocols.Completion` is
+    handed on as it is. A call beyond the script raises :class:`~jeeves_reflexion.errors.ConfigurationError`.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[Reply | Exception] | Script,
+        *,
+        name: str = "scripted",
+        supports_tools: bool = False,
+    ) -> None:
+        if isinstance(replies, str):
+            raise ConfigurationError("ScriptedModel takes a list of replies or a function, not one text")
+        self._replies = replies if callable(replies) else tuple(replies)
+        self._name = name
+        self._supports_tools = supports_tools
+        self.calls: list[ScriptedCall] = []
+
+    @property
+    def name(self) -> str:
+        """The name given, ``scripted`` by default."""
+        return self._name
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether it passes for a model with native tools."""
+        return self._supports_tools
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        schema: Mapping[str, JSON] | None = None,
+        sampling: Sampling | None = None,
+    ) -> Completion:
+        """Give the next reply of the script, or raise it."""
+        number = len(self.calls)
+        self.calls.append(ScriptedCall(tuple(messages), tuple(tools), schema, sampling))
+        await (
+            anyio.lowlevel.checkpoint()
+        )  # as a real model would: cancellation and other tasks get their turn
+        reply = await self._reply(number, messages)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        return Completion(reply, usage=_estimated(messages, reply), model=self._name)
+
+    async def _reply(self, number: int, messages: Sequence[Message]) -> Reply | Exception:
+        if isinstance(self._replies, tuple):
+            if number >= len(self._replies):
+                raise ConfigurationError(
+                    f"the script of {self._name!r} has {len(self._replies)} replies and was asked again; "
+                    f"the last message was: {messages[-1].content[:200] if messages else 'none'!r}"
+                )
+            return self._replies[number]
+        reply = self._replies(messages)
+        return await reply if inspect.isawaitable(reply) else reply
+
+
+def _estimated(messages: Sequence[Message], reply: str) -> Usage:
+    asked = sum(estimate_tokens(message.content) for message in messages)
+    return Usage(calls=1, input_tokens=asked, output_tokens=estimate_tokens(reply))

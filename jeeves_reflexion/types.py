@@ -1,0 +1,364 @@
+"""The values that pass between the rooms: tasks, attempts, verdicts, lessons and what a run returns.
+
+All are frozen; each step of a run adds a value and changes none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+JSON: TypeAlias = "None | bool | int | float | str | Sequence[JSON] | Mapping[str, JSON]"
+
+Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
+Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
+StopReason: TypeAlias = Literal["passed", "max_attempts", "unscorable", "budget", "not_retry_safe"]
+
+WITHHELD = "[withheld]"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is asked of an agent.
+
+    ``reference`` is the gold answer: evaluators see it, agents and reflectors never do (:meth:`public`). ``id`` is
+    the SHA-256 of the template (before substitution) or of the prompt unless given, so that a parametrised task
+    keeps one identity. ``expected_output`` describes the form wanted and, like ``metadata``, is public.
+    """
+
+    prompt: str
+    template: str | None = None
+    id: str = ""
+    kind: str | None = None
+    tools: tuple[str, ...] = ()
+    expected_output: str | None = None
+    reference: JSON = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.prompt.strip():
+            raise ValueError("Task.prompt is empty: say what is asked")
+        if not self.id:
+            text = self.template if self.template is not None else self.prompt
+            object.__setattr__(self, "id", hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+    def public(self) -> Task:
+        """Return the task without its gold answer."""
+        return self if self.reference is None else replace(self, reference=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
+
+    ``cost_usd`` is ``None`` as soon as one call has no known price: unknown is not free.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    unreported: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together, of the calls that reported them."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cost,
+            self.unreported + other.unreported,
+        )
+
+    def beyond(self, other: Usage) -> Usage:
+        """Return by how much this usage exceeds another, part by part, never below zero."""
+        cost: float | None
+        if self.cost_usd is None:
+            cost = None if self.calls > other.calls else 0.0
+        else:
+            cost = max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
+        return Usage(
+            max(self.calls - other.calls, 0),
+            max(self.input_tokens - other.input_tokens, 0),
+            max(self.output_tokens - other.output_tokens, 0),
+            cost,
+            max(self.unreported - other.unreported, 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thought, action and observation of a trajectory; parts that don't apply are empty."""
+
+    thought: str = ""
+    action: str = ""
+    observation: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a task by an agent.
+
+    ``error`` says what the agent raised, ``interrupted`` why it was cut short (such as ``max_turns``); both may
+    stand beside an output. ``metadata`` carries what an environment says of the attempt, such as its reward.
+    """
+
+    output: str = ""
+    steps: tuple[Step, ...] = ()
+    usage: Usage = Usage()
+    error: str | None = None
+    interrupted: str | None = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationError:
+    """One thing wrong with an output: where (``path``), and what."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The verdict on an attempt.
+
+    ``score`` lies in [0, 1]; ``None`` means that the attempt could not be scored, which is not a zero. ``passed``
+    of ``None`` leaves the decision to the loop's threshold. ``quotes_gold`` names the fields whose text may quote
+    the task's reference; :meth:`public` strips them before anything of the verdict reaches a reflector.
+    """
+
+    score: float | None
+    passed: bool | None = None
+    rationale: str = ""
+    criteria_scores: Mapping[str, float] = field(default_factory=dict)
+    issues: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    errors: tuple[EvaluationError, ...] = ()
+    confidence: float | None = None
+    usage: Usage = Usage()
+    quotes_gold: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.score is not None and not 0.0 <= self.score <= 1.0:
+            raise ValueError(f"Evaluation.score must lie in [0, 1] or be None, not {self.score!r}")
+        if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
+            raise ValueError(f"Evaluation.confidence must lie in [0, 1] or be None, not {self.confidence!r}")
+        unknown = self.quotes_gold - _TEXT_FIELDS
+        if unknown:
+            raise ValueError(f"Evaluation.quotes_gold names no text field: {', '.join(sorted(unknown))}")
+
+    @property
+    def scored(self) -> bool:
+        """Whether the attempt could be scored at all."""
+        return self.score is not None or self.passed is not None
+
+    def meets(self, threshold: float) -> bool:
+        """Whether the attempt passed: by the evaluator's own word, else by its score."""
+        if self.passed is not None:
+            return self.passed
+        return self.score is not None and self.score >= threshold
+
+    def public(self, reference: JSON = None) -> Evaluation:
+        """Return the verdict without anything that quotes gold.
+
+        Fields marked in ``quotes_gold`` are emptied; in the others each occurrence of the reference's own text is
+        replaced, for evaluators that quote it without saying so.
+        """
+        if reference is None and not self.quotes_gold:
+            return self
+        hide = _hider(reference)
+        keep = _TEXT_FIELDS - self.quotes_gold
+        return replace(
+            self,
+            rationale=hide(self.rationale) if "rationale" in keep else "",
+            issues=tuple(map(hide, self.issues)) if "issues" in keep else (),
+            suggestions=tuple(map(hide, self.suggestions)) if "suggestions" in keep else (),
+            errors=tuple(EvaluationError(hide(e.path), hide(e.message)) for e in self.errors)
+            if "errors" in keep
+            else (),
+        )
+
+
+_TEXT_FIELDS = frozenset({"rationale", "issues", "suggestions", "errors"})
+
+
+class _hider:  # noqa: N801 - used as a function
+    """Replaces the texts of a reference, longest first, wherever they stand as words of their own."""
+
+    def __init__(self, reference: JSON) -> None:
+        texts = sorted(set(_leaves(reference)), key=len, reverse=True)
+        joined = "|".join(re.escape(text) for text in texts)
+        self.pattern = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
+
+    def __call__(self, text: str) -> str:
+        return text if self.pattern is None else self.pattern.sub(WITHHELD, text)
+
+
+def _leaves(value: JSON) -> list[str]:
+    if isinstance(value, str):
+        return [value.strip()] if value.strip() else []
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    if isinstance(value, Sequence):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """A structured self-evaluation of a trial; ``lesson`` is the one sentence that is stored.
+
+    ``fields`` holds the answers that the outcome's form asks for, ``evidence`` the numbers of the steps it rests on.
+    """
+
+    lesson: str
+    outcome: Outcome = "failed"
+    fields: Mapping[str, str] = field(default_factory=dict)
+    principle: str | None = None
+    procedure: str | None = None
+    evidence: tuple[int, ...] = ()
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a lesson came from: run, attempt, its score, the model and agent, and when (seconds since 1970)."""
+
+    run_id: str
+    attempt: int
+    score: float | None
+    model: str | None = None
+    agent: str | None = None
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is stored and recalled: one sentence, the task that taught it, and its provenance."""
+
+    id: str
+    text: str
+    task_id: str
+    task_excerpt: str
+    provenance: Provenance
+    task_kind: str | None = None
+    tools: tuple[str, ...] = ()
+    outcome: Outcome = "failed"
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledLesson:
+    """A lesson that one look into the store found, its cosine similarity, and why it is in or out."""
+
+    lesson: Lesson
+    similarity: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """One look into the store: what is offered to the agent, and what was found but withheld."""
+
+    id: str
+    task_id: str
+    offered: tuple[RecalledLesson, ...] = ()
+    withheld: tuple[RecalledLesson, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The offered sentences, best first."""
+        return tuple(item.lesson.text for item in self.offered)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One turn of the loop: what was recalled, done, judged and learned.
+
+    ``block`` is the text of the lessons as the agent saw it. ``lesson`` is ``None`` when nothing was written;
+    ``pending`` says that the reflection waits for ``Reflexion.commit``. ``exhausted`` says which limit of the budget
+    cut the turn short, and ``problems`` what else went wrong without ending it.
+    """
+
+    number: int
+    attempt: Attempt
+    evaluation: Evaluation
+    recall: Recall | None = None
+    block: str = ""
+    reflection: Reflection | None = None
+    lesson: Lesson | None = None
+    pending: bool = False
+    passed: bool = False
+    exhausted: str = ""
+    problems: tuple[str, ...] = ()
+    usage: Mapping[Role, Usage] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The trials of one task and how the run ended.
+
+    ``output`` is that of the best attempt: the one that passed, else the highest score, the later of equals; an
+    attempt that could not be scored ranks below every scored one.
+    """
+
+    run_id: str
+    task: Task
+    trials: tuple[Trial, ...]
+    stop_reason: StopReason
+    usage: Mapping[Role, Usage]
+    seconds: float
+    detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether an attempt passed."""
+        return any(trial.passed for trial in self.trials)
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial, or None where the budget ended the run before the first attempt did."""
+        if not self.trials:
+            return None
+        return max(self.trials, key=lambda t: (t.passed, _rank(t.evaluation), t.number))
+
+    @property
+    def final(self) -> Trial | None:
+        """The last trial, or None where there was none."""
+        return self.trials[-1] if self.trials else None
+
+    @property
+    def output(self) -> str:
+        """The output of the best attempt; empty where there was none."""
+        return self.best.attempt.output if self.best else ""
+
+    @property
+    def score(self) -> float | None:
+        """The score of the best attempt; None where it could not be scored."""
+        return self.best.evaluation.score if self.best else None
+
+    @property
+    def lessons(self) -> tuple[Lesson, ...]:
+        """The lessons that this run wrote, in order."""
+        return tuple(trial.lesson for trial in self.trials if trial.lesson is not None)
+
+    @property
+    def total_usage(self) -> Usage:
+        """Usage of agent, evaluator and reflector together."""
+        return sum(self.usage.values(), Usage())
+
+
+def _rank(evaluation: Evaluation) -> float:
+    return -1.0 if evaluation.score is None else evaluation.score
