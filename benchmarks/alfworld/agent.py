@@ -1,0 +1,117 @@
+"""Plays an ALFWorld game as an agent of the framework: a player decides, the engine answers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import anyio
+
+from benchmarks.alfworld.games import Game
+from benchmarks.alfworld.generator import Progress
+from benchmarks.alfworld.policy import Explorer, Move
+from benchmarks.alfworld.pool import EnginePool
+from benchmarks.alfworld.rules_reflector import reflect
+from jeeves_reflexion import Attempt, ConfigurationError, Session, Step, Task, Trial
+from jeeves_reflexion.events import StepTaken
+
+LESSONS_BLOCK = "reflexion_lessons"
+WON = "won"
+
+
+class Player(Protocol):
+    """Decides the next move from what the game said last."""
+
+    async def next(self, observation: str) -> Move:
+        """Return a thought and a command."""
+        ...
+
+
+PlayerFactory: TypeAlias = Callable[[Task, Session], Player]
+
+
+class GameAgent:
+    """Plays the game of a task for at most ``step_limit`` commands.
+
+    The player gets the opening, the lessons of the session and each observation, all as text; nothing else of
+    the game reaches it. ``Attempt.metadata["won"]`` is the environment's own flag.
+    """
+
+    name = "alfworld"
+    retry_safe = True
+
+    def __init__(
+        self, pool: EnginePool, games: Mapping[str, Game], player: PlayerFactory, *, step_limit: int
+    ) -> None:
+        if step_limit < 1:
+            raise ConfigurationError(f"step_limit must be at least 1, not {step_limit}")
+        self._pool = pool
+        self._games = games
+        self._player = player
+        self._step_limit = step_limit
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Play once."""
+        steps: list[Step] = []
+        won = False
+        async with self._pool.episode(self._games[task.id]) as episode:
+            player = self._player(task, session)
+            said = episode.opening
+            while not won and len(steps) < self._step_limit:
+                move = await player.next(said)
+                observation = await episode.step(move.command)
+                said, won = observation.text, observation.won
+                steps.append(Step(move.thought, move.command, said))
+                await session.emit(
+                    StepTaken(run_id=session.id, attempt=session.attempt, number=len(steps), step=steps[-1])
+                )
+        return Attempt(said, tuple(steps), interrupted=None if won else "max_turns", metadata={WON: won})
+
+
+class OfflinePlayer:
+    """The rule-based explorer as a player; the order of its search is drawn anew for each attempt."""
+
+    def __init__(self, task: Task, session: Session, *, room_for: int, seed: int) -> None:
+        draw = f"{seed}:{task.id}:{session.attempt}".encode()
+        self._explorer = Explorer(
+            task.prompt,
+            lessons=lessons_in(session.blocks.get(LESSONS_BLOCK, "")),
+            room_for=room_for,
+            seed=int.from_bytes(hashlib.sha256(draw).digest()[:8]),
+        )
+
+    async def next(self, observation: str) -> Move:
+        """Return the explorer's move."""
+        return self._explorer.next(observation)
+
+
+def lessons_in(block: str) -> list[str]:
+    """Return the sentences of a block of bullets."""
+    return [line.removeprefix("- ") for line in block.splitlines() if line.strip()]
+
+
+def write_lesson(task: Task, trials: Sequence[Trial]) -> str:
+    """Reflect on the last trial by rules, from the opening and the trajectory alone."""
+    last = trials[-1]
+    steps = [(step.thought, step.action, step.observation) for step in last.attempt.steps]
+    return reflect(task.prompt, steps, won=last.passed)
+
+
+async def tasks_for(
+    pool: EnginePool, games: Sequence[Game], *, workers: int, progress: Progress | None = None
+) -> list[Task]:
+    """Return a task for each game, in order; its prompt is what the game says at its opening."""
+    openings: dict[str, str] = {}
+    limiter = anyio.CapacityLimiter(workers)
+
+    async def open_one(game: Game) -> None:
+        async with limiter, pool.episode(game) as episode:
+            openings[game.id] = episode.opening
+        if progress is not None:
+            progress(len(openings), len(games))
+
+    async with anyio.create_task_group() as group:
+        for game in games:
+            group.start_soon(open_one, game)
+    return [Task(openings[game.id], id=game.id, kind=game.kind) for game in games]

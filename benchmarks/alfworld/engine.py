@@ -1,0 +1,76 @@
+"""ALFWorld's engine for one process: opens a game and takes commands, one game at a time.
+
+TextWorld keeps state that is global to a process, overwrites ``sys.argv`` and captures standard output, so
+this module is for a worker process (:mod:`benchmarks.alfworld.worker`); others use
+:class:`benchmarks.alfworld.pool.EnginePool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alfworld.failures import EngineError
+from benchmarks.alfworld.games import read_game_data
+from benchmarks.alfworld.names import number_names
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """What an agent may see of a game after a command.
+
+    ``feedback`` is the engine's text, ``won`` whether the goal is reached, and ``admissible`` the commands
+    that would do something now, sorted. Facts, walkthroughs and planned commands never get here.
+    """
+
+    feedback: str
+    won: bool
+    admissible: tuple[str, ...]
+
+
+class Engine:
+    """Plays games with ``textworld.envs.PddlEnv`` and ALFWorld's naming rule.
+
+    One environment serves all games: opening another game replaces the one before.
+    """
+
+    def __init__(self) -> None:
+        import textworld  # noqa: PLC0415 - takes half a second and is an optional dependency
+        from textworld.envs import PddlEnv  # noqa: PLC0415
+
+        self._environment: Any = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
+        self._open = False
+
+    def open(self, path: Path) -> EngineState:
+        """Start the game in ``path`` from its beginning; its opening is the feedback.
+
+        Raises :class:`~benchmarks.alfworld.failures.GameFileError` for a file that is no game. Any other
+        exception is the engine's own, for a game whose PDDL or grammar it can't read.
+        """
+        data = read_game_data(path)
+        self._open = False
+        self._environment.load(data)
+        infos = self._environment._entity_infos  # noqa: SLF001 - ALFWorld's own wrapper renames here too
+        names = number_names(info.id for info in infos.values())
+        for info in infos.values():
+            info.name = names[info.id]
+        state = self._environment.reset()
+        self._open = True
+        return _visible(state)
+
+    def step(self, command: str) -> EngineState:
+        """Give one command; one that is not admissible has the feedback "Nothing happens."."""
+        if not self._open:
+            raise EngineError(f"no game is open for the command {command!r}; open one first")
+        state, _, _ = self._environment.step(command)
+        return _visible(state)
+
+
+def _visible(state: Mapping[str, Any]) -> EngineState:
+    return EngineState(
+        feedback=str(state["feedback"]),
+        won=bool(state["won"]),
+        admissible=tuple(str(command) for command in state["admissible_commands"]),
+    )

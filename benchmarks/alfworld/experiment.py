@@ -1,0 +1,186 @@
+"""One run of the benchmark: games, arms, trials, seeds, and the files that it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+
+from benchmarks.alfworld.agent import WON, GameAgent, OfflinePlayer, PlayerFactory, tasks_for, write_lesson
+from benchmarks.alfworld.games import Game, load_games
+from benchmarks.alfworld.generator import MIX, generate_games
+from benchmarks.alfworld.model_player import ModelPlayer
+from benchmarks.alfworld.pool import EnginePool
+from jeeves_reflexion import (
+    ChatModel,
+    LessonReflector,
+    LessonSettings,
+    LoopOptions,
+    MissingDependencyError,
+    Reflexion,
+    RewardEvaluator,
+    Session,
+    Task,
+)
+from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, arm_lessons, run_experiment
+from jeeves_reflexion.experiments.plot import plot_curves
+from jeeves_reflexion.experiments.runner import Watcher
+from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
+
+STEP_LIMIT = 16
+"""Commands per attempt of the offline player, chosen on games of other seeds than those reported
+(``python -m benchmarks.alfworld.choose_step_limit``) so that the first trial solves about half."""
+
+MODEL_STEP_LIMIT = 50
+"""Commands per attempt of a language model, as in the paper."""
+
+NAMESPACE = "alfworld"
+"""The namespace of the selective arm's lessons, which outlive the run where a place is named for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one run plays, and with what."""
+
+    plan: Plan
+    out: Path
+    embedder: Embedder
+    games_folder: Path | None = None
+    made_games: Path = Path("runs/games")
+    count: int | None = None
+    game_seed: int = 0
+    step_limit: int = STEP_LIMIT
+    lessons: Path | None = None
+    model: ChatModel | None = None
+    settings: LessonSettings = field(default_factory=LessonSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a run leaves: its results, the picture (where it could be drawn) and the lesson store."""
+
+    results: Results
+    picture: Path | None
+    lessons_at: Path
+
+
+async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Finished:
+    """Get the games, play them in every arm, and write log, table and picture to ``setting.out``."""
+    plan = setting.plan
+    watcher = watcher or Watcher()
+    games = await _games(setting, say, watcher)
+    lessons_at = setting.lessons or setting.out / "lessons"
+    async with EnginePool(plan.workers) as pool:
+        opened = partial(watcher.prepared, "opening games")
+        tasks = await tasks_for(pool, games, workers=plan.workers, progress=opened)
+        log = RunLog(setting.out)
+        await log.open(_config(setting, games))
+        async with (
+            FaissVectorStore(lessons_at, embedder=setting.embedder, namespace=NAMESPACE) as lasting,
+            FaissVectorStore(setting.out / "arms", embedder=setting.embedder, namespace=NAMESPACE) as passing,
+        ):
+            await _say_what_is_known(lasting, say)
+            table = _Table(pool, {game.id: game for game in games}, tasks, lasting, passing)
+            make = partial(_loop, setting, table)
+            results = await run_experiment(plan, tasks, make, log=log, watcher=watcher)
+    await log.save("curve.md", results.table() + "\n")
+    return Finished(results, await _picture(setting, results, say), lessons_at)
+
+
+async def _games(setting: Setting, say: Callable[[str], None], watcher: Watcher) -> list[Game]:
+    if setting.games_folder is not None:
+        games = await anyio.to_thread.run_sync(load_games, setting.games_folder)
+        return games[: setting.count]
+    count = setting.count or sum(MIX.values())
+    say(f"Making {count} games (seed {setting.game_seed}), each won once in the engine to prove it ...")
+    return await generate_games(
+        setting.made_games,
+        count=count,
+        seed=setting.game_seed,
+        workers=setting.plan.workers,
+        progress=partial(watcher.prepared, "making games"),
+    )
+
+
+async def _say_what_is_known(store: VectorStore, say: Callable[[str], None]) -> None:
+    known = await store.count()
+    if known:
+        say(f"The lesson store holds {known} lessons of earlier runs: the selective arm starts from those.")
+    else:
+        say("The lesson store is empty: every arm starts without a lesson.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What all arms share. ``lasting`` keeps the selective arm's lessons, ``passing`` those of the others."""
+
+    pool: EnginePool
+    games: dict[str, Game]
+    tasks: Sequence[Task]
+    lasting: VectorStore
+    passing: VectorStore
+
+
+def _loop(setting: Setting, table: _Table, arm: ArmName, seed: int) -> Reflexion:
+    """The loop of one arm and seed: all arms share everything but how they remember."""
+    plan = setting.plan
+    lasting = arm == "selective" and seed == plan.seeds[0]
+    scope = table.lasting if lasting else table.passing.scoped(f"{arm}-{seed}")
+    return Reflexion(
+        GameAgent(table.pool, table.games, _player(setting, seed), step_limit=setting.step_limit),
+        evaluator=RewardEvaluator(WON),
+        reflector=write_lesson if setting.model is None else LessonReflector(setting.model),
+        lesson_store=arm_lessons(arm, scope, table.tasks, settings=setting.settings, seed=seed),
+        max_attempts=plan.trials,
+        top_k_lessons=plan.k,
+        options=LoopOptions(learn=arm != "retry"),
+    )
+
+
+def _player(setting: Setting, seed: int) -> PlayerFactory:
+    model = setting.model
+    if model is not None:
+        return partial(ModelPlayer, model)
+
+    def offline(task: Task, session: Session) -> OfflinePlayer:
+        return OfflinePlayer(task, session, room_for=setting.plan.k, seed=seed)
+
+    return offline
+
+
+def _config(setting: Setting, games: Sequence[Game]) -> dict[str, JSON]:
+    plan = setting.plan
+    return {
+        "benchmark": "alfworld",
+        "arms": list(plan.arms),
+        "trials": plan.trials,
+        "seeds": list(plan.seeds),
+        "workers": plan.workers,
+        "k": plan.k,
+        "games": [game.id for game in games],
+        "games_from": str(setting.games_folder)
+        if setting.games_folder
+        else f"generated, seed {setting.game_seed}",
+        "step_limit": setting.step_limit,
+        "player": setting.model.name if setting.model else "offline",
+        "embedder": setting.embedder.id,
+        "key": setting.settings.key,
+        "min_similarity": setting.settings.min_similarity,
+    }
+
+
+async def _picture(setting: Setting, results: Results, say: Callable[[str], None]) -> Path | None:
+    player = setting.model.name if setting.model else "offline player"
+    title = (
+        f"ALFWorld, {len(results.tasks)} games x {len(results.seeds)} seeds, {player}, "
+        f"{setting.step_limit} commands a try"
+    )
+    draw = partial(plot_curves, results, setting.out / "curve.png", title=title)
+    try:
+        return await anyio.to_thread.run_sync(draw)
+    except MissingDependencyError as error:
+        say(str(error))
+        return None

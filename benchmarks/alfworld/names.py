@@ -1,0 +1,43 @@
+"""ALFWorld's names for the things of a game: ``Cabinet_bar__plus_01...`` is called "cabinet 3"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+_SEPARATOR: Final = "_bar_"
+_CODES: Final = (("|", "_bar_"), ("-", "_minus_"), ("+", "_plus_"), (".", "_dot_"), (",", "_comma_"))
+
+
+def encode_id(text: str) -> str:
+    """``Cabinet|+00.68|-02.20`` as it must be written in PDDL, which knows none of ``| - + . ,``."""
+    for character, code in _CODES:
+        text = text.replace(character, code)
+    return text
+
+
+def number_names(ids: Iterable[str]) -> dict[str, str]:
+    """The name of every id of a game, by the rule of ALFWorld's ``Demangler`` (``agents/utils/misc.py``).
+
+    The ids are sorted, the part before the first ``_bar_`` is the type, with ``basin`` added where the id has
+    it, and the things of one type are numbered downwards from their count. An id without ``_bar_`` keeps its
+    text.
+    ``ids`` must be in lower case, as the engine's PDDL reader makes them.
+    """
+    types = {identifier: _type_of(identifier) for identifier in sorted(ids)}
+    left = Counter(kind for identifier, kind in types.items() if _SEPARATOR in identifier)
+    names = {}
+    for identifier, kind in types.items():
+        if _SEPARATOR not in identifier:
+            # ALFWorld leaves a blank after a name without a number; the texts are compared with its own.
+            names[identifier] = f"{identifier} "
+            continue
+        names[identifier] = f"{kind} {left[kind]}"
+        left[kind] -= 1
+    return names
+
+
+def _type_of(identifier: str) -> str:
+    kind = identifier.partition(_SEPARATOR)[0]
+    return f"{kind}basin" if "basin" in identifier and _SEPARATOR in identifier else kind

@@ -1,0 +1,186 @@
+"""The offline player of ALFWorld: rules over plain text, no model, no knowledge of a game but what it reads.
+
+It stands for a novice with common sense: it understands the task, opens what is closed, knows which appliance
+cleans, heats and cools, and never looks twice into one place. Where things are it does not know, so it
+searches in an order drawn from its seed. Only lessons change that order, and only by what they say in words.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from benchmarks.alfworld.goal import APPLIANCES, Treatment, parse_goal
+from benchmarks.alfworld.notebook import Notebook
+from benchmarks.alfworld.observations import Thing, read_opening, things_in
+from benchmarks.alfworld.search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, SUGGESTED, UNKNOWN, SearchPlan
+
+_REASONS = {
+    SEEN_THERE: "a lesson says it was there",
+    SUGGESTED: "a lesson suggests that place",
+    KIND_SEEN: "a lesson says that others of its kind held one",
+    UNKNOWN: "I know nothing better",
+    KIND_BARREN: "the better places are done, though lessons say its kind held none",
+}
+_LAST_RESORT = "only places that a lesson calls empty are left"
+
+
+class Move(NamedTuple):
+    """What the player thinks and what it does."""
+
+    thought: str
+    command: str
+
+
+class Explorer:
+    """Plays one attempt at one game.
+
+    Args:
+        opening: the text a game begins with: the receptacles in sight and the task.
+        lessons: sentences recalled for this game, the most relevant first.
+        room_for: how many lessons it can hold; those after are not read.
+        seed: draws the order in which an uninformed player searches the room.
+
+    Raises:
+        TypeError: the opening or a lesson is no text.
+        ValueError: `room_for` is negative.
+        GoalNotUnderstoodError: the task is none of ALFWorld's six types.
+        UnreadableOpeningError: the opening lists no receptacles.
+    """
+
+    def __init__(
+        self, opening: str, *, lessons: Sequence[str] = (), room_for: int = 5, seed: int = 0
+    ) -> None:
+        _check_texts(opening, lessons)
+        if room_for < 0:
+            raise ValueError(f"room_for must not be negative, got {room_for}")
+        self._goal = parse_goal(opening)
+        places = list(read_opening(opening))
+        random.Random(seed).shuffle(places)
+        self._places = tuple(places)
+        self._plan = SearchPlan(places, self._goal.wanted, tuple(lessons)[:room_for])
+        self._book = Notebook()
+        self._given_up: set[Thing] = set()
+        self._put_tried: set[Thing] = set()
+        self._last: str | None = None
+
+    @property
+    def read_lessons(self) -> tuple[str, ...]:
+        """The lessons, of those it had room for, that told it something about this task in this room."""
+        return self._plan.useful
+
+    def next(self, observation: str) -> Move:
+        """The next move, given what the game answered to the last one (at first: its opening).
+
+        Raises:
+            TypeError: the observation is no text.
+        """
+        if not isinstance(observation, str):
+            raise TypeError(f"an observation is text, got {type(observation).__name__}")
+        if self._last is not None:
+            seen = self._book.note(self._last, observation)
+            if seen.nothing_happened:
+                self._learn_from_nothing(self._last)
+            elif self._last.startswith("examine ") and seen.contents is None and not seen.closed:
+                self._given_up.update(things_in(self._last))
+        move = self._decide()
+        self._last = move.command
+        return move
+
+    def _learn_from_nothing(self, command: str) -> None:
+        verb, things = command.split(maxsplit=1)[0], things_in(command)
+        if verb == "go":
+            # One doesn't go to where one is: several receptacles share one spot.
+            self._book.at = things[0]
+        elif verb in {"put", "move"} and things[1] not in self._put_tried:
+            # The other dialect first.
+            self._put_tried.add(things[1])
+            self._book.says_move = verb == "put"
+        elif things:
+            self._given_up.add(things[0] if verb in {"take", "open", "examine", "use"} else things[1])
+
+    def _decide(self) -> Move:
+        goal, held = self._goal, self._book.holding
+        if held is None:
+            return self._fetch()
+        if goal.lamp is not None:
+            return self._use_lamp(goal.lamp, held)
+        if goal.treatment is not None and held not in self._book.treated:
+            return self._treat(goal.treatment, held)
+        return self._deliver(held)
+
+    def _fetch(self) -> Move:
+        target = self._goal.target
+        home = self._destination() if self._goal.count == 2 else None
+        for thing, place in self._nearest(self._book.where(target)):
+            if place != home and thing not in self._book.placed:
+                why = f"The {thing} is at {place}; I need it."
+                return self._reach(place, why) or Move(why, f"take {thing} from {place}")
+        return self._search(target)
+
+    def _nearest(self, found: Iterable[tuple[Thing, Thing]]) -> list[tuple[Thing, Thing]]:
+        usable = [(thing, place) for thing, place in found if thing not in self._given_up]
+        return sorted(usable, key=lambda pair: pair[1] != self._book.at)
+
+    def _search(self, thing: str) -> Move:
+        for place in self._plan.order(thing):
+            if place in self._book.contents or place in self._given_up:
+                continue
+            reason = _REASONS.get(self._plan.rank(thing, place), _LAST_RESORT)
+            why = f"I look for a {thing} at {place}: {reason}."
+            return self._reach(place, why) or Move(why, f"examine {place}")
+        return Move(f"I have searched every place for a {thing}.", "look")
+
+    def _use_lamp(self, lamp: str, held: Thing) -> Move:
+        for light, place in self._nearest(self._book.where(lamp)):
+            why = f"I hold the {held}; the {light} is at {place}."
+            return self._reach(place, why) or Move(why, f"use {light}")
+        return self._search(lamp)
+
+    def _treat(self, treatment: Treatment, held: Thing) -> Move:
+        appliance = APPLIANCES[treatment]
+        place = self._choose(appliance)
+        if place is None:
+            return Move(f"There is no {appliance} I could {treatment} the {held} with.", "look")
+        why = f"I {treatment} the {held} with {place}."
+        return self._reach(place, why, inside=False) or Move(why, f"{treatment} {held} with {place}")
+
+    def _deliver(self, held: Thing) -> Move:
+        place = self._destination()
+        if place is None:
+            return Move(f"There is no {self._goal.destination} I could put the {held} in.", "look")
+        why = f"The {held} belongs in {place}."
+        command = f"move {held} to {place}" if self._book.says_move else f"put {held} in/on {place}"
+        return self._reach(place, why) or Move(why, command)
+
+    def _destination(self) -> Thing | None:
+        """Where the goal is fulfilled; two things must end in one place, the one that holds the first."""
+        kind = self._goal.destination
+        if self._goal.count == 2:
+            filled = [place for _, place in self._book.where(self._goal.target) if place.kind == kind]
+            if filled:
+                return max(filled, key=filled.count)
+        return None if kind is None else self._choose(kind)
+
+    def _choose(self, kind: str) -> Thing | None:
+        """One of the receptacles of a kind: the one at hand, else one known to be open, else any."""
+        usable = [place for place in self._places if place.kind == kind and place not in self._given_up]
+        book = self._book
+        return min(usable, key=lambda place: (place != book.at, place not in book.contents), default=None)
+
+    def _reach(self, place: Thing, why: str, *, inside: bool = True) -> Move | None:
+        """The move that still has to be made to be at a place (and see inside), or `None`."""
+        if self._book.at != place:
+            return Move(why, f"go to {place}")
+        if inside and place in self._book.closed:
+            return Move(why, f"open {place}")
+        return None
+
+
+def _check_texts(opening: object, lessons: Sequence[object]) -> None:
+    if not isinstance(opening, str):
+        raise TypeError(f"an opening is text, got {type(opening).__name__}")
+    if isinstance(lessons, str):
+        raise TypeError("lessons is a sequence of sentences, got one text")
+    for lesson in lessons:
+        if not isinstance(lesson, str):
+            raise TypeError(f"a lesson is text, got {type(lesson).__name__}")

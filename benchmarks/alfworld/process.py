@@ -1,0 +1,131 @@
+"""One worker process seen from the parent: started, asked and ended without blocking the event loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from benchmarks.alfworld.failures import EngineError
+
+_MODULE: Final = "benchmarks.alfworld.worker"
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_LONGEST_REPLY: Final = 4 * 1024 * 1024  # bytes; a kitchen's longest list of commands is some 20 kB
+_SHOWN_OF_CRASH: Final = 2000  # bytes of what the process printed last
+_BROKEN: Final = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+)
+_GRACE: Final = 2.0  # seconds for a process to end by itself once its input is closed
+
+
+class WorkerProcess:
+    """One worker, which answers one request at a time.
+
+    A request that does not come to its end (a timeout, a cancellation, a broken pipe) leaves the worker
+    unusable: ``alive`` is false then, and the caller ends it with :meth:`close`.
+    """
+
+    def __init__(
+        self, process: Process, requests: ByteSendStream, replies: ByteReceiveStream, printed: IO[bytes]
+    ) -> None:
+        self._process = process
+        self._requests = requests
+        self._replies = BufferedByteReceiveStream(replies)
+        self._printed = printed
+        self._in_request = False
+
+    @classmethod
+    async def start(cls) -> Self:
+        """Start a worker; it answers its first request about a second later."""
+        # Closed in close(). Not made in a thread: a cancellation would leave the open file to nobody.
+        printed = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            process = await anyio.open_process(
+                # -P keeps the folder that the user happens to be in off the module path.
+                [sys.executable, "-P", "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=printed,
+                env=_environment(),
+            )
+        except BaseException:
+            printed.close()
+            raise
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("open_process was asked for both pipes")
+        return cls(process, process.stdin, process.stdout, printed)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked again."""
+        return self._process.returncode is None and not self._in_request
+
+    async def ask(self, request: dict[str, str], *, timeout: float) -> dict[str, Any]:
+        """Send one request and return its reply.
+
+        Raises :class:`TimeoutError` after ``timeout`` seconds, and
+        :class:`~benchmarks.alfworld.failures.EngineError` when the process died or is being asked.
+        """
+        if self._in_request:
+            raise EngineError("the command before has not been answered; give one command at a time")
+        self._in_request = True
+        try:
+            with anyio.fail_after(timeout):
+                await self._requests.send(json.dumps(request).encode() + b"\n")
+                line = await self._replies.receive_until(b"\n", _LONGEST_REPLY)
+        except _BROKEN as error:
+            raise EngineError(f"the engine's process ended {await self._last_words()}") from error
+        reply: dict[str, Any] = json.loads(line)
+        self._in_request = False
+        return reply
+
+    async def close(self) -> None:
+        """End the process, by force if it does not end by itself, and wait until it is gone."""
+        with anyio.CancelScope(shield=True):
+            try:
+                if self.alive:
+                    await self._requests.aclose()
+                    with anyio.move_on_after(_GRACE):
+                        await self._process.wait()
+                if self._process.returncode is None:
+                    self._process.kill()
+            finally:
+                await self._process.aclose()
+                self._printed.close()
+
+    async def _last_words(self) -> str:
+        with anyio.move_on_after(_GRACE):
+            await self._process.wait()
+        printed = await anyio.to_thread.run_sync(self._read_printed)
+        return f"with code {self._process.returncode}" + (f"; it printed: {printed}" if printed else "")
+
+    def _read_printed(self) -> str:
+        size = self._printed.seek(0, os.SEEK_END)
+        self._printed.seek(max(0, size - _SHOWN_OF_CRASH))
+        return self._printed.read().decode(errors="replace").strip()
+
+
+def _environment() -> dict[str, str]:
+    inherited = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), *([inherited] if inherited else [])]),
+        # The engine lists things in the order of Python sets: with this its texts are the same in every run.
+        "PYTHONHASHSEED": "0",
+    }

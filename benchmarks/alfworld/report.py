@@ -1,0 +1,66 @@
+"""What a person reads at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jeeves_reflexion import Step, Trial
+from jeeves_reflexion.experiments import ArmName, Results, Story
+
+SHOWN_STEPS = 4
+_MEMORIES: tuple[ArmName, ...] = ("selective", "own", "monotonic")
+
+
+def summary(results: Results, *, step_limit: int, picture: Path | None, lessons_at: Path) -> str:
+    """Return the learning curves, three lessons, one task's story and where things are, as plain text."""
+    parts = [
+        f"Games solved so far, by trial (95 % Wilson interval, seeds pooled; {step_limit} commands a try):",
+        "",
+        results.table(),
+    ]
+    arm = next((arm for arm in _MEMORIES if results.lessons(arm)), None)
+    if arm is not None:
+        parts += [
+            "",
+            "Three lessons that it wrote:",
+            *(f"  - {text}" for text in _three(results.lessons(arm))),
+        ]
+    if (story := results.story()) is not None:
+        parts += ["", *_story(story)]
+    parts += ["", f"Learning curve: {picture}" if picture else "Learning curve: not drawn (see above)"]
+    parts += [f"Lessons: {lessons_at}"]
+    return "\n".join(parts)
+
+
+def _three(lessons: Sequence[str]) -> list[str]:
+    """The first, the middle and the last."""
+    picks = sorted({0, len(lessons) // 2, len(lessons) - 1})
+    return [lessons[i] for i in picks]
+
+
+def _story(story: Story) -> list[str]:
+    recalled = story.solved.recall.texts if story.solved.recall else ()
+    return [
+        f"A task that failed and then succeeded: {sentence(story.task.prompt)}",
+        f"  trial {story.failed.number} failed after {len(story.failed.attempt.steps)} commands, at last:",
+        *_steps(story.failed),
+        f"  lesson recalled before trial {story.solved.number}: {recalled[0]}",
+        f"  trial {story.solved.number} succeeded after {len(story.solved.attempt.steps)} commands:",
+        *_steps(story.solved),
+    ]
+
+
+def _steps(trial: Trial) -> list[str]:
+    steps: tuple[Step, ...] = trial.attempt.steps[-SHOWN_STEPS:]
+    return [f"    > {step.action}  ->  {_short(step.observation)}" for step in steps]
+
+
+def _short(text: str, room: int = 90) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= room else text[: room - 3] + "..."
+
+
+def sentence(opening: str) -> str:
+    """Return the task of an opening in its own words."""
+    return opening.rpartition("Your task is to: ")[2].strip()

@@ -1,0 +1,119 @@
+"""The offline reflector: rules over a trajectory that write one sentence a person would find useful too.
+
+It sees what the player saw, the opening and the steps, and nothing else.
+"""
+
+from collections.abc import Sequence
+
+from benchmarks.alfworld.goal import APPLIANCES, Goal, parse_goal
+from benchmarks.alfworld.notebook import Notebook
+from benchmarks.alfworld.observations import Thing
+from benchmarks.alfworld.place_words import write_places
+
+# Fewer commands without effect are part of finding out.
+_WASTEFUL_FROM = 3
+
+
+def reflect(opening: str, steps: Sequence[tuple[str, str, str]], *, won: bool) -> str:
+    """The lesson of one attempt, one sentence.
+
+    Args:
+        opening: the text the game began with.
+        steps: thought, command and observation of each step.
+        won: the attempt succeeded; then the sentence says what worked (`distil`).
+
+    Raises:
+        ValueError: there are no steps to learn from, or the opening can't be read.
+    """
+    if won:
+        return distil(opening, steps)
+    goal, book = parse_goal(opening), _replay(steps)
+    found = _found(goal, book)
+    plan = _plan(goal, found)
+    empty = _empty_places(goal, found, book)
+    missing = _missing(goal, found)
+    noun = f"other {missing}" if found[missing] else missing
+    sentence = f"To {goal}, {plan}"
+    if empty:
+        sentence += f", because there was no {noun} in {write_places(empty)}"
+    if len(book.wasted) >= _WASTEFUL_FROM:
+        sentence += f"; {len(book.wasted)} commands changed nothing, so never repeat one that did"
+    return sentence + "."
+
+
+def distil(opening: str, steps: Sequence[tuple[str, str, str]]) -> str:
+    """What worked in an attempt that succeeded, one sentence.
+
+    Raises:
+        ValueError: there are no steps to learn from, or the opening can't be read.
+    """
+    goal, book = parse_goal(opening), _replay(steps)
+    return f"To {goal}, {_plan(goal, _found(goal, book))}: that took {len(steps)} steps."
+
+
+def _replay(steps: Sequence[tuple[str, str, str]]) -> Notebook:
+    if not steps:
+        raise ValueError("an attempt without steps leaves nothing to reflect on")
+    book = Notebook()
+    for _, command, observation in steps:
+        book.note(command, observation)
+    return book
+
+
+def _found(goal: Goal, book: Notebook) -> dict[str, list[tuple[Thing, Thing]]]:
+    """Where the wanted things were when first seen, as many as asked for; those that were used come first."""
+    used = book.treated | set(book.placed) | {book.holding}
+    found: dict[str, list[tuple[Thing, Thing]]] = {}
+    for kind in goal.wanted:
+        seen = [(thing, place) for thing, place in book.first_seen.items() if thing.kind == kind]
+        found[kind] = sorted(seen, key=lambda pair: pair[0] not in used)[: goal.count]
+    return found
+
+
+def _plan(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
+    """What to do next time, in order, as far as it is known."""
+    lamp = _lamp_words(goal, found)
+    targets = found[goal.target]
+    if not targets:
+        begin = "begin with the places I did not reach"
+        return f"{begin} and then {lamp}" if goal.lamp is not None and found[goal.lamp] else begin
+    parts = [_target_words(goal, targets)]
+    if len(targets) < goal.count:
+        parts.append("begin the search for a second one where I did not reach")
+    if goal.treatment is not None:
+        parts.append(f"{goal.treatment} it with the {APPLIANCES[goal.treatment]}")
+    parts.append(lamp or f"put {'both' if goal.count == 2 else 'it'} {goal.where_to}")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _target_words(goal: Goal, targets: Sequence[tuple[Thing, Thing]]) -> str:
+    waiting = [
+        (thing, place) for thing, place in targets if goal.count == 2 and place.kind == goal.destination
+    ]
+    fetched = [(thing, place) for thing, place in targets if (thing, place) not in waiting]
+    words = ["take " + " and ".join(f"{thing} from {place}" for thing, place in fetched)] if fetched else []
+    words += [f"remember that {thing} is in {place} already" for thing, place in waiting]
+    return ", ".join(words)
+
+
+def _lamp_words(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
+    if goal.lamp is None:
+        return ""
+    if not found[goal.lamp]:
+        return f"begin the search for the {goal.lamp} where I did not reach"
+    light, place = found[goal.lamp][0]
+    return f"use {light}, which is on {place}"
+
+
+def _missing(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]]) -> str:
+    """The kind of thing the next attempt most needs to know about."""
+    if goal.lamp is not None and found[goal.target] and not found[goal.lamp]:
+        return goal.lamp
+    return goal.target
+
+
+def _empty_places(goal: Goal, found: dict[str, list[tuple[Thing, Thing]]], book: Notebook) -> list[Thing]:
+    """The places that were looked into and held no thing of the missing kind at first."""
+    missing = _missing(goal, found)
+    holders = {place for thing, place in book.first_seen.items() if thing.kind == missing}
+    return [place for place in book.contents if place not in holders]

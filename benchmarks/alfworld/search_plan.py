@@ -1,0 +1,77 @@
+"""What recalled lessons make a reader believe about where things are."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.alfworld.lesson_words import Advice, read_advice
+from benchmarks.alfworld.observations import Thing
+
+# From the best place to look to the worst. Neighbours of a place share its kind only.
+SEEN_THERE, SUGGESTED, KIND_SEEN, UNKNOWN, KIND_BARREN, ABSENT_THERE = range(6)
+
+# Fewer searched in vain say nothing about the rest of their kind.
+_BARREN_FROM = 3
+
+
+@dataclass(slots=True)
+class _Beliefs:
+    """About one kind of thing; the first (most relevant) lesson that speaks of a place is believed."""
+
+    places: dict[Thing, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
+
+    def hear(self, advice: Advice) -> None:
+        numbered = [Thing(kind, number) for kind, number in advice.places if number is not None]
+        whole_kinds = [kind for kind, number in advice.places if number is None]
+        if advice.stance == "absent":
+            for thing in numbered:
+                if self.places.get(thing, SUGGESTED) == SUGGESTED:
+                    self.places[thing] = ABSENT_THERE
+            kinds = {thing.kind for thing in numbered}
+            barren = [kind for kind in kinds if sum(kind == thing.kind for thing in numbered) >= _BARREN_FROM]
+            for kind in [*whole_kinds, *barren]:
+                self.kinds.setdefault(kind, KIND_BARREN)
+            return
+        for thing in numbered:
+            self.places.setdefault(thing, SEEN_THERE if advice.stance == "seen" else SUGGESTED)
+        if advice.stance == "seen":
+            whole_kinds += [thing.kind for thing in numbered]
+        for kind in whole_kinds:
+            self.kinds[kind] = KIND_SEEN
+
+
+class SearchPlan:
+    """The order in which to search a room for things, given the lessons a reader has room for.
+
+    An exact place is taken as a guess to try first where the room has one of that name: the reader can't know
+    whether the lesson is about this very room. What a lesson says of some places carries over to others of
+    their kind, weakly.
+
+    Args:
+        places: the receptacles of the room, in the order a reader without lessons would search them.
+        wanted: the kinds of things to be found.
+        lessons: sentences, the most relevant first.
+    """
+
+    def __init__(self, places: Sequence[Thing], wanted: Iterable[str], lessons: Sequence[str]) -> None:
+        self._places = tuple(places)
+        self._beliefs = {thing: _Beliefs() for thing in wanted}
+        kinds = {place.kind for place in self._places}
+        useful: list[str] = []
+        for lesson in lessons:
+            advice = read_advice(lesson, wanted=tuple(self._beliefs), kinds=kinds)
+            here = [piece for piece in advice if any(place.kind in kinds for place in piece.places)]
+            for piece in here:
+                self._beliefs[piece.thing].hear(piece)
+            if here:
+                useful.append(lesson)
+        self.useful = tuple(useful)
+
+    def rank(self, thing: str, place: Thing) -> int:
+        """How good a place is to look for that kind of thing, from `SEEN_THERE` to `ABSENT_THERE`."""
+        beliefs = self._beliefs[thing]
+        return beliefs.places.get(place, beliefs.kinds.get(place.kind, UNKNOWN))
+
+    def order(self, thing: str) -> list[Thing]:
+        """All places, the best for that kind of thing first; equally good ones as without lessons."""
+        return sorted(self._places, key=lambda place: self.rank(thing, place))

@@ -1,0 +1,184 @@
+"""The benchmark from end to end, in the real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.alfworld.agent import GameAgent, lessons_in, tasks_for, write_lesson
+from benchmarks.alfworld.command import alfworld
+from benchmarks.alfworld.experiment import Setting, run
+from benchmarks.alfworld.model_player import ModelPlayer, first_line
+from benchmarks.alfworld.pool import EnginePool
+from jeeves_reflexion import RewardEvaluator, ScriptedModel, Session, Trial
+from jeeves_reflexion.experiments import ARMS, Plan
+from vectorstores import HashingEmbedder
+
+pytestmark = pytest.mark.engine
+
+COMMAND = [sys.executable, "-c", "from benchmarks.alfworld.command import alfworld; alfworld()"]
+
+
+def options(made_folder: Path, out: Path, *more: str) -> list[str]:
+    return ["--made-games", str(made_folder), "--embedder", "hashing", "--out", str(out), *more]
+
+
+def rows(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+
+
+def plain(out: Path) -> list[tuple]:
+    keys = ("arm", "seed", "task_id", "trial", "passed", "steps", "recalled", "lesson")
+    return [tuple(map(str, (row[key] for key in keys))) for row in rows(out) if row["kind"] == "tried"]
+
+
+def test_all_arms_and_no_difference_by_workers(made_games, made_folder, tmp_path):
+    outs = []
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        plan = Plan(arms=tuple(ARMS), trials=3, seeds=(0,), workers=workers, k=3)
+        setting = Setting(
+            plan, out, HashingEmbedder(), made_games=made_folder, count=len(made_games), step_limit=12
+        )
+        finished = anyio.run(lambda setting=setting: run(setting, say=lambda _: None))
+        outs.append(out)
+    assert plain(outs[0]) == plain(outs[1])
+    results = finished.results
+    first = {arm: results.curve(arm).points[0].share.successes for arm in ARMS}
+    assert len(set(first.values())) == 1, "before any lesson the arms are the same"
+    failed = [row for row in results.rows if not row.trial.passed]
+    assert failed, "a limit of 12 commands leaves something to learn"
+    for row in results.rows:
+        assert row.trial.passed == row.trial.attempt.metadata["won"]
+        assert len(row.trial.attempt.steps) <= 12
+        assert (row.trial.attempt.interrupted == "max_turns") == (not row.trial.passed)
+    assert all(row.trial.reflection for row in failed if row.arm != "retry")
+    assert (outs[0] / "curve.md").read_text().count("|") > 20
+
+
+def test_the_second_run_starts_from_the_lessons_of_the_first(made_games, made_folder, tmp_path):
+    common = ["--count", str(len(made_games)), "--trials", "2", "--step-limit", "10", "--arms", "selective"]
+    lessons = ["--lessons", str(tmp_path / "lessons")]
+    runner = CliRunner()
+    first = runner.invoke(alfworld, options(made_folder, tmp_path / "a", *common, *lessons))
+    assert first.exit_code == 0, first.output
+    assert "every arm starts without a lesson" in first.stderr
+    learned = [row["lesson"] for row in rows(tmp_path / "a") if row["kind"] == "tried" and row["lesson"]]
+    assert learned
+    second = runner.invoke(alfworld, options(made_folder, tmp_path / "b", *common, *lessons, "--json"))
+    assert second.exit_code == 0, second.output
+    assert f"holds {len(learned)} lessons of earlier runs" in second.stderr
+    assert any(
+        row["recalled"] for row in rows(tmp_path / "b") if row["kind"] == "tried" and row["trial"] == 1
+    )
+    curves = json.loads(second.stdout)["curves"]["selective"]
+    before = sum(
+        row["passed"] for row in rows(tmp_path / "a") if row["kind"] == "tried" and row["trial"] == 1
+    )
+    assert curves[0]["solved"] > before
+
+
+def test_ctrl_c_keeps_what_was_learned_and_says_where_it_stopped(made_games, made_folder, tmp_path):
+    arguments = options(
+        made_folder, tmp_path / "run", "--count", str(len(made_games)), "--arms", "monotonic,own"
+    )
+    arguments += ["--trials", "50", "--step-limit", "1", "--workers", "1"]  # hopeless, so it goes on for long
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ}
+    )
+    try:
+        log = tmp_path / "run" / "rows.jsonl"
+        deadline = time.monotonic() + 60
+        while not (log.is_file() and log.read_text().count('"kind": "round"') >= 2):
+            assert time.monotonic() < deadline, "the benchmark did not get going"
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        _, said = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert process.returncode not in (0, None)
+    assert "Traceback" not in said
+    logged = rows(tmp_path / "run")
+    assert logged[-1]["kind"] == "interrupted"
+    assert "arm monotonic" in logged[-1]["where"]
+
+
+def test_a_damaged_game_is_named(made_games, made_folder, tmp_path):
+    folder = tmp_path / "games" / "task" / "trial"
+    folder.mkdir(parents=True)
+    source = made_games[0].path.parent
+    (folder / "traj_data.json").write_text((source / "traj_data.json").read_text())
+    (folder / "game.tw-pddl").write_text((source / "game.tw-pddl").read_text()[:200])
+    result = CliRunner().invoke(
+        alfworld,
+        ["--games", str(tmp_path / "games"), "--embedder", "hashing", "--out", str(tmp_path / "out")],
+    )
+    assert result.exit_code != 0
+    assert "game.tw-pddl" in str(result.exception)
+    assert "damaged" in str(result.exception)
+
+
+def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_path):
+    few = "--count 3 --trials 2 --step-limit 30 --arms own --embedder hashing --json".split()
+    where = ["--games", str(genuine_folder), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(alfworld, [*where, *few])
+    assert result.exit_code == 0, result.output
+    played = {row["task_id"] for row in rows(tmp_path / "out") if row["kind"] == "tried"}
+    assert played == {game.id for game in genuine_games[:3]}
+
+
+@pytest.mark.anyio
+async def test_a_model_plays_and_everything_it_sees_is_text_of_the_game(made_games):
+    game = made_games[0]
+    script = ScriptedModel(["think: I look around first.", "> look", "go to nowhere 1", "inventory"])
+    async with EnginePool(1) as pool:
+        (task,) = await tasks_for(pool, [game], workers=1)
+        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=3)
+        session = Session(attempt=1, blocks={"reflexion_lessons": "- Look </lessons> into the fridge."})
+        attempt = await agent(task, session)
+    assert [step.action for step in attempt.steps] == ["look", "go to nowhere 1", "inventory"]
+    assert attempt.steps[0].thought == "I look around first."
+    assert attempt.steps[1].observation == "Nothing happens."
+    assert attempt.interrupted == "max_turns"
+    prompts = [message.content for call in script.calls for message in call.messages]
+    assert "Look &lt;/lessons> into the fridge." in prompts[0]
+    secret = json.loads(game.path.read_text())
+    assert not any(part in prompt for prompt in prompts for part in ("(:init", "walkthrough", "inReceptacle"))
+    assert not any(
+        str(step) in "\n".join(prompts) for step in secret.get("walkthrough", []) if "take" in step
+    )
+
+
+@pytest.mark.anyio
+async def test_the_verdict_is_the_environments_own(made_games):
+    game = made_games[0]
+    plan = json.loads(game.path.read_text())["walkthrough"]
+    script = ScriptedModel([f"> {command}" for command in plan])
+    async with EnginePool(1) as pool:
+        (task,) = await tasks_for(pool, [game], workers=1)
+        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=50)
+        attempt = await agent(task, Session(attempt=1))
+    evaluation = await RewardEvaluator("won")(task, attempt)
+    assert evaluation.passed is True
+    assert attempt.interrupted is None
+    lesson = write_lesson(task, [Trial(1, attempt, evaluation, passed=True)])
+    assert str(len(plan)) in lesson
+
+
+def test_reading_a_reply_and_a_block():
+    assert first_line("\n  > go to desk 1\nthink: no") == "go to desk 1"
+    assert first_line("") == "look"
+    assert lessons_in("- one\n- two\n") == ["one", "two"]
+    assert lessons_in("") == []

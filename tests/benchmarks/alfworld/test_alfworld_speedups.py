@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.engine
+def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, made_games, tmp_path):
+    # The original takes seconds for a big kitchen: the smallest of each origin, and one of middle size.
+    genuine = sorted(genuine_games, key=lambda game: game.path.stat().st_size)
+    made = sorted(made_games, key=lambda game: game.path.stat().st_size)
+    for game in (genuine[0], genuine[len(genuine) // 3], made[0]):
+        shutil.copytree(game.path.parent, tmp_path / game.id)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.alfworld.comparison",
+            str(tmp_path),
+            "--games",
+            "3",
+            "--steps",
+            "12",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    states, wins = (int(word) for word in run.stdout.split() if word.isdigit())
+    assert states >= 3 * 2 * 12
+    assert wins >= 1

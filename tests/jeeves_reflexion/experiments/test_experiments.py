@@ -1,0 +1,258 @@
+"""The runner on tasks small enough to reason about: a room with a treasure behind one of some doors."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+
+import anyio
+import pytest
+
+from jeeves_reflexion import (
+    Attempt,
+    ConfigurationError,
+    LessonSettings,
+    LessonStoreError,
+    LoopOptions,
+    Reflexion,
+    RewardEvaluator,
+    Step,
+    Task,
+)
+from jeeves_reflexion.experiments import ARMS, PlainProgress, Plan, RunLog, arm_lessons, run_experiment
+from jeeves_reflexion.experiments.plot import plot_curves
+from jeeves_reflexion.experiments.runner import Watcher
+from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
+
+pytestmark = pytest.mark.anyio
+
+DOORS = ("red", "green", "blue", "white", "black", "brown")
+ROOMS = ("cellar", "attic", "garage", "kitchen", "stable", "library", "chapel", "tower")
+
+
+def number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def treasure_behind(task: Task) -> str:
+    return DOORS[number(task.id) % len(DOORS)]
+
+
+TASKS = [
+    Task(f"find the treasure behind a door of the {room}", id=room, kind="even" if i % 2 == 0 else "odd")
+    for i, room in enumerate(ROOMS)
+]
+
+
+class Seeker:
+    """Opens one door a try: the one that a lesson about this room names, else one by chance."""
+
+    def __init__(self, seed: int, *, delay: float = 0.0) -> None:
+        self.seed = seed
+        self.delay = delay
+
+    async def __call__(self, task, session):
+        await anyio.sleep(self.delay * (number(task.id) % 3))
+        door = DOORS[number(f"{self.seed}:{task.id}:{session.attempt}") % len(DOORS)]
+        for line in session.blocks["reflexion_lessons"].splitlines():
+            if f"the {task.id}," in line:
+                door = line.rsplit(" ", 2)[-2]
+        found = door == treasure_behind(task)
+        return Attempt(
+            door, (Step("", f"open {door}", "gold" if found else "dust"),), metadata={"won": found}
+        )
+
+
+def teach(task, trials):
+    return f"In the {task.id}, open the {treasure_behind(task)} door."
+
+
+def loops(store, tasks=TASKS, *, delay=0.0, agent=Seeker):
+    def make(arm, seed):
+        return Reflexion(
+            agent(seed, delay=delay),
+            evaluator=RewardEvaluator("won"),
+            reflector=teach,
+            lesson_store=arm_lessons(
+                arm,
+                store.scoped(f"{arm}-{seed}"),
+                tasks,
+                settings=LessonSettings(min_similarity=-1.0),
+                seed=seed,
+            ),
+            max_attempts=3,
+            options=LoopOptions(learn=arm != "retry"),
+        )
+
+    return make
+
+
+def a_store():
+    return InMemoryVectorStore(HashingEmbedder(), namespace="test")
+
+
+def shape(results):
+    return [
+        (r.arm, r.seed, r.task.id, r.trial.number, r.trial.attempt.output, r.trial.passed)
+        + ((r.trial.recall.texts,) if r.trial.recall else ())
+        for r in results.rows
+    ]
+
+
+async def test_results_do_not_depend_on_the_number_of_workers(tmp_path):
+    plans = [Plan(arms=tuple(ARMS), trials=3, seeds=(1, 2), workers=w, k=3) for w in (1, 5)]
+    shapes = []
+    for plan in plans:
+        log = RunLog(tmp_path / str(plan.workers))
+        await log.open({})
+        shapes.append(shape(await run_experiment(plan, TASKS, loops(a_store(), delay=0.002), log=log)))
+    assert shapes[0] == shapes[1]
+    assert len(shapes[0]) > len(TASKS) * len(ARMS) * 2
+
+
+async def test_the_arms_differ_in_memory_alone(tmp_path):
+    log = RunLog(tmp_path / "run")
+    await log.open({"note": "test"})
+    plan = Plan(arms=tuple(ARMS), trials=3, seeds=(0, 1, 2), workers=2, k=8)
+    results = await run_experiment(plan, TASKS, loops(a_store()), log=log)
+    first = {arm: [r for r in shape(results) if r[0] == arm and r[3] == 1] for arm in ARMS}
+    assert len({tuple(row[1:6] for row in rows) for rows in first.values()}) == 1, (
+        "the first try knows nothing"
+    )
+    second = {arm: results.curve(arm).points[1].share.successes for arm in ARMS}
+    assert second["own"] == second["selective"] == second["monotonic"] == len(TASKS) * 3
+    assert second["retry"] < second["own"]
+    assert second["irrelevant"] < second["own"]
+    for row in results.rows:
+        recalled = row.trial.recall.offered if row.trial.recall else ()
+        match row.arm:
+            case "retry":
+                assert row.trial.recall is None
+                assert row.trial.reflection is None
+            case "own":
+                assert all(item.lesson.task_id == row.task.id for item in recalled)
+            case "irrelevant":
+                assert all(item.lesson.task_kind != row.task.kind for item in recalled)
+    assert any(r.trial.recall.offered for r in results.rows if r.arm == "irrelevant")
+
+
+async def test_the_curve_is_cumulative_and_the_table_says_n(tmp_path):
+    log = RunLog(tmp_path / "run")
+    await log.open({})
+    plan = Plan(arms=("own",), trials=3, seeds=(0,))
+    results = await run_experiment(plan, TASKS, loops(a_store()), log=log)
+    solved = [p.share.successes for p in results.curve("own").points]
+    assert solved == sorted(solved)
+    assert all(p.share.n == len(TASKS) for p in results.curve("own").points)
+    assert f"{solved[0]}/{len(TASKS)}" in results.table()
+    story = results.story()
+    assert story is not None
+    assert not story.failed.passed
+    assert story.solved.passed
+    assert story.solved.recall.offered
+
+
+async def test_the_log_holds_every_try_and_no_secret(tmp_path):
+    key = "sk-proj-" + "a1B2" * 8
+
+    def leak(task, trials):
+        return f"In the {task.id}, use {key} at the {treasure_behind(task)} door."
+
+    def make(arm, seed):
+        loop = loops(a_store())(arm, seed)
+        return Reflexion(loop.agent, evaluator=loop.evaluator, reflector=leak, lesson_store=loop.lessons)
+
+    log = RunLog(tmp_path / "run")
+    await log.open({"key": key})
+    results = await run_experiment(Plan(arms=("own",), trials=2), TASKS, make, log=log)
+    lines = [json.loads(line) for line in log.rows.read_text().splitlines()]
+    assert sum(line["kind"] == "tried" for line in lines) == len(results.rows)
+    written = "".join(path.read_text() for path in (tmp_path / "run").iterdir())
+    assert key not in written
+    assert "[REDACTED:" in written
+
+
+async def test_a_folder_with_a_run_is_refused(tmp_path):
+    await RunLog(tmp_path).open({})
+    with pytest.raises(ConfigurationError, match="holds a run already"):
+        await RunLog(tmp_path).open({})
+
+
+async def test_a_cancelled_experiment_keeps_what_was_learned(tmp_path):
+    class Slow(Seeker):
+        async def __call__(self, task, session):
+            if number(task.id) % 2:
+                await anyio.sleep(60)
+            return await super().__call__(task, session)
+
+    class Stop(Watcher):
+        def __init__(self, scope, after):
+            self.scope, self.left, self.closed = scope, after, False
+
+        def tried(self, row):
+            self.left -= 1
+            if not self.left:
+                self.scope.cancel()
+
+        def close(self):
+            self.closed = True
+
+    quick = [task for task in TASKS if number(task.id) % 2 == 0]
+    assert 0 < len(quick) < len(TASKS)
+    log = RunLog(tmp_path / "run")
+    await log.open({})
+    async with FaissVectorStore(tmp_path / "lessons", embedder=HashingEmbedder(), namespace="test") as store:
+        with anyio.CancelScope() as scope:
+            watcher = Stop(scope, len(quick))
+            plan = Plan(arms=("selective",), trials=3, workers=len(TASKS))
+            await run_experiment(plan, TASKS, loops(store, agent=Slow), log=log, watcher=watcher)
+        assert scope.cancelled_caught
+        assert watcher.closed
+    lines = [json.loads(line) for line in log.rows.read_text().splitlines()]
+    assert lines[-1]["kind"] == "interrupted"
+    assert f"{len(quick)} of {len(TASKS)} tasks tried" in lines[-1]["where"]
+    failed = [line for line in lines if line["kind"] == "tried" and not line["passed"]]
+    async with FaissVectorStore(
+        tmp_path / "lessons", embedder=HashingEmbedder(), namespace="selective-0"
+    ) as store:
+        assert await store.count() == len(failed) > 0
+
+
+async def test_a_store_that_fails_ends_it_with_its_own_error(tmp_path):
+    log = RunLog(tmp_path / "run")
+    await log.open({})
+    store = a_store()
+    await store.close()
+    with pytest.raises(LessonStoreError, match="closed"):
+        await run_experiment(Plan(arms=("selective",)), TASKS, loops(store), log=log)
+
+
+async def test_tasks_must_be_told_apart(tmp_path):
+    with pytest.raises(ConfigurationError, match="id of its own"):
+        await run_experiment(Plan(), [TASKS[0], TASKS[0]], loops(a_store()), log=RunLog(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"arms": ("magic",)}, {"arms": ()}, {"trials": 0}, {"workers": 0}, {"k": 0}, {"seeds": (1, 1)}]
+)
+def test_a_plan_that_cannot_work_says_why(bad):
+    with pytest.raises(ConfigurationError):
+        Plan(**bad)
+
+
+async def test_plain_progress_and_picture(tmp_path):
+    out = io.StringIO()
+    log = RunLog(tmp_path / "run")
+    await log.open({})
+    plan = Plan(arms=("retry", "own"), trials=2)
+    results = await run_experiment(plan, TASKS, loops(a_store()), log=log, watcher=PlainProgress(out))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 4
+    written = sum(
+        r.trial.reflection is not None for r in results.rows if r.arm == "own" and r.trial.number == 1
+    )
+    assert f"{written} lessons written" in lines[2]
+    pytest.importorskip("matplotlib")
+    path = plot_curves(results, tmp_path / "curve.png", title="test")
+    assert path.read_bytes().startswith(b"\x89PNG")
