@@ -89,3 +89,7 @@ class LessonStoreError(ReflexionError):
 
 class SessionError(ReflexionError):
     """The run's own records are used in a way that can't be right."""
+
+
+HOPELESS = (BudgetExceededError, ConfigurationError, MissingDependencyError, ModelAuthError)
+"""What no further attempt of a run would mend."""

@@ -13,9 +13,12 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from jeeves_reflexion.types import JSON, Lesson, Role, Step, StopReason, Usage
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,5 +190,19 @@ Event: TypeAlias = (
 
 def as_json(event: Event) -> dict[str, JSON]:
     """Return the event as a JSON object, its ``kind`` first."""
-    fields: dict[str, JSON] = dataclasses.asdict(event)
-    return {"kind": fields.pop("kind"), **fields}
+    return {"kind": event.kind, **_fields(event)}
+
+
+def _fields(record: DataclassInstance) -> dict[str, JSON]:
+    return {field.name: _plain(getattr(record, field.name)) for field in dataclasses.fields(record)}
+
+
+def _plain(value: object) -> JSON:
+    """Write a value as JSON has it; ``dataclasses.asdict`` can't copy a read-only mapping."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

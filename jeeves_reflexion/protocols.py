@@ -51,7 +51,9 @@ class Reflector(Protocol):
     Sees the trials of the task so far, the last one being the one to learn from, without gold.
     """
 
-    async def __call__(self, task: Task, trials: Sequence[Trial], *, problem: str | None = None) -> Reflection:
+    async def __call__(
+        self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
+    ) -> Reflection:
         """Return the reflection; ``problem`` says why the previous answer was refused."""
         ...
 
@@ -121,13 +123,16 @@ class Message:
     tool_call_id: str | None = None
 
 
+_UNKNOWN_USAGE = Usage(calls=1, unreported=1, cost_usd=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A model's answer; ``usage`` counts this one call."""
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage = Usage(calls=1, unreported=1, cost_usd=None)
+    usage: Usage = _UNKNOWN_USAGE
     model: str = ""
     finish_reason: str = "stop"
 

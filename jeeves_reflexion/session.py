@@ -9,17 +9,21 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import os
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, get_args
 
-from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
+import anyio
+
+from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.types import Role, Usage
+from jeeves_reflexion.types import NO_USAGE, Role, Usage
+
+T = TypeVar("T")
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
@@ -32,7 +36,8 @@ class Budget:
     """What one run may use: tokens, US dollars, seconds of wall clock. ``None`` is no limit.
 
     Attempts are limited by ``max_attempts`` of the loop. The limits are checked before each model call, so the call
-    that crosses one is the last; the time limit also cancels a call that hangs.
+    that crosses one is the last; the time limit also cancels a call that hangs. A limit on what an endpoint does not
+    report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`.
     """
 
     max_tokens: int | None = None
@@ -42,19 +47,19 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_cost_usd", "max_seconds"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and (not isinstance(value, int | float) or not value > 0):
                 raise ConfigurationError(f"Budget.{name} must be above 0 or None, not {value!r}")
 
 
-_UNLIMITED = Budget()
-_NOTHING = Usage()
+_ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Spend:
     """What a run has used so far, by role; grows as models answer."""
 
     def __init__(self, budget: Budget | None = None) -> None:
-        self.budget = budget or _UNLIMITED
+        self.budget = budget or Budget()
+        self._limited = self.budget != Budget()
         self._by_role: dict[Role, Usage] = {}
         self._started = time.monotonic()
 
@@ -64,16 +69,20 @@ class Spend:
 
     def of(self, role: Role) -> Usage:
         """Return what was used on behalf of ``role``."""
-        return self._by_role.get(role, _NOTHING)
+        return self._by_role.get(role, NO_USAGE)
 
     def by_role(self) -> Mapping[Role, Usage]:
         """Return a copy of the usage by role."""
         return MappingProxyType(dict(self._by_role))
 
+    def since(self, before: Mapping[Role, Usage]) -> dict[Role, Usage]:
+        """Return what each role has used since :meth:`by_role` returned ``before``."""
+        return {role: self.of(role).beyond(before.get(role, NO_USAGE)) for role in _ROLES}
+
     @property
     def total(self) -> Usage:
         """Usage of all roles together."""
-        return sum(self._by_role.values(), Usage())
+        return sum(self._by_role.values(), NO_USAGE)
 
     @property
     def seconds_left(self) -> float | None:
@@ -84,20 +93,41 @@ class Spend:
 
     def check(self) -> None:
         """Raise :class:`BudgetExceededError` if a limit is reached, naming it."""
-        budget = self.budget
-        if budget == _UNLIMITED:
+        if not self._limited:
             return
-        total = self.total
-        if budget.max_tokens is not None and total.tokens >= budget.max_tokens:
-            raise BudgetExceededError("tokens", f"{total.tokens} of {budget.max_tokens} tokens are used")
+        total, budget = self.total, self.budget
+        if budget.max_tokens is not None:
+            if total.unreported:
+                raise ConfigurationError(
+                    f"a token budget needs reported usage, and {total.unreported} calls reported none: use an endpoint "
+                    "that reports tokens, or drop the budget"
+                )
+            if total.tokens >= budget.max_tokens:
+                raise BudgetExceededError("tokens", f"{total.tokens} of {budget.max_tokens} tokens are used")
         if budget.max_cost_usd is not None:
             if total.cost_usd is None:
-                raise ConfigurationError("a cost budget needs known prices: give the model its prices, or drop it")
+                raise ConfigurationError(
+                    "a cost budget needs known prices: give the model its prices, or drop it"
+                )
             if total.cost_usd >= budget.max_cost_usd:
-                raise BudgetExceededError("cost", f"{total.cost_usd:.4f} of {budget.max_cost_usd} USD are used")
+                raise BudgetExceededError(
+                    "cost", f"{total.cost_usd:.4f} of {budget.max_cost_usd} USD are used"
+                )
         left = self.seconds_left
         if left is not None and left <= 0:
-            raise BudgetExceededError("time", f"the {budget.max_seconds} s of the run are over")
+            raise self.too_late()
+
+    def over(self) -> str:
+        """Return which limit is reached, in words; empty where none is."""
+        try:
+            self.check()
+        except BudgetExceededError as error:
+            return str(error)
+        return ""
+
+    def too_late(self) -> BudgetExceededError:
+        """Return the error that says that the time is over."""
+        return BudgetExceededError("time", f"the {self.budget.max_seconds} s of the run are over")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +137,7 @@ class Session:
     ``blocks`` are the named memory blocks of this attempt, the recalled lessons among them.
     """
 
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    id: str = field(default_factory=lambda: os.urandom(16).hex())
     attempt: int = 0
     blocks: Mapping[str, str] = field(default_factory=dict)
     spend: Spend = field(default_factory=Spend, repr=False)
@@ -115,7 +145,8 @@ class Session:
 
     def for_attempt(self, number: int, blocks: Mapping[str, str]) -> Session:
         """Return the session of one attempt, with blocks of its own beside those of the run."""
-        return replace(self, attempt=number, blocks=MappingProxyType({**self.blocks, **blocks}))
+        merged = MappingProxyType({**self.blocks, **blocks})
+        return Session(self.id, number, merged, self.spend, self.listener)
 
     def listening(self, listener: Listener | None) -> Session:
         """Return the session with another listener."""
@@ -132,6 +163,33 @@ class Session:
         except Exception:
             logger.exception("a listener failed on %s of run %s", event.kind, self.id)
 
+    async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call that the run's deadline cancels; raises :class:`BudgetExceededError` then."""
+        left = self.spend.seconds_left
+        if left is None:
+            return await call()
+        with anyio.move_on_after(left):
+            return await call()
+        raise self.spend.too_late()
+
+    async def spending(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call on behalf of ``role`` in time, and charge the usage it reports beyond what was metered."""
+        return await self.in_time(lambda: self._metered(role, call))
+
+    async def _metered(self, role: Role, call: Callable[[], Awaitable[T]]) -> T:
+        before = self.spend.of(role)
+        with self.acting_as(role):
+            try:
+                value = await call()
+            except ExceptionGroup as group:
+                # Tasks side by side raise in a group: what ends the run must be seen as itself.
+                if (hopeless := group.subgroup(HOPELESS)) is None:
+                    raise
+                raise _first(hopeless) from group
+        reported: Usage = getattr(value, "usage", NO_USAGE)
+        self.spend.charge(role, reported.beyond(self.spend.of(role).beyond(before)))
+        return value
+
     @contextlib.contextmanager
     def acting_as(self, role: Role) -> Iterator[None]:
         """Have model calls within the block checked against this run's budget and charged to ``role``."""
@@ -140,6 +198,12 @@ class Session:
             yield
         finally:
             _scope.reset(token)
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 _scope: ContextVar[tuple[Session, Role] | None] = ContextVar("jeeves_reflexion_scope", default=None)

@@ -6,12 +6,13 @@ All are frozen; each step of a run adds a value and changes none.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-JSON: TypeAlias = "None | bool | int | float | str | Sequence[JSON] | Mapping[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
@@ -69,6 +70,10 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
+        if other is NO_USAGE:
+            return self
         cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
         return Usage(
             self.calls + other.calls,
@@ -79,10 +84,17 @@ class Usage:
         )
 
     def beyond(self, other: Usage) -> Usage:
-        """Return by how much this usage exceeds another, part by part, never below zero."""
+        """Return by how much this usage exceeds another, part by part, never below zero.
+
+        The cost of an excess is ``None`` where this usage's cost is, unless there is no excess at all.
+        """
+        if other is NO_USAGE:
+            return self
+        if self == other:
+            return NO_USAGE
         cost: float | None
         if self.cost_usd is None:
-            cost = None if self.calls > other.calls else 0.0
+            cost = None if self.calls > other.calls or self.tokens > other.tokens else 0.0
         else:
             cost = max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
         return Usage(
@@ -92,6 +104,9 @@ class Usage:
             cost,
             max(self.unreported - other.unreported, 0),
         )
+
+
+NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +187,8 @@ class Evaluation:
     def public(self, reference: JSON = None) -> Evaluation:
         """Return the verdict without anything that quotes gold.
 
-        Fields marked in ``quotes_gold`` are emptied; in the others each occurrence of the reference's own text is
-        replaced, for evaluators that quote it without saying so.
+        Fields marked in ``quotes_gold`` are emptied; in the others, and in the names of criteria, each occurrence
+        of the reference's own text is replaced, for evaluators that quote it without saying so.
         """
         if reference is None and not self.quotes_gold:
             return self
@@ -182,6 +197,7 @@ class Evaluation:
         return replace(
             self,
             rationale=hide(self.rationale) if "rationale" in keep else "",
+            criteria_scores={hide(name): score for name, score in self.criteria_scores.items()},
             issues=tuple(map(hide, self.issues)) if "issues" in keep else (),
             suggestions=tuple(map(hide, self.suggestions)) if "suggestions" in keep else (),
             errors=tuple(EvaluationError(hide(e.path), hide(e.message)) for e in self.errors)
@@ -194,15 +210,23 @@ _TEXT_FIELDS = frozenset({"rationale", "issues", "suggestions", "errors"})
 
 
 class _hider:  # noqa: N801 - used as a function
-    """Replaces the texts of a reference, longest first, wherever they stand as words of their own."""
+    """Replaces the texts of a reference, longest first, wherever they stand as words of their own.
+
+    Also where they are quoted as Python or JSON would write them, or with other white space.
+    """
 
     def __init__(self, reference: JSON) -> None:
-        texts = sorted(set(_leaves(reference)), key=len, reverse=True)
-        joined = "|".join(re.escape(text) for text in texts)
+        leaves = _leaves(reference)
+        texts = {*leaves, *(form[1:-1] for leaf in leaves for form in (repr(leaf), json.dumps(leaf)))}
+        joined = "|".join(map(_spaced, sorted(texts, key=len, reverse=True)))
         self.pattern = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
 
     def __call__(self, text: str) -> str:
         return text if self.pattern is None else self.pattern.sub(WITHHELD, text)
+
+
+def _spaced(text: str) -> str:
+    return r"\s+".join(re.escape(word) for word in text.split())
 
 
 def _leaves(value: JSON) -> list[str]:
@@ -342,12 +366,14 @@ class RunResult:
     @property
     def output(self) -> str:
         """The output of the best attempt; empty where there was none."""
-        return self.best.attempt.output if self.best else ""
+        best = self.best
+        return best.attempt.output if best else ""
 
     @property
     def score(self) -> float | None:
         """The score of the best attempt; None where it could not be scored."""
-        return self.best.evaluation.score if self.best else None
+        best = self.best
+        return best.evaluation.score if best else None
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:

@@ -17,10 +17,11 @@ from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.text import fence, read_prompt
-from jeeves_reflexion.types import Attempt, Step, Task, Usage
+from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
 
 _PACKAGE = "jeeves_reflexion.agents"
 _STOP = "\nObservation:"
+_SILENCE = Completion("")
 
 
 @dataclass(slots=True)
@@ -30,8 +31,8 @@ class _Trajectory:
     session: Session
     started: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    last: Completion = field(default_factory=lambda: Completion(""))
+    usage: Usage = NO_USAGE
+    last: Completion = _SILENCE
 
     def heard(self, completion: Completion) -> None:
         self.usage += completion.usage

@@ -34,14 +34,15 @@ async def ask(
     completion = await model.complete(messages, tools=tools, schema=schema, sampling=sampling)
     seconds = time.monotonic() - started
     session.spend.charge(role, completion.usage)
-    await session.emit(
-        ModelCalled(
-            run_id=session.id,
-            attempt=session.attempt,
-            role=role,
-            model=completion.model or model.name,
-            usage=completion.usage,
-            seconds=seconds,
+    if session.listener is not None:
+        await session.emit(
+            ModelCalled(
+                run_id=session.id,
+                attempt=session.attempt,
+                role=role,
+                model=completion.model or model.name,
+                usage=completion.usage,
+                seconds=seconds,
+            )
         )
-    )
     return completion

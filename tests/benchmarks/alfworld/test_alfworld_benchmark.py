@@ -131,7 +131,19 @@ def test_a_damaged_game_is_named(made_games, made_folder, tmp_path):
 
 
 def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_path):
-    few = "--count 3 --trials 2 --step-limit 30 --arms own --embedder hashing --json".split()
+    few = [
+        "--count",
+        "3",
+        "--trials",
+        "2",
+        "--step-limit",
+        "30",
+        "--arms",
+        "own",
+        "--embedder",
+        "hashing",
+        "--json",
+    ]
     where = ["--games", str(genuine_folder), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(alfworld, [*where, *few])
     assert result.exit_code == 0, result.output

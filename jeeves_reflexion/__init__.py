@@ -1,0 +1,199 @@
+"""jeeves-reflexion: makes any agent learn from its own attempts.
+
+The names below are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.agents import FunctionAgent, ReAct, Tool, as_agent, as_tool
+    from jeeves_reflexion.errors import (
+        BudgetExceededError,
+        ConfigurationError,
+        LessonStoreError,
+        MissingDependencyError,
+        ModelAuthError,
+        ModelConnectionError,
+        ModelError,
+        ModelResponseError,
+        ModelTimeoutError,
+        ReflexionError,
+        SessionError,
+        ToolError,
+        UnreadableReplyError,
+    )
+    from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator, parse_score
+    from jeeves_reflexion.lessons import FileMemory, LessonSettings, TransientMemory, VectorLessonStore
+    from jeeves_reflexion.models import OpenAIModel, ScriptedModel
+    from jeeves_reflexion.places import default_place, open_lessons
+    from jeeves_reflexion.protocols import (
+        Agent,
+        ChatModel,
+        Completion,
+        Evaluator,
+        LessonStore,
+        Memory,
+        Message,
+        Reflector,
+        Sampling,
+        ToolCall,
+        ToolSpec,
+    )
+    from jeeves_reflexion.redaction import redact
+    from jeeves_reflexion.reflectors import LessonReflector, as_reflector
+    from jeeves_reflexion.reflexion import LoopOptions, Reflexion
+    from jeeves_reflexion.session import Budget, Session, Spend
+    from jeeves_reflexion.types import (
+        Attempt,
+        Evaluation,
+        EvaluationError,
+        Lesson,
+        Provenance,
+        Recall,
+        RecalledLesson,
+        Reflection,
+        RunResult,
+        Step,
+        Task,
+        Trial,
+        Usage,
+    )
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "agents": ("FunctionAgent", "ReAct", "Tool", "as_agent", "as_tool"),
+    "errors": (
+        "BudgetExceededError",
+        "ConfigurationError",
+        "LessonStoreError",
+        "MissingDependencyError",
+        "ModelAuthError",
+        "ModelConnectionError",
+        "ModelError",
+        "ModelResponseError",
+        "ModelTimeoutError",
+        "ReflexionError",
+        "SessionError",
+        "ToolError",
+        "UnreadableReplyError",
+    ),
+    "evaluators": ("Judge", "RewardEvaluator", "as_evaluator", "parse_score"),
+    "lessons": ("FileMemory", "LessonSettings", "TransientMemory", "VectorLessonStore"),
+    "models": ("OpenAIModel", "ScriptedModel"),
+    "places": ("default_place", "open_lessons"),
+    "protocols": (
+        "Agent",
+        "ChatModel",
+        "Completion",
+        "Evaluator",
+        "LessonStore",
+        "Memory",
+        "Message",
+        "Reflector",
+        "Sampling",
+        "ToolCall",
+        "ToolSpec",
+    ),
+    "redaction": ("redact",),
+    "reflectors": ("LessonReflector", "as_reflector"),
+    "reflexion": ("LoopOptions", "Reflexion"),
+    "session": ("Budget", "Session", "Spend"),
+    "types": (
+        "Attempt",
+        "Evaluation",
+        "EvaluationError",
+        "Lesson",
+        "Provenance",
+        "Recall",
+        "RecalledLesson",
+        "Reflection",
+        "RunResult",
+        "Step",
+        "Task",
+        "Trial",
+        "Usage",
+    ),
+}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "Agent",
+    "Attempt",
+    "Budget",
+    "BudgetExceededError",
+    "ChatModel",
+    "Completion",
+    "ConfigurationError",
+    "Evaluation",
+    "EvaluationError",
+    "Evaluator",
+    "FileMemory",
+    "FunctionAgent",
+    "Judge",
+    "Lesson",
+    "LessonReflector",
+    "LessonSettings",
+    "LessonStore",
+    "LessonStoreError",
+    "LoopOptions",
+    "Memory",
+    "Message",
+    "MissingDependencyError",
+    "ModelAuthError",
+    "ModelConnectionError",
+    "ModelError",
+    "ModelResponseError",
+    "ModelTimeoutError",
+    "OpenAIModel",
+    "Provenance",
+    "ReAct",
+    "Recall",
+    "RecalledLesson",
+    "Reflection",
+    "Reflector",
+    "Reflexion",
+    "ReflexionError",
+    "RewardEvaluator",
+    "RunResult",
+    "Sampling",
+    "ScriptedModel",
+    "Session",
+    "SessionError",
+    "Spend",
+    "Step",
+    "Task",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "ToolSpec",
+    "TransientMemory",
+    "Trial",
+    "UnreadableReplyError",
+    "Usage",
+    "VectorLessonStore",
+    "__version__",
+    "as_agent",
+    "as_evaluator",
+    "as_reflector",
+    "as_tool",
+    "default_place",
+    "open_lessons",
+    "parse_score",
+    "redact",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,97 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_JSON = "jeeves_reflexion.cli.json"
+_DEBUG = "jeeves_reflexion.cli.debug"
+
+DEFAULT_NAMESPACE = "default"
+
+EmbedderChoice: TypeAlias = Literal["auto", "minilm", "hashing"]
+
+
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
+    def callback(ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - click calls it so
+        ctx.meta[key] = value or ctx.meta.get(key, False)
+        return value
+
+    return callback
+
+
+def check_text(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Refuse an argument that is no text in the terminal's encoding; a click callback."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter(f"it is no text: {error.reason} at character {error.start + 1}") from error
+    return value
+
+
+def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise click.BadParameter("it must be a name, not empty and without control characters")
+    return value
+
+
+def wants_json(ctx: click.Context) -> bool:
+    """Whether the command was asked to answer machines; errors then are JSON too."""
+    return bool(ctx.meta.get(_JSON, False))
+
+
+def as_debug(ctx: click.Context) -> bool:
+    """Whether errors are shown with their traceback."""
+    return bool(ctx.meta.get(_DEBUG, False))
+
+
+def debug_option(function: F) -> F:
+    """Add ``--debug``."""
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember(_DEBUG),
+        help="Show where an error came from.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add ``--json`` as the parameter ``as_json``."""
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        is_eager=True,
+        callback=_remember(_JSON),
+        help="Print one JSON object, errors included.",
+    )(function)
+
+
+def namespace_option(function: F) -> F:
+    """Add ``--namespace``."""
+    return click.option(
+        "--namespace",
+        metavar="NS",
+        default=DEFAULT_NAMESPACE,
+        callback=_check_namespace,
+        show_default=True,
+        help="Whose lessons: namespaces of one place never see each other's.",
+    )(function)
+
+
+def embedder_option(function: F) -> F:
+    """Add ``--embedder``."""
+    return click.option(
+        "--embedder",
+        type=click.Choice(get_args(EmbedderChoice)),
+        default="auto",
+        show_default=True,
+        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: what an"
+        " existing store was made with, and minilm for a new one.",
+    )(function)

@@ -1,0 +1,50 @@
+"""The command's outermost group: its help, and what becomes of an error."""
+
+from __future__ import annotations
+
+import click
+
+from jeeves_reflexion import __version__
+from jeeves_reflexion.cli.bench import bench
+from jeeves_reflexion.cli.failures import CAUGHT, report
+from jeeves_reflexion.cli.lessons import lessons
+from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
+from jeeves_reflexion.cli.run import run
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; for run: an attempt passed
+  1    for run: it ended without passing; else: you said no
+  2    the command line can't be read
+  3    configuration: a key, an optional package, the place of the lessons
+  4    the model's endpoint
+  5    the lesson store
+  130  interrupted
+"""
+
+
+class Program(click.Group):
+    """A group whose commands may raise the project's errors: each becomes one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except CAUGHT as error:
+            ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
+
+
+@click.group(cls=Program, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="jeeves-reflexion")
+@debug_option
+def program() -> None:
+    """Agents that learn from their own attempts.
+
+    An agent tries a task, its attempt is scored, a lesson is written down in one sentence, and the lessons
+    that matter are recalled before the next attempt, also in later runs.
+    """
+
+
+program.add_command(run)
+program.add_command(lessons)
+program.add_command(bench)

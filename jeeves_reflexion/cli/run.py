@@ -1,0 +1,134 @@
+"""``jeeves-reflexion run``: its options."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import click
+
+from jeeves_reflexion.cli.options import (
+    EmbedderChoice,
+    check_text,
+    debug_option,
+    embedder_option,
+    json_option,
+    namespace_option,
+)
+
+
+@click.command(short_help="Try a task, learn from each attempt, try again.")
+@click.argument("task", callback=check_text)
+@click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
+)
+@click.option(
+    "--api-key-env",
+    metavar="VAR",
+    help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="The longest wait for one answer of the model.",
+)
+@click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
+@click.option("--max-attempts", metavar="N", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--threshold",
+    metavar="X",
+    type=click.FloatRange(0, 1),
+    default=0.8,
+    show_default=True,
+    help="The score from 0 to 1 that passes.",
+)
+@click.option(
+    "--top-k",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="How many lessons an attempt may recall.",
+)
+@click.option(
+    "--lessons",
+    metavar="PLACE",
+    help="The folder that the lessons are kept in.  [default: JEEVES_LESSONS, else among your data]",
+)
+@namespace_option
+@click.option(
+    "--no-lessons", is_flag=True, help="Recall none and keep none; within the run they still count."
+)
+@embedder_option
+@click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
+@click.option(
+    "--budget-seconds",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop after so long, also in the middle of a call.",
+)
+@json_option
+@click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
+@debug_option
+@click.pass_context
+def run(  # noqa: PLR0913 - one parameter for each option
+    ctx: click.Context,
+    task: str,
+    *,
+    model: str,
+    base_url: str | None,
+    api_key_env: str | None,
+    timeout: float,
+    evaluator_model: str | None,
+    max_attempts: int,
+    threshold: float,
+    top_k: int,
+    lessons: str | None,
+    namespace: str,
+    no_lessons: bool,
+    embedder: EmbedderChoice,
+    budget_tokens: int | None,
+    budget_seconds: float | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Try TASK until an attempt passes, with a lesson learned from each one that does not.
+
+    The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, what happens
+    meanwhile to stderr. With "-" as TASK the task is read from stdin.
+    """
+    # Not before the command line has been read: --help and a typing error need none of it.
+    from jeeves_reflexion.cli import running  # noqa: PLC0415
+    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
+    from jeeves_reflexion.places import default_place  # noqa: PLC0415
+
+    if lessons is not None and no_lessons:
+        raise click.UsageError("--lessons and --no-lessons exclude each other")
+    for name, value in (("--timeout", timeout), ("--budget-seconds", budget_seconds)):
+        if value is not None and not math.isfinite(value):
+            raise click.UsageError(f"{name} must be a number of seconds, not {value}")
+    if task == "-":
+        task = _read_stdin()
+    if not task.strip():
+        raise click.UsageError("the task is empty: say what is asked")
+    place = default_place() if lessons is None else lessons
+    order = running.Order(
+        task=task.strip(),
+        endpoint=running.Endpoint(model, evaluator_model, base_url, api_key_env, timeout),
+        loop=running.Loop(max_attempts, threshold, top_k, budget_tokens, budget_seconds),
+        lessons=None if no_lessons else running.Place(place, namespace, embedder),
+    )
+    ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"the task on stdin is no UTF-8 text: {error.reason}") from error

@@ -1,0 +1,141 @@
+"""Where a command writes: results to stdout, what happens meanwhile to stderr.
+
+Text of models and lessons is data: nothing in it may move the cursor, set a title or pass for rich markup.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.padding import Padding
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from jeeves_reflexion.text import one_line
+from jeeves_reflexion.types import JSON
+
+_SEQUENCES: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours and cursor movements
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links, the clipboard
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # strings for the terminal itself
+    r"|\x1b[ -/]*[0-~]"
+)
+# Embeddings, overrides and isolates of writing direction: they make text read otherwise than it is.
+_REORDERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def visible(text: str) -> str:
+    """Return a text without escape sequences, control characters and characters that reorder it."""
+    text = _SEQUENCES.sub("", text.replace("\r\n", "\n"))
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t":
+        return character
+    category = unicodedata.category(character)
+    if category == "Cs":
+        return "\ufffd"
+    return "" if category == "Cc" or character in _REORDERING else character
+
+
+_NAMED: Final = frozenset({"score", "similarity"})
+
+
+class Screen:
+    """The two streams of a command. ``quiet`` keeps notes back, errors never."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self._err = Console(stderr=True, markup=False, emoji=False, highlight=False)
+        self._out = Console(markup=False, emoji=False, highlight=False)
+        self._status: Status | None = None
+
+    # -- stdout
+
+    def result(self, text: str) -> None:
+        """Print a result."""
+        click.echo(visible(text))
+
+    def document(self, value: JSON) -> None:
+        """Print a JSON value; characters beyond ASCII are escaped, so that it is safe wherever it goes."""
+        click.echo(json.dumps(value, indent=2 if self._out.is_terminal else None))
+
+    def entry(self, fields: Mapping[str, str]) -> None:
+        """Print one item of a list: in two parts for a person, its fields separated by tabs for a pipe.
+
+        The first field is the item's id, the last its text.
+        """
+        cells = {name: one_line(visible(value)) for name, value in fields.items()}
+        if not self._out.is_terminal:
+            click.echo("\t".join(cells.values()))
+            return
+        (_, key), *about, (_, text) = cells.items()
+        said = "  ".join(f"{name} {value}" if name in _NAMED else value for name, value in about)
+        self._out.print(Text.assemble((key, "yellow"), (f"  {said}", "dim")))
+        self._out.print(Padding(Text(text), (0, 0, 0, 4)))
+
+    def details(self, fields: Mapping[str, str]) -> None:
+        """Print one item whole, a line for each field; for a person, wrapped beside their names."""
+        width = max(map(len, fields)) + 2
+        if not self._out.is_terminal:
+            for name, value in fields.items():
+                click.echo(f"{name:<{width}}{one_line(visible(value))}")
+            return
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for name, value in fields.items():
+            grid.add_row(Text(name, "dim"), Text(one_line(visible(value)), overflow="fold"))
+        self._out.print(grid)
+
+    # -- stderr
+
+    def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Say what is going on."""
+        if not self.quiet:
+            self._say(Text(one_line(visible(text)), style), indent)
+
+    def raw_note(self, text: str) -> None:
+        """Print lines as they are, but for control characters."""
+        self._err.print(Text(visible(text)), soft_wrap=True)
+
+    def error(self, text: str, *, label: str = "error") -> None:
+        """Say what went wrong, on one line."""
+        self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
+
+    def gap(self) -> None:
+        """Set a result apart from what a person saw before it."""
+        if self._err.is_terminal and not self.quiet:
+            self._err.print()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Show a person what is being waited for, as :meth:`waiting_for` says it."""
+        if self.quiet or not self._err.is_terminal:
+            yield
+            return
+        self._status = self._err.status(Text("starting"), spinner="line")
+        try:
+            with self._status:
+                yield
+        finally:
+            self._status = None
+
+    def waiting_for(self, what: str) -> None:
+        """Name what is being waited for."""
+        if self._status is not None:
+            self._status.update(Text(one_line(visible(what))))
+
+    def _say(self, text: Text, indent: int) -> None:
+        if self._err.is_terminal:
+            self._err.print(Padding(text, (0, 0, 0, indent)))
+        else:
+            # Not through rich, which would break the line at a width that a file doesn't have.
+            click.echo(" " * indent + text.plain, err=True)

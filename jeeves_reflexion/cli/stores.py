@@ -1,0 +1,71 @@
+"""Opens the lesson store that a command line means, with the embedder that it was made with."""
+
+from __future__ import annotations
+
+from jeeves_reflexion.cli.options import EmbedderChoice
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.places import open_lessons
+from vectorstores import (
+    AbsentEmbedder,
+    Embedder,
+    HashingEmbedder,
+    Origin,
+    SentenceTransformerEmbedder,
+    VectorStoreError,
+    origin_of,
+)
+from vectorstores import MissingDependencyError as MissingForStores
+
+
+def open_for_run(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
+    """Open a store to recall from and write to; a new one is made where there is none."""
+    return open_lessons(place, namespace=namespace, embedder=_embedder(choice, _origin(place), place))
+
+
+def open_for_search(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
+    """Open an existing store to search in."""
+    embedder = _embedder(choice, _existing(place), place)
+    return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
+
+
+def open_for_reading(place: str, namespace: str) -> VectorLessonStore:
+    """Open an existing store to list, show, count or forget: no embedder is needed, and none is loaded."""
+    embedder = AbsentEmbedder(_existing(place))
+    return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
+
+
+def _existing(place: str) -> Origin:
+    origin = _origin(place)
+    if origin is None:
+        raise ConfigurationError(
+            f"no lesson store at {place}: name one with --place or JEEVES_LESSONS, or let a run make it"
+        )
+    return origin
+
+
+def _origin(place: str) -> Origin | None:
+    try:
+        return origin_of(place)
+    except VectorStoreError as error:
+        raise LessonStoreError(str(error)) from error
+
+
+def _embedder(choice: EmbedderChoice, origin: Origin | None, place: str) -> Embedder:
+    if choice == "hashing":
+        return HashingEmbedder()
+    if choice == "auto" and origin is not None:
+        # Its id ends in its length, so any length that a store was made with can be made again.
+        hashing = HashingEmbedder(max(origin.dim, 8))
+        if hashing.id == origin.embedder_id:
+            return hashing
+    try:
+        return SentenceTransformerEmbedder()
+    except MissingForStores as error:
+        if origin is None:
+            feature = (
+                "the embedder minilm, the default of a new lesson store (--embedder hashing needs none),"
+            )
+        else:
+            feature = f"the lesson store {place}, made with {origin.embedder_name},"
+        raise MissingDependencyError(feature, "minilm") from error

@@ -1,0 +1,81 @@
+"""Any callable as an evaluator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+from collections.abc import Callable
+
+from jeeves_reflexion.callables import run
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.types import Attempt, Evaluation, Task
+
+
+def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
+    """Wrap a sync or async callable of ``(task, attempt)``, or of the output alone, as an evaluator.
+
+    One that can be called either way gets both where its first parameter is called ``task`` or annotated as one. It
+    may return an :class:`Evaluation`, a bool, a number in [0, 1], ``(bool, message)``, or ``None`` for "can't be
+    scored". A sync callable runs in a worker thread, which is left behind when the run is cancelled. Raises
+    :class:`ConfigurationError` if it can't be called so.
+    """
+    return FunctionEvaluator(function)
+
+
+class FunctionEvaluator:
+    """An evaluator made of a callable; see :func:`as_evaluator`."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._whole = self._takes_task()
+
+    def _takes_task(self) -> bool:
+        if inspect.isclass(self._function):
+            raise ConfigurationError(
+                f"evaluator {self.name} is a class: pass an instance of it, or a function"
+            )
+        try:
+            signature = inspect.signature(self._function)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"evaluator {self.name}: its signature can't be read") from error
+        two, one = _takes(signature, 2), _takes(signature, 1)
+        if not (two or one):
+            raise ConfigurationError(f"evaluator {self.name}: it must take (task, attempt) or (output)")
+        if two and one:
+            first = next(iter(signature.parameters.values()))
+            named = first.name == "task" or first.annotation is Task or first.annotation == "Task"
+            return named or first.kind is first.VAR_POSITIONAL
+        return two
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return the callable's verdict, as an :class:`Evaluation`."""
+        call = functools.partial(self._function, *((task, attempt) if self._whole else (attempt.output,)))
+        return self._as_evaluation(await run(self._function, call))
+
+    def _as_evaluation(self, value: object) -> Evaluation:
+        if isinstance(value, Evaluation):
+            return value
+        if value is None:
+            return Evaluation(None, rationale=f"{self.name} could not score the attempt")
+        if isinstance(value, bool):
+            return Evaluation(float(value), passed=value)
+        if isinstance(value, numbers.Real) and 0.0 <= float(value) <= 1.0:
+            return Evaluation(float(value))
+        match value:
+            case (bool() as passed, str() as message):
+                issues = () if passed else (message,)
+                return Evaluation(float(passed), passed=passed, rationale=message, issues=issues)
+        raise ConfigurationError(
+            f"evaluator {self.name} returned {value!r}: it must return an Evaluation, a bool, a number in [0, 1], "
+            "(bool, message) or None"
+        )
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

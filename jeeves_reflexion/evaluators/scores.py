@@ -1,0 +1,123 @@
+"""Reads a score out of a judge's reply: JSON, ``score: 0.7``, ``8/10`` or ``85%``, and nothing else.
+
+What can't be read is ``None`` with a reason for the judge, never 0.0 and never 1.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jeeves_reflexion.types import JSON
+
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+# What makes a number something else than a score when it follows: 0,85  1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
+_NO_MORE = rf"(?![ \t]*/|\w|[.,:-]\d|(?:[ \t]*(?:-|–|to\b|or\b)|[ \t])[ \t]*{_NUMBER}[ \t]*(?:[^\w \t]|$))"
+_AMOUNT = rf"(?P<value>{_NUMBER})(?:\s*(?:(?P<percent>%)|(?:/|\bout\s+of\b)\s*(?P<scale>{_NUMBER})))?(?![\d%]){_NO_MORE}"
+_MARKS = r"[\s\"'*_`]*"
+_LABELLED = re.compile(
+    rf"\bscore\b{_MARKS}(?:[:=]|\bis\b|\bof\b){_MARKS}{_AMOUNT}", re.IGNORECASE | re.MULTILINE
+)
+_LEADING = re.compile(
+    rf"^[ \t>#\"'*_`-]*score{_MARKS}[:=]{_MARKS}{_AMOUNT}(?!.*\bscore{_MARKS}[:=])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.]*$")
+# In prose "5/5 tests ran" and "100% of the drawers" are no verdicts: an amount counts that stands at the start of a
+# line or after a word of judging, and that nothing is said to be counted by.
+_SCALED = re.compile(
+    r"(?:^[ \t>#\"'*_`-]*|\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall"
+    rf"|total|result)\b[^.\n\d%]{{0,40}}?(?<![\w./-])){_AMOUNT}"
+    r"(?=[ \t\"'*_`]*(?:$|[.,;:!?)\]–—-]|(?:for|because|since|as|overall)\b))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_DECODER = json.JSONDecoder()
+_HUGE = 1e12
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedScore:
+    """A score in [0, 1], or ``None`` and the problem to show to the judge; ``fields`` is the JSON object, if any."""
+
+    score: float | None
+    problem: str = ""
+    fields: Mapping[str, JSON] | None = None
+
+
+def parse_score(text: str) -> ParsedScore:
+    """Read the score of a judge's reply.
+
+    In this order: a JSON object with ``score`` (also fenced or with prose around it); lines that begin with
+    ``score: …``; ``score is …`` within a line; a reply that is nothing but an amount; amounts such as ``8/10`` or
+    ``85%`` that stand as a verdict. Where several are found they must agree. A plain number above 1 has no stated
+    scale and is not a score; nor is one that goes on as something else, such as ``0,85`` or ``0 to 1``.
+    """
+    fields = find_json_object(text)
+    if fields is not None and "score" in fields:
+        return _of_json(fields)
+    for pattern in (_LEADING, _LABELLED):
+        labelled = [_amount(match) for match in pattern.finditer(text)]
+        if labelled:
+            return _agreed(labelled)
+    if match := _BARE.match(text):
+        return _agreed([_amount(match)])
+    scaled = [_amount(m) for m in _SCALED.finditer(text) if m["percent"] or m["scale"]]
+    if scaled:
+        return _agreed(scaled)
+    return ParsedScore(None, "no score was found in the reply")
+
+
+def find_json_object(text: str) -> Mapping[str, JSON] | None:
+    """Return the first JSON object in a text, fenced or bare, or None."""
+    if "{" not in text:
+        return None
+    for candidate in [*_FENCE.findall(text), text]:
+        for start in (m.start() for m in re.finditer(r"\{", candidate)):
+            try:
+                value, _ = _DECODER.raw_decode(candidate, start)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                return value
+    return None
+
+
+def _of_json(fields: Mapping[str, JSON]) -> ParsedScore:
+    value = fields["score"]
+    if isinstance(value, bool) or value is None:
+        return ParsedScore(
+            None, f"the score must be a number between 0 and 1, not {json.dumps(value)}", fields
+        )
+    if isinstance(value, int | float):
+        score, problem = _checked(value, 1.0)
+    else:
+        match = _BARE.match(value) if isinstance(value, str) else None
+        if match is None:
+            return ParsedScore(
+                None, f"the score must be a number between 0 and 1, not {json.dumps(value)}", fields
+            )
+        score, problem = _amount(match)
+    return ParsedScore(score, problem, fields)
+
+
+def _amount(match: re.Match[str]) -> tuple[float | None, str]:
+    scale = 100.0 if match["percent"] else float(match["scale"]) if match["scale"] else 1.0
+    return _checked(float(match["value"]), scale)
+
+
+def _checked(value: float, scale: float) -> tuple[float | None, str]:
+    if not (abs(value) < _HUGE and 0 < scale < _HUGE):
+        return None, "the score is no finite number on a positive scale"
+    if not 0.0 <= value <= scale:
+        return None, f"the score {value:g} lies outside 0 to {scale:g}"
+    return abs(value / scale), ""
+
+
+def _agreed(amounts: list[tuple[float | None, str]]) -> ParsedScore:
+    scores = {score for score, _ in amounts}
+    if len(scores) > 1:
+        return ParsedScore(None, "the reply holds more than one score")
+    return ParsedScore(*amounts[0])

@@ -1,0 +1,109 @@
+"""Named text blocks that outlive a run: in memory, or as files of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio.to_thread
+import filelock
+
+from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.text import one_line
+
+LOCK_SECONDS = 10.0
+
+
+class TransientMemory:
+    """Blocks that live as long as this object."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, str] = {}
+
+    async def read(self, name: str) -> str:
+        """Return a block; empty if it was never written."""
+        return self._blocks.get(name, "")
+
+    async def append(self, name: str, line: str) -> None:
+        """Add a line to a block."""
+        self._blocks[name] = _with_line(self._blocks.get(name, ""), line)
+
+    async def write(self, name: str, text: str) -> None:
+        """Replace a block."""
+        self._blocks[name] = redact(text)
+
+
+class FileMemory:
+    """Blocks as text files of a folder, one each, shared by the processes of one machine.
+
+    A write goes to a file beside and is renamed, under a lock, so that a block is never seen half-written and no
+    line is lost. A lock that is held for longer than 10 seconds, and a folder that can't be used, is a
+    :class:`LessonStoreError`.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    async def read(self, name: str) -> str:
+        """Return a block; empty if it was never written."""
+        return await anyio.to_thread.run_sync(self._read, self._path(name))
+
+    async def append(self, name: str, line: str) -> None:
+        """Add a line to a block, whatever other writers do at the same time."""
+        await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda old: _with_line(old, line))
+
+    async def write(self, name: str, text: str) -> None:
+        """Replace a block."""
+        await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda _: redact(text))
+
+    def _path(self, name: str) -> Path:
+        """A readable file name that no block's name can escape the folder by, or share with another."""
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:48]
+        if readable != name or not name:
+            readable = f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+        return self.folder / f"{readable}.md"
+
+    def _read(self, path: Path) -> str:
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise LessonStoreError(f"the memory block {path} can't be read: {error}") from error
+
+    def _rewrite(self, path: Path, change: Callable[[str], str]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS):
+                _replace(path, change(self._read(path)))
+        except (OSError, filelock.Timeout) as error:
+            raise LessonStoreError(
+                f"the memory block {path} can't be written; it is as it was: {error}"
+            ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    # One name for all writers, who come one at a time: what a killed one left behind is overwritten by the next.
+    part = path.with_suffix(".part")
+    try:
+        with open(part, "wb", opener=_for_this_user) as file:
+            file.write(text.encode("utf-8", "replace"))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _for_this_user(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
+
+
+def _with_line(block: str, line: str) -> str:
+    item = f"- {one_line(redact(line))}"
+    return f"{block.rstrip()}\n{item}" if block.strip() else item

@@ -1,0 +1,39 @@
+"""Where lessons are kept unless a place is named."""
+
+from __future__ import annotations
+
+import os
+
+import platformdirs
+
+from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons.store import LessonSettings, VectorLessonStore
+from vectorstores import VectorStoreError, open_store
+from vectorstores.base import Embedder
+
+
+def default_place() -> str:
+    """Return the place named by ``JEEVES_LESSONS``, else a folder among the user's data."""
+    named = os.environ.get("JEEVES_LESSONS")
+    return named or str(platformdirs.user_data_path("jeeves-reflexion") / "lessons")
+
+
+def open_lessons(
+    place: str | os.PathLike[str] | None = None,
+    *,
+    namespace: str,
+    embedder: Embedder | None = None,
+    settings: LessonSettings | None = None,
+    create: bool = True,
+) -> VectorLessonStore:
+    """Open a lesson store: a folder (FAISS), ``memory://``, or the default place.
+
+    With ``create=False`` a folder that holds no store is an error at the first call, and is left as it is.
+    Raises :class:`LessonStoreError` where it can't be opened.
+    """
+    place = os.fspath(place) if place is not None else default_place()
+    try:
+        store = open_store(place, embedder=embedder, namespace=namespace, create=create)
+    except VectorStoreError as error:
+        raise LessonStoreError(str(error)) from error
+    return VectorLessonStore(store, settings=settings)

@@ -1,0 +1,400 @@
+"""Reflexion: an agent tries, is judged, writes down a lesson, and tries again with it in mind.
+
+Shinn et al. 2023, "Reflexion: Language Agents with Verbal Reinforcement Learning", arXiv 2303.11366. One turn is::
+
+    recall -> attempt -> evaluate -> note the outcome -> reflect -> store the lesson -> stop, or the next turn
+
+Two ways to remember. With a lesson store (recommended), lessons are embedded chunks and each attempt sees the few
+that are nearest to its task. Without one, every lesson is appended to a block that each attempt sees whole.
+
+Learning comes before stopping, here unlike seed 004: the last attempt, and one that ran out of turns or raised, leave
+their lesson too. Only the caller's cancellation and an exhausted budget end a run without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jeeves_reflexion.callables import run as run_callable
+from jeeves_reflexion.errors import (
+    HOPELESS,
+    BudgetExceededError,
+    ConfigurationError,
+    LessonStoreError,
+)
+from jeeves_reflexion.events import (
+    AttemptFinished,
+    AttemptStarted,
+    Evaluated,
+    LessonDropped,
+    LessonPersisted,
+    LessonProduced,
+    LessonsRecalled,
+    MaxAttemptsReached,
+    RunFinished,
+    RunStarted,
+    ThresholdMet,
+    Warned,
+)
+from jeeves_reflexion.lessons.gate import lesson_from
+from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
+from jeeves_reflexion.redaction import redact, redacting
+from jeeves_reflexion.session import Listener, Session, Spend, logger
+from jeeves_reflexion.streaming import EventStream, run_alone, run_streaming
+from jeeves_reflexion.text import bullets
+from jeeves_reflexion.types import (
+    Attempt,
+    Evaluation,
+    Lesson,
+    Provenance,
+    Recall,
+    RunResult,
+    StopReason,
+    Task,
+    Trial,
+)
+from jeeves_reflexion.wiring import AnyCallable, Choices, LoopOptions, check_numbers, checked_task, resolve
+from vectorstores.base import VectorStore
+
+__all__ = ["LoopOptions", "Reflexion"]
+
+_NO_VERDICT = Evaluation(None, rationale="not judged yet")
+
+
+class Reflexion:
+    """Wraps a base agent with evaluator, reflector and lesson memory.
+
+    ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
+    a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store`` turns on
+    selective recall of ``top_k_lessons``; without it lessons are appended to the block of ``memory``. Raises
+    ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
+    """
+
+    name = "reflexion"
+
+    def __init__(  # noqa: PLR0913 - the constructor that seed 004 gives
+        self,
+        base: AnyCallable | None = None,
+        *,
+        model: ChatModel | None = None,
+        evaluator: ChatModel | AnyCallable | None = None,
+        reflector: ChatModel | AnyCallable | None = None,
+        lesson_store: LessonStore | VectorStore | None = None,
+        max_attempts: int = 3,
+        threshold: float = 0.8,
+        top_k_lessons: int = 5,
+        lessons_block_name: str = "reflexion_lessons",
+        evaluator_prompt: str | Path | None = None,
+        reflector_prompt: str | Path | None = None,
+        memory: Memory | None = None,
+        options: LoopOptions | None = None,
+    ) -> None:
+        check_numbers(max_attempts, threshold, top_k_lessons, lessons_block_name)
+        parts = resolve(
+            Choices(
+                base, model, evaluator, reflector, lesson_store, evaluator_prompt, reflector_prompt, memory
+            )
+        )
+        self.agent = parts.agent
+        self.evaluator: Evaluator = parts.evaluator
+        self.reflector = parts.reflector
+        self.lessons = parts.lessons
+        self.memory = parts.memory
+        self.max_attempts = max_attempts
+        self.threshold = threshold
+        self.top_k_lessons = top_k_lessons
+        self.lessons_block_name = lessons_block_name
+        self.options = options or LoopOptions()
+        self._model_name = parts.model_name
+        self._agent_name = parts.agent_name
+
+    # -- a run ---------------------------------------------------------------------------------------------------
+
+    def session(self, *, listener: Listener | None = None) -> Session:
+        """Return a fresh session with this loop's budget; its clock starts now."""
+        return Session(spend=Spend(self.options.budget), listener=listener)
+
+    async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult:
+        """Try the task until an attempt passes or the loop has a reason to stop, and return all trials."""
+        task = checked_task(task)
+        session = redacting(session or self.session())
+        started, before = time.monotonic(), session.spend.by_role()
+        await session.emit(RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts))
+        trials: list[Trial] = []
+        stop: StopReason | None = None
+        while stop is None:
+            trials.append(await self.trial(task, trials, session))
+            stop = self.stop_reason(trials)
+        if stop == "max_attempts":
+            score = trials[-1].evaluation.score
+            await session.emit(
+                MaxAttemptsReached(
+                    run_id=session.id, attempt=len(trials), final_score=score, attempts=len(trials)
+                )
+            )
+        seconds = time.monotonic() - started
+        detail = trials[-1].exhausted or (trials[-1].evaluation.rationale if stop == "unscorable" else "")
+        result = RunResult(
+            session.id, task, tuple(trials), stop, session.spend.since(before), seconds, detail
+        )
+        await session.emit(
+            RunFinished(
+                run_id=session.id,
+                stop_reason=stop,
+                passed=result.passed,
+                score=result.score,
+                attempts=len(trials),
+                seconds=seconds,
+            )
+        )
+        return result
+
+    def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult:
+        """Do :meth:`run` outside of an event loop; the only synchronous way in."""
+        return run_alone(lambda: self.run(task, session=session))
+
+    @contextlib.asynccontextmanager
+    async def stream(self, task: Task | str, *, session: Session | None = None) -> AsyncIterator[EventStream]:
+        """Run the task and hand out its events as they happen; leaving the block early cancels the run.
+
+        ::
+
+            async with reflexion.stream("...") as events:
+                async for event in events:
+                    print(event.kind)
+            print(events.result.output)
+        """
+        session = session or self.session()
+        async with run_streaming(lambda listening: self.run(task, session=listening), session) as stream:
+            yield stream
+
+    def stop_reason(self, trials: Sequence[Trial]) -> StopReason | None:
+        """Say why a run with these trials is over, or None if there is another attempt to make."""
+        if not trials:
+            return None
+        last = trials[-1]
+        limit = self.options.unscorable_limit
+        if last.passed:
+            return "passed"
+        if last.exhausted:
+            return "budget"
+        if len(trials) >= limit and not any(trial.evaluation.scored for trial in trials[-limit:]):
+            return "unscorable"
+        if len(trials) >= self.max_attempts:
+            return "max_attempts"
+        return None if getattr(self.agent, "retry_safe", True) else "not_retry_safe"
+
+    # -- one turn ------------------------------------------------------------------------------------------------
+
+    async def trial(
+        self, task: Task, history: Sequence[Trial], session: Session, *, commit: bool = True
+    ) -> Trial:
+        """Do one turn of the loop after the trials in ``history``.
+
+        With ``commit=False`` the lesson is not stored: it waits in the trial for :meth:`commit`, so that a caller of
+        many tasks decides when, and in which order, lessons become visible.
+        """
+        self._check_retry(checked_task(task), history)
+        session = redacting(session)
+        number = len(history) + 1
+        started, before = time.monotonic(), session.spend.by_role()
+        await session.emit(AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts))
+        trial = await self._attempt(task, history, session)
+        trial = await self._evaluate(task, session, trial)
+        trial = await self._note_outcome(session, trial)
+        trial = await self._reflect(task, history, session, trial)
+        if commit and trial.pending:
+            trial = await self._commit_or_warn(task, session, trial)
+        return replace(trial, usage=session.spend.since(before), seconds=time.monotonic() - started)
+
+    async def commit(self, task: Task, trial: Trial, session: Session) -> Trial:
+        """Store the lesson that a trial holds back; raises :class:`LessonStoreError` if it can't be stored."""
+        if not trial.pending or trial.reflection is None:
+            return trial
+        lesson: Lesson | None = None
+        if self.lessons is not None:
+            source = Provenance(
+                session.id,
+                trial.number,
+                trial.evaluation.score,
+                self._model_name,
+                self._agent_name,
+                time.time(),
+            )
+            lesson = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+        else:
+            await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
+        block = self.lessons_block_name if lesson is None else "lesson_store"
+        stored = LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=lesson)
+        await redacting(session).emit(stored)
+        return replace(trial, lesson=lesson, pending=False)
+
+    # -- its steps, in order -------------------------------------------------------------------------------------
+
+    async def _recall(
+        self, task: Task, history: Sequence[Trial], session: Session, number: int
+    ) -> tuple[Recall | None, str]:
+        if self.lessons is None:
+            return None, await self._whole_block(history)
+        lessons = self.lessons
+        recall = await session.in_time(lambda: lessons.recall(task.public(), k=self.top_k_lessons))
+        await session.emit(
+            LessonsRecalled(
+                run_id=session.id,
+                attempt=number,
+                recall_id=recall.id,
+                n_recalled=len(recall.offered),
+                lessons=recall.texts,
+                n_withheld=len(recall.withheld),
+            )
+        )
+        return recall, bullets(recall.texts)
+
+    async def _whole_block(self, history: Sequence[Trial]) -> str:
+        """What this run has seen so far and learned since; other runs' lessons come in with the next run."""
+        if not history:
+            return await self.memory.read(self.lessons_block_name)
+        last = history[-1]
+        learned = bullets([last.reflection.lesson]) if last.reflection else ""
+        return "\n".join(part for part in (last.block, learned) if part)
+
+    async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
+        """Recall and try."""
+        number = len(history) + 1
+        recall: Recall | None = None
+        block = ""
+        try:
+            session.spend.check()
+            recall, block = await self._recall(task, history, session, number)
+        except BudgetExceededError as error:
+            attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
+        else:
+            with_block = session.for_attempt(number, {self.lessons_block_name: block})
+            attempt, exhausted = await self._try(task, history, with_block)
+        await session.emit(
+            AttemptFinished(
+                run_id=session.id,
+                attempt=number,
+                output=attempt.output,
+                n_steps=len(attempt.steps),
+                error=attempt.error,
+                interrupted=attempt.interrupted,
+            )
+        )
+        return Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+
+    async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str]:
+        """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it."""
+        started, exhausted = time.monotonic(), ""
+        try:
+            attempt = await session.spending("agent", lambda: self._once(task, history, session))
+        except BudgetExceededError as error:
+            exhausted = str(error)
+            attempt = Attempt(interrupted="budget", error=exhausted)
+        except HOPELESS:
+            raise
+        except Exception as error:  # noqa: BLE001 - kept in the attempt
+            attempt = Attempt(error=redact(f"{type(error).__name__}: {error}"))
+        if not attempt.seconds:
+            attempt = replace(attempt, seconds=time.monotonic() - started)
+        return attempt, exhausted
+
+    async def _once(self, task: Task, history: Sequence[Trial], session: Session) -> Attempt:
+        reset = getattr(self.agent, "reset", None) if history else None
+        if reset is not None:
+            await run_callable(reset, functools.partial(reset, task.public(), session))
+        attempt = await self.agent(task.public(), session)
+        if not isinstance(attempt, Attempt):
+            raise ConfigurationError(f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt")
+        return attempt
+
+    async def _evaluate(self, task: Task, session: Session, trial: Trial) -> Trial:
+        """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
+        evaluation = _not_judged(trial.exhausted)
+        if not trial.exhausted:
+            try:
+                evaluation = await session.spending("evaluator", lambda: self.evaluator(task, trial.attempt))
+            except BudgetExceededError as error:
+                evaluation, trial = _not_judged(str(error)), replace(trial, exhausted=str(error))
+            except HOPELESS:
+                raise
+            except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
+                message = redact(f"the evaluator failed: {type(error).__name__}: {error}")
+                evaluation, trial = (
+                    Evaluation(None, rationale=message),
+                    await self._warn(session, trial, message),
+                )
+        passed = evaluation.meets(self.threshold)
+        await session.emit(
+            Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
+        )
+        if passed:
+            await session.emit(ThresholdMet(run_id=session.id, attempt=trial.number, score=evaluation.score))
+        exhausted = trial.exhausted or ("" if passed else session.spend.over())
+        return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
+
+    async def _note_outcome(self, session: Session, trial: Trial) -> Trial:
+        lessons, recall = self.lessons, trial.recall
+        if lessons is None or recall is None or not trial.evaluation.scored:
+            return trial
+        try:
+            await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
+        except (LessonStoreError, BudgetExceededError) as error:
+            return await self._warn(session, trial, str(error))
+        return trial
+
+    async def _reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
+        """Ask for a lesson; where none comes of it, say so."""
+        wanted = self.options.learn_from_success if trial.passed else True
+        if not (self.options.learn and wanted):
+            return trial
+        reason = trial.exhausted
+        if not trial.evaluation.scored:
+            reason = reason or "an attempt without a verdict teaches nothing"
+        if reason:
+            return await self._drop(session, trial, reason)
+        try:
+            room = self.options.lesson_characters
+            reflection = await lesson_from(
+                self.reflector, task, (*history, trial), session, max_characters=room
+            )
+        except BudgetExceededError as error:
+            return await self._drop(session, replace(trial, exhausted=str(error)), str(error))
+        except HOPELESS:
+            raise
+        except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
+            message = redact(f"the reflector failed: {type(error).__name__}: {error}")
+            return await self._drop(session, await self._warn(session, trial, message), message)
+        await session.emit(LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson))
+        return replace(trial, reflection=reflection, pending=True)
+
+    # -- helpers -------------------------------------------------------------------------------------------------
+
+    async def _commit_or_warn(self, task: Task, session: Session, trial: Trial) -> Trial:
+        try:
+            return await self.commit(task, trial, session)
+        except LessonStoreError as error:
+            trial = await self._warn(session, trial, str(error))
+            return await self._drop(session, replace(trial, pending=False), str(error))
+
+    def _check_retry(self, task: Task, history: Sequence[Trial]) -> None:
+        if history and not getattr(self.agent, "retry_safe", True):
+            raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
+
+    async def _warn(self, session: Session, trial: Trial, message: str) -> Trial:
+        logger.warning("run %s, attempt %d: %s", session.id, trial.number, message)
+        await session.emit(Warned(run_id=session.id, attempt=trial.number, message=message))
+        return replace(trial, problems=(*trial.problems, message))
+
+    async def _drop(self, session: Session, trial: Trial, reason: str) -> Trial:
+        await session.emit(LessonDropped(run_id=session.id, attempt=trial.number, reason=reason))
+        return trial
+
+
+def _not_judged(reason: str) -> Evaluation:
+    return Evaluation(None, rationale=f"not judged: {reason}")

@@ -1,0 +1,117 @@
+"""Hands out the events of a run while it happens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from jeeves_reflexion.errors import SessionError
+from jeeves_reflexion.events import Event, RunFinished
+from jeeves_reflexion.session import Session
+from jeeves_reflexion.types import RunResult
+
+
+class EventStream:
+    """The events of one run, in order; ``result`` is there once the run is over."""
+
+    def __init__(self, receive: MemoryObjectReceiveStream[Event]) -> None:
+        self._receive = receive
+        self._result: RunResult | None = None
+        self._failure: Exception | None = None
+        self._read_to_end = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._receive.__anext__()
+        self._read_to_end = isinstance(event, RunFinished)
+        return event
+
+    @property
+    def over(self) -> bool:
+        """Whether the run is over or its last event was read, so that only its result is still to come."""
+        return self.finished or self._read_to_end
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over, in whatever way."""
+        return self._result is not None or self._failure is not None
+
+    @property
+    def result(self) -> RunResult:
+        """The result of the run; raises :class:`SessionError` before its end, and for a run that failed."""
+        if self._failure is not None:
+            raise SessionError(f"the run failed: {self._failure}") from self._failure
+        if self._result is None:
+            raise SessionError("the run is not over yet: read its events to the end first")
+        return self._result
+
+    def set_result(self, result: RunResult) -> None:
+        """Note how the run ended; called by the loop."""
+        self._result = result
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the run without a result, if anything did; it is raised where the block ends."""
+        return self._failure
+
+    def set_failure(self, failure: Exception) -> None:
+        """Note what ended the run without a result; called by the loop."""
+        self._failure = failure
+
+
+@contextlib.asynccontextmanager
+async def run_streaming(
+    run: Callable[[Session], Awaitable[RunResult]], session: Session
+) -> AsyncIterator[EventStream]:
+    """Run in the background and yield the stream of its events.
+
+    The run waits for its reader, so nothing piles up; leaving the block before the end cancels it. An error of the
+    run is raised where the block ends, and one raised within the block leaves it, each as itself and not in a group;
+    where both failed, it is the run's, for what the block then met came of it.
+    """
+    send, receive = anyio.create_memory_object_stream[Event](0)
+    stream = EventStream(receive)
+
+    async def forward(event: Event) -> None:
+        await session.emit(event)
+        await send.send(event)
+
+    async def drive() -> None:
+        async with send:
+            try:
+                stream.set_result(await run(session.listening(forward)))
+            except Exception as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
+                stream.set_failure(error)
+
+    outside: BaseException | None = None
+    async with receive, anyio.create_task_group() as group:
+        group.start_soon(drive)
+        try:
+            yield stream
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again below, as itself
+            outside = error
+        failure = stream.failure
+        if not stream.over:
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if outside is not None:
+        raise outside
+
+
+def run_alone(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
+    """Run in an event loop of its own; raises :class:`SessionError` where one runs already."""
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return anyio.run(run)
+    raise SessionError(
+        "run_sync() can't be used within an event loop: write `await reflexion.run(task)` there"
+    )

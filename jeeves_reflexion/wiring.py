@@ -1,0 +1,172 @@
+"""The thin factory beside the loop: checks what a user passes and turns it into the parts that the loop needs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from jeeves_reflexion.agents.function import as_agent
+from jeeves_reflexion.agents.react import ReAct
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator
+from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
+from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
+from jeeves_reflexion.reflectors import LessonReflector, as_reflector
+from jeeves_reflexion.session import Budget
+from jeeves_reflexion.types import Task
+from vectorstores.base import VectorStore
+
+AnyCallable: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """What is rarely changed about the loop.
+
+    ``budget`` holds for each run; ``learn=False`` retries without reflecting (a control arm); ``learn_from_success``
+    distils a lesson from attempts that passed as well; ``unscorable_limit`` attempts in a row without a verdict stop
+    the run; ``lesson_characters`` bounds a lesson.
+    """
+
+    budget: Budget | None = None
+    learn: bool = True
+    learn_from_success: bool = False
+    unscorable_limit: int = 2
+    lesson_characters: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("unscorable_limit", "lesson_characters"):
+            _check_range(name, getattr(self, name), least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a user of the loop chose; ``None`` asks for the default."""
+
+    base: AnyCallable | None
+    model: ChatModel | None
+    evaluator: ChatModel | AnyCallable | None
+    reflector: ChatModel | AnyCallable | None
+    lesson_store: LessonStore | VectorStore | None
+    evaluator_prompt: str | Path | None
+    reflector_prompt: str | Path | None
+    memory: Memory | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop runs on."""
+
+    agent: Agent
+    evaluator: Evaluator
+    reflector: Reflector
+    lessons: LessonStore | None
+    memory: Memory
+    model_name: str | None
+    agent_name: str
+
+
+def resolve(choices: Choices) -> Parts:
+    """Return the loop's parts; raises :class:`ConfigurationError` naming what is missing or doesn't fit."""
+    if choices.lesson_store is not None and choices.memory is not None:
+        raise ConfigurationError("pass lesson_store (selective recall) or memory (the whole block), not both")
+    if choices.model is not None:
+        _model(choices, "model")
+    if choices.memory is not None and not isinstance(choices.memory, Memory):
+        raise ConfigurationError(
+            f"memory must be a Memory, such as FileMemory(folder), not {type(choices.memory).__name__}"
+        )
+    for name in ("evaluator_prompt", "reflector_prompt"):
+        prompt = getattr(choices, name)
+        if isinstance(prompt, str) and not prompt.strip():
+            raise ConfigurationError(f"{name} is empty: pass a text, a Path, or nothing for the default")
+    agent = _agent(choices)
+    names = [getattr(part, "name", None) for part in (choices.model, getattr(agent, "model", None))]
+    return Parts(
+        agent=agent,
+        evaluator=_evaluator(choices),
+        reflector=_reflector(choices),
+        lessons=_lessons(choices.lesson_store),
+        memory=TransientMemory() if choices.memory is None else choices.memory,
+        model_name=next((name for name in names if name), None),
+        agent_name=str(getattr(agent, "name", None) or type(agent).__name__),
+    )
+
+
+def _agent(choices: Choices) -> Agent:
+    if choices.base is not None:
+        return as_agent(choices.base)
+    return ReAct(_model(choices, "base"))
+
+
+def _evaluator(choices: Choices) -> Evaluator:
+    chosen, prompt = choices.evaluator, choices.evaluator_prompt
+    if chosen is None or isinstance(chosen, ChatModel):
+        return Judge(chosen or _model(choices, "evaluator"), prompt=prompt)
+    if prompt is not None:
+        raise ConfigurationError("evaluator_prompt goes with a model as evaluator, not with a callable")
+    return (
+        chosen
+        if isinstance(chosen, Judge | RewardEvaluator)
+        else as_evaluator(_callable(chosen, "evaluator"))
+    )
+
+
+def _reflector(choices: Choices) -> Reflector:
+    chosen, prompt = choices.reflector, choices.reflector_prompt
+    if chosen is None or isinstance(chosen, ChatModel):
+        return LessonReflector(chosen or _model(choices, "reflector"), prompt=prompt)
+    if prompt is not None:
+        raise ConfigurationError("reflector_prompt goes with a model as reflector, not with a callable")
+    return chosen if isinstance(chosen, LessonReflector) else as_reflector(_callable(chosen, "reflector"))
+
+
+def _lessons(store: LessonStore | VectorStore | None) -> LessonStore | None:
+    if store is None or isinstance(store, LessonStore):
+        return store
+    if isinstance(store, VectorStore):
+        return VectorLessonStore(store)
+    raise ConfigurationError(
+        f"lesson_store must be a LessonStore or a VectorStore, not {type(store).__name__}"
+    )
+
+
+def _model(choices: Choices, part: str) -> ChatModel:
+    if choices.model is None:
+        raise ConfigurationError(f"{part} is not given: pass {part}=, or model= to make one")
+    if not isinstance(choices.model, ChatModel):
+        raise ConfigurationError(f"model must be a ChatModel, not {type(choices.model).__name__}")
+    return choices.model
+
+
+def _callable(value: object, part: str) -> AnyCallable:
+    if not callable(value):
+        raise ConfigurationError(f"{part} must be a model or a callable, not {type(value).__name__}")
+    return value
+
+
+def check_numbers(max_attempts: int, threshold: float, top_k_lessons: int, lessons_block_name: str) -> None:
+    """Raise :class:`ConfigurationError` naming the argument of the loop that is out of its range."""
+    _check_range("max_attempts", max_attempts, least=1)
+    _check_range("top_k_lessons", top_k_lessons, least=1)
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not (number and 0.0 <= threshold <= 1.0):
+        raise ConfigurationError(f"threshold must lie in [0.0, 1.0], not {threshold!r}")
+    if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
+        raise ConfigurationError(f"lessons_block_name must be a text with words, not {lessons_block_name!r}")
+
+
+def _check_range(name: str, value: int, *, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def checked_task(task: Task | str) -> Task:
+    """Return the task that a text stands for, and a task as it is."""
+    if isinstance(task, str):
+        return Task(task)
+    if not isinstance(task, Task):
+        raise ConfigurationError(f"a task must be a Task or a text, not {type(task).__name__}")
+    return task
