@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.places import default_place
+from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson, RecalledLesson
 
 _WHOLE_ID = 32
@@ -193,8 +194,7 @@ def _short(lesson: Lesson) -> str:
 
 
 def _task(lesson: Lesson) -> str:
-    text = lesson.task_excerpt
-    return text if len(text) <= _TASK_EXCERPT else f"{text[:_TASK_EXCERPT]}..."
+    return abridge(lesson.task_excerpt, _TASK_EXCERPT)
 
 
 def _when(lesson: Lesson, form: str) -> str:

@@ -1,0 +1,57 @@
+"""Each example runs as it stands, in an empty folder and without a network, and comes to what it promises."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, folder: Path, *arguments: str) -> list[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name / "main.py"), *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="the extra 'faiss' is not installed")
+def test_the_second_session_succeeds_at_its_first_attempt(tmp_path: Path) -> None:
+    first, learned, second = run("wrap_your_agent", tmp_path)
+    assert first == "Session 1: When was the report signed? 2026-11-21, attempts: 2"
+    assert "ISO 8601" in learned
+    assert second == "Session 2: When was the contract signed? 2026-11-21, attempts: 1"
+
+    again = run("wrap_your_agent", tmp_path)
+    assert [line.rpartition(", ")[2] for line in again] == ["attempts: 1"] * 2
+
+
+def test_a_scripted_model_fails_learns_and_passes_before_our_eyes(tmp_path: Path) -> None:
+    told = [line for line in run("own_model", tmp_path, "--scripted") if "tokens" not in line]
+    assert told == [
+        "Attempt 1: Io, Europa and Titan.",
+        "  score 0.3: failed",
+        "  lesson: Name the Galilean moons of Jupiter, all four, and check that none belongs to another planet.",
+        "Attempt 2: Io, Europa, Ganymede and Callisto.",
+        "  score 1.0: passed",
+        "passed after 2 attempts: Io, Europa, Ganymede and Callisto.",
+    ]
+
+
+def test_things_are_found_trial_by_trial(tmp_path: Path) -> None:
+    assert run("environment", tmp_path) == [
+        "Trial 1: found 1 of 3 (book)",
+        "Trial 2: found 2 of 3 (keys, book)",
+        "Trial 3: found 3 of 3 (keys, book, mug)",
+    ]
+
+
+def test_every_example_is_tested() -> None:
+    assert {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()} == {
+        "environment",
+        "own_model",
+        "wrap_your_agent",
+    }

