@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jeeves_reflexion.errors import (
         BudgetExceededError,
         ConfigurationError,
+        ExperimentError,
         LessonStoreError,
         MissingDependencyError,
         ModelAuthError,
@@ -69,6 +70,7 @@ _ROOMS = {
     "errors": (
         "BudgetExceededError",
         "ConfigurationError",
+        "ExperimentError",
         "LessonStoreError",
         "MissingDependencyError",
         "ModelAuthError",
@@ -131,6 +133,7 @@ __all__ = [
     "Evaluation",
     "EvaluationError",
     "Evaluator",
+    "ExperimentError",
     "FileMemory",
     "FunctionAgent",
     "Judge",

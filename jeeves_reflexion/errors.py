@@ -14,6 +14,7 @@
       x  ToolError                 a tool could not be called as asked
       x  BudgetExceededError       tokens, cost, attempts or time of the run are used up
       x  LessonStoreError          lessons could not be stored or recalled
+      x  ExperimentError           an experiment can't go on, or its log can't be written
       x  SessionError              the run's own records are used in a way that can't be right
 
 The stores of :mod:`vectorstores` have a tree of their own, ``VectorStoreError``; what reaches a user of lessons
@@ -85,6 +86,10 @@ class BudgetExceededError(ReflexionError):
 
 class LessonStoreError(ReflexionError):
     """Lessons could not be stored or recalled; what was stored before is untouched."""
+
+
+class ExperimentError(ReflexionError):
+    """An experiment can't go on, or its log can't be written; what was tried before is kept."""
 
 
 class SessionError(ReflexionError):

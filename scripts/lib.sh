@@ -48,7 +48,8 @@ require_tools() {
 }
 
 make_venv() {
-    if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')"; then
+    # One whose making was cut short has no pip, or an interpreter of another version.
+    if ! "$venv/bin/python" -c "import pip, sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
         rm -rf "$venv"
         "$python" -m venv "$venv" || fail "no virtual environment could be made in $venv"
     fi
@@ -57,8 +58,9 @@ make_venv() {
 # Whether the registry's torch for this machine is the CPU build: the other one brings gigabytes of GPU libraries.
 cpu_torch() {
     "$venv/bin/python" -c 'import torch' 2>/dev/null && return 0
-    "$venv/bin/python" -m pip install --quiet --dry-run --no-deps --report "$venv/torch.json" \
-        -c "$root/scripts/constraints.txt" torch >/dev/null 2>&1 || return 1
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --dry-run --no-deps \
+        --report "$venv/torch.json" -c "$root/scripts/constraints.txt" torch \
+        || fail "pip could not look up torch; see its message above"
     "$venv/bin/python" - "$venv/torch.json" <<'PYTHON'
 import json, sys
 
@@ -79,12 +81,15 @@ install() {
 
 # Sets embedder and extras by what this machine can have without a GPU's libraries.
 choose_embedder() {
-    if cpu_torch; then
+    if [ -f "$venv/.embedder" ]; then
+        embedder=$(cat "$venv/.embedder")
+    elif cpu_torch; then
         embedder=minilm
     else
         embedder=hashing
         say "There is no CPU build of torch for Python $version in the registry: using the embedder without a model."
     fi
+    printf '%s' "$embedder" >"$venv/.embedder"
     extras="faiss,plot"
     [ "$embedder" = hashing ] || extras="$extras,minilm"
     if engine_runs; then extras="$extras,alfworld"; fi

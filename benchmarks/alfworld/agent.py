@@ -8,20 +8,28 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
+from benchmarks.alfworld.failures import EngineError
 from benchmarks.alfworld.games import Game
 from benchmarks.alfworld.generator import Progress
 from benchmarks.alfworld.policy import Explorer, Move
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.rules_reflector import reflect
-from jeeves_reflexion import Attempt, ConfigurationError, Session, Step, Task, Trial
+from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Session, Step, Task, Trial
 from jeeves_reflexion.events import StepTaken
+from vectorstores import JSON
 
 LESSONS_BLOCK = "reflexion_lessons"
 WON = "won"
+USED = "lessons_used"
 
 
 class Player(Protocol):
     """Decides the next move from what the game said last."""
+
+    @property
+    def used(self) -> Sequence[str]:
+        """The lessons that told it something about this game, as far as it knows."""
+        ...
 
     async def next(self, observation: str) -> Move:
         """Return a thought and a command."""
@@ -52,12 +60,28 @@ class GameAgent:
         self._step_limit = step_limit
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Play once."""
+        """Play once; an engine or a model that fails after the first command leaves the steps up to there."""
         steps: list[Step] = []
-        won = False
+        player = self._player(task, session)
+        error: str | None = None
+        try:
+            won = await self._play(task, session, player, steps)
+        except (EngineError, ModelError) as failure:
+            if not steps:
+                raise
+            won, error = False, f"{type(failure).__name__}: {failure}"
+        used: list[JSON] = list(player.used)
+        return Attempt(
+            steps[-1].observation if steps else "",
+            tuple(steps),
+            error=error,
+            interrupted=None if won or error else "max_turns",
+            metadata={WON: won, USED: used},
+        )
+
+    async def _play(self, task: Task, session: Session, player: Player, steps: list[Step]) -> bool:
         async with self._pool.episode(self._games[task.id]) as episode:
-            player = self._player(task, session)
-            said = episode.opening
+            said, won = episode.opening, episode.won
             while not won and len(steps) < self._step_limit:
                 move = await player.next(said)
                 observation = await episode.step(move.command)
@@ -66,7 +90,7 @@ class GameAgent:
                 await session.emit(
                     StepTaken(run_id=session.id, attempt=session.attempt, number=len(steps), step=steps[-1])
                 )
-        return Attempt(said, tuple(steps), interrupted=None if won else "max_turns", metadata={WON: won})
+        return won
 
 
 class OfflinePlayer:
@@ -80,6 +104,11 @@ class OfflinePlayer:
             room_for=room_for,
             seed=int.from_bytes(hashlib.sha256(draw).digest()[:8]),
         )
+
+    @property
+    def used(self) -> Sequence[str]:
+        """The lessons that the explorer could read as advice for this game."""
+        return self._explorer.read_lessons
 
     async def next(self, observation: str) -> Move:
         """Return the explorer's move."""

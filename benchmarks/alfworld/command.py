@@ -12,7 +12,7 @@ from typing import Any, get_args
 import anyio
 import click
 
-from benchmarks.alfworld.experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, run
+from benchmarks.alfworld.experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
 from benchmarks.alfworld.report import summary
 from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings, OpenAIModel
 from jeeves_reflexion.experiments import ARMS, ArmName, Plan, progress_for
@@ -99,19 +99,17 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
     Without --model a rule-based player plays: it needs no model, and learns by reading recalled lessons.
     """
     setting = _setting(options)
-    finished = anyio.run(_run, setting)
+    try:
+        finished = anyio.run(_run, setting)
+    except KeyboardInterrupt:
+        click.echo(
+            f"Kept: lessons in {lessons_at(setting)}, the log in {setting.out / 'rows.jsonl'}", err=True
+        )
+        raise
     if options["as_json"]:
         click.echo(json.dumps(_as_json(finished, setting), indent=2))
     else:
-        click.echo(
-            "\n"
-            + summary(
-                finished.results,
-                step_limit=setting.step_limit,
-                picture=finished.picture,
-                lessons_at=finished.lessons_at,
-            )
-        )
+        click.echo("\n" + summary(finished, step_limit=setting.step_limit))
 
 
 async def _run(setting: Setting) -> Finished:
@@ -170,6 +168,7 @@ def _as_json(finished: Finished, setting: Setting) -> dict[str, Any]:
         },
         "lessons": {arm: results.lessons(arm) for arm in results.arms},
         "run": str(setting.out),
-        "lesson_store": str(finished.lessons_at),
+        "lessons_at": finished.lessons_at,
+        "lessons_at_start": finished.known,
         "picture": str(finished.picture) if finished.picture else None,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 import anyio.to_thread
@@ -16,6 +17,7 @@ from benchmarks.alfworld.model_player import ModelPlayer
 from benchmarks.alfworld.pool import EnginePool
 from jeeves_reflexion import (
     ChatModel,
+    ConfigurationError,
     LessonReflector,
     LessonSettings,
     LoopOptions,
@@ -60,40 +62,55 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: its results, the picture (where it could be drawn) and the lesson store."""
+    """What a run leaves: its results, the picture (where it could be drawn), and where its lessons are.
+
+    ``known`` counts the lessons that the selective arm had before the first trial.
+    """
 
     results: Results
     picture: Path | None
-    lessons_at: Path
+    lessons_at: str
+    known: int
 
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Finished:
     """Get the games, play them in every arm, and write log, table and picture to ``setting.out``."""
     plan = setting.plan
     watcher = watcher or Watcher()
-    games = await _games(setting, say, watcher)
-    lessons_at = setting.lessons or setting.out / "lessons"
-    async with EnginePool(plan.workers) as pool:
+    lasting = FaissVectorStore(lasting_place(setting), embedder=setting.embedder, namespace=NAMESPACE)
+    passing = FaissVectorStore(setting.out / "arms", embedder=setting.embedder, namespace=NAMESPACE)
+    log = RunLog(setting.out)
+    # What can be refused is refused before the games are made, which takes longest.
+    async with EnginePool(plan.workers) as pool, lasting, passing:
+        known = await _known(setting, lasting, say)
+        await log.open({**_config(setting), "lessons_at_start": known})
+        games = await _games(setting, say, watcher)
+        await log.write("games", {"ids": [game.id for game in games]})
         opened = partial(watcher.prepared, "opening games")
         tasks = await tasks_for(pool, games, workers=plan.workers, progress=opened)
-        log = RunLog(setting.out)
-        await log.open(_config(setting, games))
-        async with (
-            FaissVectorStore(lessons_at, embedder=setting.embedder, namespace=NAMESPACE) as lasting,
-            FaissVectorStore(setting.out / "arms", embedder=setting.embedder, namespace=NAMESPACE) as passing,
-        ):
-            await _say_what_is_known(lasting, say)
-            table = _Table(pool, {game.id: game for game in games}, tasks, lasting, passing)
-            make = partial(_loop, setting, table)
-            results = await run_experiment(plan, tasks, make, log=log, watcher=watcher)
+        table = _Table(pool, {game.id: game for game in games}, tasks, lasting, passing)
+        make = partial(_loop, setting, table)
+        results = await run_experiment(plan, tasks, make, log=log, watcher=watcher)
     await log.save("curve.md", results.table() + "\n")
-    return Finished(results, await _picture(setting, results, say), lessons_at)
+    return Finished(results, await _picture(setting, results, known, say), lessons_at(setting), known)
+
+
+def lasting_place(setting: Setting) -> Path:
+    """Return the folder of the selective arm's lessons."""
+    return setting.lessons or setting.out / "lessons"
+
+
+def lessons_at(setting: Setting) -> str:
+    """Say where a run keeps its lessons, for a person."""
+    if "selective" in setting.plan.arms:
+        return f"{lasting_place(setting)} (namespace {NAMESPACE})"
+    return f"{setting.out / 'arms'} (a namespace for each arm and seed, such as {setting.plan.arms[0]}-0)"
 
 
 async def _games(setting: Setting, say: Callable[[str], None], watcher: Watcher) -> list[Game]:
     if setting.games_folder is not None:
         games = await anyio.to_thread.run_sync(load_games, setting.games_folder)
-        return games[: setting.count]
+        return _spread(games)[: setting.count]
     count = setting.count or sum(MIX.values())
     say(f"Making {count} games (seed {setting.game_seed}), each won once in the engine to prove it ...")
     return await generate_games(
@@ -105,12 +122,30 @@ async def _games(setting: Setting, say: Callable[[str], None], watcher: Watcher)
     )
 
 
-async def _say_what_is_known(store: VectorStore, say: Callable[[str], None]) -> None:
-    known = await store.count()
+def _spread(games: Sequence[Game]) -> list[Game]:
+    """Order games so that any first few are of all kinds: the first of each kind, then the second of each, ..."""
+    by_kind: dict[str, list[Game]] = {}
+    for game in games:
+        by_kind.setdefault(game.kind, []).append(game)
+    turns = zip_longest(*by_kind.values())
+    return [game for turn in turns for game in turn if game is not None]
+
+
+async def _known(setting: Setting, lasting: VectorStore, say: Callable[[str], None]) -> int:
+    """Count and say what the selective arm knows already; one seed alone may start from it."""
+    known = await lasting.count()
+    if "selective" not in setting.plan.arms:
+        return 0
+    if known and len(setting.plan.seeds) > 1:
+        raise ConfigurationError(
+            f"{lasting_place(setting)} holds {known} lessons already: only one seed can start from them, so name one "
+            "seed, or another place for the lessons"
+        )
     if known:
         say(f"The lesson store holds {known} lessons of earlier runs: the selective arm starts from those.")
     else:
         say("The lesson store is empty: every arm starts without a lesson.")
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +186,7 @@ def _player(setting: Setting, seed: int) -> PlayerFactory:
     return offline
 
 
-def _config(setting: Setting, games: Sequence[Game]) -> dict[str, JSON]:
+def _config(setting: Setting) -> dict[str, JSON]:
     plan = setting.plan
     return {
         "benchmark": "alfworld",
@@ -160,7 +195,6 @@ def _config(setting: Setting, games: Sequence[Game]) -> dict[str, JSON]:
         "seeds": list(plan.seeds),
         "workers": plan.workers,
         "k": plan.k,
-        "games": [game.id for game in games],
         "games_from": str(setting.games_folder)
         if setting.games_folder
         else f"generated, seed {setting.game_seed}",
@@ -172,11 +206,11 @@ def _config(setting: Setting, games: Sequence[Game]) -> dict[str, JSON]:
     }
 
 
-async def _picture(setting: Setting, results: Results, say: Callable[[str], None]) -> Path | None:
+async def _picture(setting: Setting, results: Results, known: int, say: Callable[[str], None]) -> Path | None:
     player = setting.model.name if setting.model else "offline player"
     title = (
         f"ALFWorld, {len(results.tasks)} games x {len(results.seeds)} seeds, {player}, "
-        f"{setting.step_limit} commands a try"
+        f"{setting.step_limit} commands a try" + (f"\nselective starts from {known} lessons" if known else "")
     )
     draw = partial(plot_curves, results, setting.out / "curve.png", title=title)
     try:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from benchmarks.alfworld.agent import USED
+from benchmarks.alfworld.experiment import Finished
 from jeeves_reflexion import Step, Trial
-from jeeves_reflexion.experiments import ArmName, Results, Story
+from jeeves_reflexion.experiments import ArmName, Story
 
 SHOWN_STEPS = 4
 _MEMORIES: tuple[ArmName, ...] = ("selective", "own", "monotonic")
 
 
-def summary(results: Results, *, step_limit: int, picture: Path | None, lessons_at: Path) -> str:
+def summary(finished: Finished, *, step_limit: int) -> str:
     """Return the learning curves, three lessons, one task's story and where things are, as plain text."""
+    results = finished.results
     parts = [
         f"Games solved so far, by trial (95 % Wilson interval, seeds pooled; {step_limit} commands a try):",
         "",
         results.table(),
     ]
+    if finished.known:
+        parts += [
+            "",
+            f"The selective arm did not start from nothing: it had {finished.known} lessons of earlier runs.",
+        ]
     arm = next((arm for arm in _MEMORIES if results.lessons(arm)), None)
     if arm is not None:
         parts += [
@@ -26,11 +33,18 @@ def summary(results: Results, *, step_limit: int, picture: Path | None, lessons_
             "Three lessons that it wrote:",
             *(f"  - {text}" for text in _three(results.lessons(arm))),
         ]
-    if (story := results.story()) is not None:
-        parts += ["", *_story(story)]
+    stories = [story for arm in _MEMORIES for story in results.stories(arm)]
+    if stories:
+        parts += ["", *_story(next(filter(_lesson_mattered, stories), stories[0]))]
+    picture = finished.picture
     parts += ["", f"Learning curve: {picture}" if picture else "Learning curve: not drawn (see above)"]
-    parts += [f"Lessons: {lessons_at}"]
+    parts += [f"Lessons: {finished.lessons_at}"]
     return "\n".join(parts)
+
+
+def _lesson_mattered(story: Story) -> bool:
+    """Whether the player said that it went somewhere because a lesson says so."""
+    return any("a lesson s" in step.thought for step in story.solved.attempt.steps)
 
 
 def _three(lessons: Sequence[str]) -> list[str]:
@@ -41,11 +55,13 @@ def _three(lessons: Sequence[str]) -> list[str]:
 
 def _story(story: Story) -> list[str]:
     recalled = story.solved.recall.texts if story.solved.recall else ()
+    used = story.solved.attempt.metadata.get(USED)
+    lesson = used[0] if isinstance(used, list) and used else recalled[0]
     return [
         f"A task that failed and then succeeded: {sentence(story.task.prompt)}",
         f"  trial {story.failed.number} failed after {len(story.failed.attempt.steps)} commands, at last:",
         *_steps(story.failed),
-        f"  lesson recalled before trial {story.solved.number}: {recalled[0]}",
+        f"  lesson recalled before trial {story.solved.number}: {lesson}",
         f"  trial {story.solved.number} succeeded after {len(story.solved.attempt.steps)} commands:",
         *_steps(story.solved),
     ]

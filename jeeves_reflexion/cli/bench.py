@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from jeeves_reflexion.cli.options import debug_option, remember_json
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 
 GROUP = "jeeves_reflexion.benchmarks"
@@ -62,7 +63,15 @@ def _load(entry: EntryPoint) -> click.Command:
         ) from error
     if not isinstance(command, click.Command):
         raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is no click command")
-    return command
+    return _adopt(command)
+
+
+def _adopt(command: click.Command) -> click.Command:
+    """Have a benchmark's errors shown as all others: as JSON where it has ``--json``, at length with ``--debug``."""
+    options = {name: parameter for parameter in command.params for name in parameter.opts}
+    if "--json" in options:
+        options["--json"].callback = options["--json"].callback or remember_json
+    return command if "--debug" in options else debug_option(command)
 
 
 @click.group(cls=Benchmarks, short_help="Run a benchmark and see the learning curve.")

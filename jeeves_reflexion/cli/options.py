@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 _JSON = "jeeves_reflexion.cli.json"
 _DEBUG = "jeeves_reflexion.cli.debug"
@@ -23,6 +23,9 @@ def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool
         return value
 
     return callback
+
+
+remember_json = _remember(_JSON)
 
 
 def check_text(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -68,7 +71,7 @@ def json_option(function: F) -> F:
         "as_json",
         is_flag=True,
         is_eager=True,
-        callback=_remember(_JSON),
+        callback=remember_json,
         help="Print one JSON object, errors included.",
     )(function)
 

@@ -14,7 +14,7 @@ from jeeves_reflexion.cli.run import run
 EXIT_CODES = """\b
 Exit codes:
   0    done; for run: an attempt passed
-  1    for run: it ended without passing; else: you said no
+  1    for run: it ended without passing; else: you said no, or a benchmark could not go on
   2    the command line can't be read
   3    configuration: a key, an optional package, the place of the lessons
   4    the model's endpoint

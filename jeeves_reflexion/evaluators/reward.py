@@ -8,7 +8,8 @@ from jeeves_reflexion.types import Attempt, Evaluation, Task
 class RewardEvaluator:
     """Takes the verdict from what the environment said: ``attempt.metadata[key]``, a bool or a number in [0, 1].
 
-    An attempt without that entry, or with anything else in it, can't be scored.
+    An attempt that ended in an error before there was one has not passed, without a score. One without that entry
+    otherwise, or with anything else in it, can't be scored.
     """
 
     def __init__(self, key: str = "reward") -> None:
@@ -17,6 +18,8 @@ class RewardEvaluator:
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the environment's verdict."""
         value = attempt.metadata.get(self.key)
+        if value is None and attempt.error:
+            return Evaluation(None, passed=False, rationale=f"it ended before any reward: {attempt.error}")
         if isinstance(value, bool):
             return Evaluation(
                 float(value), passed=value, rationale=f"the environment says {self.key}={value}"

@@ -27,6 +27,9 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
 )
 
 
+_NOT_KIND = "placebo_for_kind"
+
+
 def arm_lessons(
     arm: ArmName, store: VectorStore, tasks: Sequence[Task], *, settings: LessonSettings, seed: int
 ) -> LessonStore | None:
@@ -43,12 +46,20 @@ def arm_lessons(
             return VectorLessonStore(store, settings=own)
         case "irrelevant":
             return Placebo(
-                VectorLessonStore(store, settings=replace(settings, min_similarity=-1.0)), tasks, seed=seed
+                VectorLessonStore(
+                    store, settings=replace(settings, where=_another_kind, min_similarity=-1.0)
+                ),
+                tasks,
+                seed=seed,
             )
 
 
 def _same_task(task: Task) -> Filter:
     return {"task_id": task.id}
+
+
+def _another_kind(decoy: Task) -> Filter:
+    return {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}}
 
 
 class WholeBlock:
@@ -91,9 +102,8 @@ class Placebo:
         if not others:
             return Recall(uuid.uuid4().hex, task.id)
         decoy = random.Random(f"{self._seed}:{task.id}").choice(others)  # noqa: S311 - a draw, not a secret
-        recall = await self._lessons.recall(decoy, k=k)
-        offered = tuple(item for item in recall.offered if item.lesson.task_kind != task.kind)
-        return replace(recall, task_id=task.id, offered=offered)
+        recall = await self._lessons.recall(replace(decoy, metadata={_NOT_KIND: task.kind}), k=k)
+        return replace(recall, task_id=task.id)
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store the lesson."""

@@ -65,6 +65,10 @@ class PlainProgress(Watcher):
             flush=True,
         )
 
+    def interrupted(self, where: str) -> None:
+        """Say where it stops."""
+        print(f"stopped at {where}", file=self._stream, flush=True)
+
 
 class RichProgress(Watcher):
     """A table that grows: one row per trial of an arm, the running one with its counts."""
@@ -96,6 +100,10 @@ class RichProgress(Watcher):
         """Finish the row."""
         self._rows.append((*self._cells(), f"{_so_far(results, arm, seed)}/{len(results.tasks)}"))
         self._draw(running=False)
+
+    def interrupted(self, where: str) -> None:
+        """Say where it stops."""
+        self._live.console.print(f"stopped at {where}", markup=False, highlight=False)
 
     def close(self) -> None:
         """Leave the table as it is."""

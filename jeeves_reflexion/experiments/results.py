@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jeeves_reflexion.experiments.arms import ArmName
@@ -108,24 +107,21 @@ class Results:
         complete = all(task.id in solved or tried.get(task.id) == self.trials for task in self.tasks)
         return list(solved.values()) if complete else None
 
-    def story(self, prefer: Sequence[ArmName] = ("selective", "own", "monotonic")) -> Story | None:
-        """Return a task that failed and was solved right after lessons were recalled, if any."""
-        for arm in prefer:
-            for failed, solved in self._turns(arm):
-                if solved.trial.recall and solved.trial.recall.offered:
-                    return Story(solved.task, failed.trial, solved.trial, arm)
-        return None
-
-    def _turns(self, arm: ArmName) -> Iterable[tuple[Tried, Tried]]:
-        """Failures followed by a success at the next try, shortest success first."""
-        last: dict[tuple[int, str], Tried] = {}
-        turns = []
+    def stories(self, arm: ArmName) -> list[Story]:
+        """Return the tasks that failed and were solved right after lessons were recalled, quickest success first."""
+        last: dict[tuple[int, str], Trial] = {}
+        stories = []
         for row in (row for row in self.rows if row.arm == arm):
             key = (row.seed, row.task.id)
-            if row.trial.passed and key in last:
-                turns.append((last[key], row))
-            last[key] = row
-        return sorted(turns, key=lambda turn: len(turn[1].trial.attempt.steps))
+            if row.trial.passed and key in last and row.trial.recall and row.trial.recall.offered:
+                stories.append(Story(row.task, last[key], row.trial, arm))
+            last[key] = row.trial
+        return sorted(stories, key=lambda story: len(story.solved.attempt.steps))
+
+    @property
+    def errors(self) -> int:
+        """How many tries ended in an error; they count as not solved."""
+        return sum(row.trial.attempt.error is not None for row in self.rows)
 
     def lessons(self, arm: ArmName) -> list[str]:
         """Return the lessons that an arm wrote, in order, each once."""
@@ -143,4 +139,9 @@ class Results:
             ]
             cells += ["not finished"] * (len(heads) - len(cells))
             lines.append(f"| {arm} | {' | '.join(cells)} |")
+        if self.errors:
+            lines += [
+                "",
+                f"{self.errors} of {len(self.rows)} tries ended in an error and count as not solved.",
+            ]
         return "\n".join(lines)

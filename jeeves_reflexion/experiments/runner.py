@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import anyio
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, ExperimentError, LessonStoreError
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.plan import Plan
 from jeeves_reflexion.experiments.results import Results, Tried
@@ -39,6 +39,9 @@ class Watcher:
 
     def round_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """A trial of an arm is over and its lessons are stored."""
+
+    def interrupted(self, where: str) -> None:
+        """The experiment ends before its time."""
 
     def close(self) -> None:
         """The experiment is over, in whatever way."""
@@ -103,32 +106,64 @@ async def _round(
         watcher.tried(Tried(turn.arm, turn.seed, task, trial))
 
     try:
-        async with anyio.create_task_group() as group:
-            for task in todo:
-                group.start_soon(one, task)
-    except BaseException as error:  # noqa: BLE001 - a cancellation too; it goes on below
+        try:
+            async with anyio.create_task_group() as group:
+                for task in todo:
+                    group.start_soon(one, task)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _commit(turn, results, sessions, done, log)
+        _check_tried(turn, done)
+        await log.write(
+            "round", {"arm": turn.arm, "seed": turn.seed, "trial": turn.trial, "tried": len(todo)}
+        )
+    except BaseException as error:
+        tried = f"{len(done)} of {len(todo)} tasks tried"
+        results.interrupted = f"arm {turn.arm}, seed {turn.seed}, trial {turn.trial}: {tried}"
+        watcher.interrupted(results.interrupted)
+        first = _alone(error)
         with anyio.CancelScope(shield=True):
-            await _commit(turn, results, sessions, done, log)
-            tried = f"{len(done)} of {len(todo)} tasks tried"
-            where = f"arm {turn.arm}, seed {turn.seed}, trial {turn.trial}: {tried}"
-            results.interrupted = where
-            await log.write("interrupted", {"where": where})
-        raise _alone(error) from None
-    await _commit(turn, results, sessions, done, log)
-    await log.write("round", {"arm": turn.arm, "seed": turn.seed, "trial": turn.trial, "tried": len(todo)})
+            why = f"{type(first).__name__}: {first}" if isinstance(first, Exception) else "cancelled"
+            await log.write("interrupted", {"where": results.interrupted, "why": why})
+        if first is error:
+            raise
+        raise first from error
     watcher.round_finished(turn.arm, turn.seed, turn.trial, results)
 
 
 async def _commit(
     turn: _Round, results: Results, sessions: dict[str, Session], done: dict[str, Trial], log: RunLog
 ) -> None:
-    """Store what was learned and count what was tried, in task order."""
+    """Store what was learned and count what was tried, in task order.
+
+    A lesson that can't be stored loses no other: the first such error is raised when all the rest is done.
+    """
+    failure: LessonStoreError | None = None
+    rows = []
     for task in results.tasks:
-        if task.id in done:
-            trial = await turn.loop.commit(task, done[task.id], sessions[task.id])
-            row = Tried(turn.arm, turn.seed, task, trial)
-            await log.write("tried", row.as_json())
-            results.rows.append(row)
+        if task.id not in done:
+            continue
+        trial = done[task.id]
+        try:
+            trial = await turn.loop.commit(task, trial, sessions[task.id])
+        except LessonStoreError as error:
+            failure = failure or error
+            trial = replace(trial, problems=(*trial.problems, str(error)))
+        rows.append(Tried(turn.arm, turn.seed, task, trial))
+    results.rows += rows
+    for row in rows:
+        await log.write("tried", row.as_json())
+    if failure is not None:
+        raise failure
+
+
+def _check_tried(turn: _Round, done: dict[str, Trial]) -> None:
+    """Refuse to go on where no task could even be begun: that is no result, and more of it would cost for nothing."""
+    attempts = [trial.attempt for trial in done.values()]
+    if attempts and all(attempt.error and not attempt.steps for attempt in attempts):
+        raise ExperimentError(
+            f"no task could be begun in trial {turn.trial} of arm {turn.arm}: {attempts[0].error}"
+        )
 
 
 def _alone(error: BaseException) -> BaseException:

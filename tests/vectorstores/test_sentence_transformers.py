@@ -138,6 +138,7 @@ def test_the_dimension_follows_the_modules(tmp_path):
 
 
 def test_a_broken_model_folder_is_an_error_that_names_the_file(tmp_path):
+    pytest.importorskip("sentence_transformers")
     folder = make_model(tmp_path / "model")
     (folder / "config.json").write_text("{")
     with pytest.raises(EmbeddingError, match=r"config\.json"):

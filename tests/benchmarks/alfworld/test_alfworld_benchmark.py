@@ -16,12 +16,13 @@ from click.testing import CliRunner
 
 from benchmarks.alfworld.agent import GameAgent, lessons_in, tasks_for, write_lesson
 from benchmarks.alfworld.command import alfworld
-from benchmarks.alfworld.experiment import Setting, run
+from benchmarks.alfworld.experiment import Setting, _spread, run
 from benchmarks.alfworld.model_player import ModelPlayer, first_line
 from benchmarks.alfworld.pool import EnginePool
-from jeeves_reflexion import RewardEvaluator, ScriptedModel, Session, Trial
+from jeeves_reflexion import ModelConnectionError, RewardEvaluator, ScriptedModel, Session, Task, Trial
+from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.experiments import ARMS, Plan
-from vectorstores import HashingEmbedder
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 
 pytestmark = pytest.mark.engine
 
@@ -112,6 +113,8 @@ def test_ctrl_c_keeps_what_was_learned_and_says_where_it_stopped(made_games, mad
     assert "Traceback" not in said
     logged = rows(tmp_path / "run")
     assert logged[-1]["kind"] == "interrupted"
+    assert "stopped at arm monotonic" in said
+    assert f"the log in {log}" in said
     assert "arm monotonic" in logged[-1]["where"]
 
 
@@ -148,7 +151,8 @@ def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_pat
     result = CliRunner().invoke(alfworld, [*where, *few])
     assert result.exit_code == 0, result.output
     played = {row["task_id"] for row in rows(tmp_path / "out") if row["kind"] == "tried"}
-    assert played == {game.id for game in genuine_games[:3]}
+    assert played == {game.id for game in _spread(genuine_games)[:3]}
+    assert len({game.kind for game in genuine_games if game.id in played}) == 3
 
 
 @pytest.mark.anyio
@@ -194,3 +198,71 @@ def test_reading_a_reply_and_a_block():
     assert first_line("") == "look"
     assert lessons_in("- one\n- two\n") == ["one", "two"]
     assert lessons_in("") == []
+
+
+def test_nobody_at_the_endpoint_is_no_result(made_games, made_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    dead = ["--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--count", "1", "--trials", "2"]
+    arguments = options(made_folder, tmp_path / "out", *dead, "--arms", "retry")
+    result = CliRunner().invoke(program, ["bench", "alfworld", *arguments, "--json"])
+    assert result.exit_code == 1, result.output
+    error = json.loads(result.stdout)["error"]
+    assert error["kind"] == "ExperimentError"
+    assert "127.0.0.1:9" in error["message"]
+    assert not (tmp_path / "out" / "curve.png").exists()
+
+
+def test_what_cannot_work_is_refused_before_games_are_made(made_games, made_folder, tmp_path):
+    runner = CliRunner()
+    games = tmp_path / "games"
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "rows.jsonl").touch()
+    lessons = tmp_path / "lessons"
+
+    async def fill():
+        async with FaissVectorStore(lessons, embedder=HashingEmbedder(), namespace="alfworld") as store:
+            await store.add([Chunk("Look into the fridge.")])
+
+    anyio.run(fill)
+    for out, more, word in (
+        ("held", [], "holds a run already"),
+        ("a", ["--lessons", str(lessons), "--seeds", "0,1"], "only one seed"),
+    ):
+        arguments = options(games, tmp_path / out, "--count", "1", *more)
+        result = runner.invoke(program, ["bench", "alfworld", *arguments])
+        assert result.exit_code == 3, result.output
+        assert word in " ".join(result.stderr.split())
+    assert not games.exists()
+
+
+def test_a_few_games_are_of_all_kinds(genuine_games):
+    kinds = [game.kind for game in _spread(genuine_games)]
+    assert len(set(kinds[:6])) == 6
+    assert sorted(kinds) == sorted(game.kind for game in genuine_games)
+
+
+@pytest.mark.anyio
+async def test_a_model_that_fails_on_the_way_leaves_its_steps(made_games):
+    game = made_games[0]
+    script = ScriptedModel(["look", "inventory", ModelConnectionError("the line went dead")])
+    async with EnginePool(1) as pool:
+        (task,) = await tasks_for(pool, [game], workers=1)
+        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=9)
+        attempt = await agent(task, Session(attempt=1))
+        assert [step.action for step in attempt.steps] == ["look", "inventory"]
+        assert "the line went dead" in attempt.error
+        assert (await RewardEvaluator("won")(task, attempt)).passed is False
+        dead = ScriptedModel([ModelConnectionError("nobody there")])
+        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(dead, t, s), step_limit=9)
+        with pytest.raises(ModelConnectionError):
+            await agent(task, Session(attempt=1))
+
+
+@pytest.mark.anyio
+async def test_a_thought_is_never_played():
+    script = ScriptedModel(["think: one", "think: two", "think: three", "think: four", "", "go to desk 1"])
+    player = ModelPlayer(script, Task("Your task is to: think."), Session(attempt=1))
+    first = await player.next("You are in a room.")
+    assert first == ("one two three four", "look")
+    assert (await player.next("Nothing.")).command == "look"
+    assert (await player.next("Nothing.")).command == "go to desk 1"
