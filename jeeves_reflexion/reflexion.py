@@ -44,7 +44,7 @@ from jeeves_reflexion.events import (
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
 from jeeves_reflexion.redaction import redact, redacting
-from jeeves_reflexion.session import Listener, Session, Spend, logger
+from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend, logger
 from jeeves_reflexion.streaming import EventStream, run_alone, run_streaming
 from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import (
@@ -122,7 +122,7 @@ class Reflexion:
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Try the task until an attempt passes or the loop has a reason to stop, and return all trials."""
         task = checked_task(task)
-        session = redacting(session or self.session())
+        session = session or self.session()
         started, before = time.monotonic(), session.spend.by_role()
         await session.emit(RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts))
         trials: list[Trial] = []
@@ -199,7 +199,8 @@ class Reflexion:
         With ``commit=False`` the lesson is not stored: it waits in the trial for :meth:`commit`, so that a caller of
         many tasks decides when, and in which order, lessons become visible.
         """
-        self._check_retry(checked_task(task), history)
+        task = checked_task(task)
+        self._check_retry(history)
         session = redacting(session)
         number = len(history) + 1
         started, before = time.monotonic(), session.spend.by_role()
@@ -266,8 +267,7 @@ class Reflexion:
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
         """Recall and try."""
         number = len(history) + 1
-        recall: Recall | None = None
-        block = ""
+        recall, block = None, ""
         try:
             session.spend.check()
             recall, block = await self._recall(task, history, session, number)
@@ -373,16 +373,15 @@ class Reflexion:
         await session.emit(LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson))
         return replace(trial, reflection=reflection, pending=True)
 
-    # -- helpers -------------------------------------------------------------------------------------------------
-
     async def _commit_or_warn(self, task: Task, session: Session, trial: Trial) -> Trial:
         try:
-            return await self.commit(task, trial, session)
-        except LessonStoreError as error:
-            trial = await self._warn(session, trial, str(error))
-            return await self._drop(session, replace(trial, pending=False), str(error))
+            return await session.in_time(lambda: self.commit(task, trial, session), grace=STORE_GRACE)
+        except (LessonStoreError, BudgetExceededError) as error:
+            message = f"the lesson was not stored: {error}"
+            trial = await self._warn(session, replace(trial, pending=False), message)
+            return await self._drop(session, trial, message)
 
-    def _check_retry(self, task: Task, history: Sequence[Trial]) -> None:
+    def _check_retry(self, history: Sequence[Trial]) -> None:
         if history and not getattr(self.agent, "retry_safe", True):
             raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
 

@@ -25,6 +25,9 @@ from jeeves_reflexion.types import NO_USAGE, Role, Usage
 
 T = TypeVar("T")
 
+STORE_GRACE = 10.0
+"""Seconds beyond the deadline that storing a lesson may take: what was learned is worth a moment."""
+
 Listener: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 logger = logging.getLogger("jeeves_reflexion")
@@ -163,12 +166,15 @@ class Session:
         except Exception:
             logger.exception("a listener failed on %s of run %s", event.kind, self.id)
 
-    async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call that the run's deadline cancels; raises :class:`BudgetExceededError` then."""
+    async def in_time(self, call: Callable[[], Awaitable[T]], *, grace: float = 0.0) -> T:
+        """Make a call that the run's deadline, ``grace`` seconds later, cancels.
+
+        Raises :class:`BudgetExceededError` then.
+        """
         left = self.spend.seconds_left
         if left is None:
             return await call()
-        with anyio.move_on_after(left):
+        with anyio.move_on_after(max(left, 0.0) + grace):
             return await call()
         raise self.spend.too_late()
 

@@ -9,7 +9,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from jeeves_reflexion.errors import SessionError
-from jeeves_reflexion.events import Event, RunFinished
+from jeeves_reflexion.events import Event
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import RunResult
 
@@ -21,20 +21,9 @@ class EventStream:
         self._receive = receive
         self._result: RunResult | None = None
         self._failure: Exception | None = None
-        self._read_to_end = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self._receive.__anext__()
-        self._read_to_end = isinstance(event, RunFinished)
-        return event
-
-    @property
-    def over(self) -> bool:
-        """Whether the run is over or its last event was read, so that only its result is still to come."""
-        return self.finished or self._read_to_end
+        return self._receive.__aiter__()
 
     @property
     def finished(self) -> bool:
@@ -98,7 +87,7 @@ async def run_streaming(
         except BaseException as error:  # noqa: BLE001 - raised again below, as itself
             outside = error
         failure = stream.failure
-        if not stream.over:
+        if not stream.finished:
             group.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -108,10 +97,16 @@ async def run_streaming(
 
 def run_alone(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
     """Run in an event loop of its own; raises :class:`SessionError` where one runs already."""
+    if _in_event_loop():
+        raise SessionError(
+            "run_sync() can't be used within an event loop: write `await reflexion.run(task)` there"
+        )
+    return anyio.run(run)
+
+
+def _in_event_loop() -> bool:
     try:
         anyio.get_cancelled_exc_class()
     except RuntimeError:
-        return anyio.run(run)
-    raise SessionError(
-        "run_sync() can't be used within an event loop: write `await reflexion.run(task)` there"
-    )
+        return False
+    return True

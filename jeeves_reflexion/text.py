@@ -35,6 +35,16 @@ def cut_middle(text: str, max_tokens: int) -> str:
     return text[: keep // 2] + mark + text[len(text) - (keep - keep // 2) :]
 
 
+def abridge(text: str, characters: int) -> str:
+    """Cut a text to ``characters`` on one line, keeping both ends: tasks of a kind often begin alike."""
+    text = one_line(text)
+    if len(text) <= characters:
+        return text
+    mark = " ... "
+    keep = max(characters - len(mark), 2)
+    return f"{text[: keep // 2].rstrip()}{mark}{text[len(text) - (keep - keep // 2) :].lstrip()}"
+
+
 def fence(name: str, body: str, *, note: str = "") -> str:
     """Put data between ``<name>`` tags that nothing within it can close or open.
 

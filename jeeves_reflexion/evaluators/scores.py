@@ -14,8 +14,11 @@ from jeeves_reflexion.types import JSON
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 # What makes a number something else than a score when it follows: 0,85  1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
-_NO_MORE = rf"(?![ \t]*/|\w|[.,:-]\d|(?:[ \t]*(?:-|–|to\b|or\b)|[ \t])[ \t]*{_NUMBER}[ \t]*(?:[^\w \t]|$))"
-_AMOUNT = rf"(?P<value>{_NUMBER})(?:\s*(?:(?P<percent>%)|(?:/|\bout\s+of\b)\s*(?P<scale>{_NUMBER})))?(?![\d%]){_NO_MORE}"
+_NO_MORE = (
+    rf"(?![ \t]*/|\w|[.,:-]\d|(?:[ \t]*(?:-|\u2013|to\b|or\b)|[ \t])[ \t]*{_NUMBER}[ \t]*(?:[^\w \t]|$))"
+)
+_SCALE = rf"\s*(?:(?P<percent>%)|(?:/|\bout\s+of\b)\s*(?P<scale>{_NUMBER}))"
+_AMOUNT = rf"(?P<value>{_NUMBER})(?:{_SCALE})?(?![\d%]){_NO_MORE}"
 _MARKS = r"[\s\"'*_`]*"
 _LABELLED = re.compile(
     rf"\bscore\b{_MARKS}(?:[:=]|\bis\b|\bof\b){_MARKS}{_AMOUNT}", re.IGNORECASE | re.MULTILINE
@@ -30,7 +33,7 @@ _BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.]*$")
 _SCALED = re.compile(
     r"(?:^[ \t>#\"'*_`-]*|\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall"
     rf"|total|result)\b[^.\n\d%]{{0,40}}?(?<![\w./-])){_AMOUNT}"
-    r"(?=[ \t\"'*_`]*(?:$|[.,;:!?)\]–—-]|(?:for|because|since|as|overall)\b))",
+    r"(?=[ \t\"'*_`]*(?:$|[.,;:!?)\]\u2013\u2014-]|(?:for|because|since|as|overall)\b))",
     re.IGNORECASE | re.MULTILINE,
 )
 _DECODER = json.JSONDecoder()

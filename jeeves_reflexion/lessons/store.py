@@ -16,7 +16,7 @@ from typing import Literal, Self, TypeAlias
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.records import chunk_of, ledger_entry, lesson_of, one_each
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import estimate_tokens, one_line
+from jeeves_reflexion.text import abridge, estimate_tokens, one_line
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
 from vectorstores.base import ConflictError, Filter, RecordStore, SearchHit, VectorStore, VectorStoreError
 
@@ -89,7 +89,7 @@ class VectorLessonStore:
             id=uuid.uuid4().hex,
             text=text,
             task_id=task.id,
-            task_excerpt=one_line(redact(task.prompt))[:EXCERPT_CHARACTERS],
+            task_excerpt=abridge(redact(task.prompt), EXCERPT_CHARACTERS),
             provenance=provenance,
             task_kind=task.kind,
             tools=task.tools,
@@ -159,15 +159,16 @@ class VectorLessonStore:
         Returns False if there was none.
         """
         async with _store_errors("forget a lesson"):
-            found = await self.store.delete([f"{lesson_id}:0", f"{lesson_id}:1"])
             after: str | None = None
             while True:
                 page = await self.records.scan_records(RECALLS, after=after)
                 for record in page.records:
                     await self._strike(record.key, lesson_id)
                 if page.next is None:
-                    return found > 0
+                    break
                 after = page.next
+            # Last, because deleting chunks is what also clears a store's files of what was there before.
+            return await self.store.delete([f"{lesson_id}:0", f"{lesson_id}:1"]) > 0
 
     async def close(self) -> None:
         """Close the store below."""

@@ -1,0 +1,28 @@
+"""Lesson stores in memory and on disk, with an embedder that needs no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jeeves_reflexion import LessonSettings, VectorLessonStore
+from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, VectorStore
+
+Maker = Callable[..., VectorLessonStore]
+
+
+@pytest.fixture(params=["memory", "faiss"])
+def make(request: pytest.FixtureRequest, tmp_path) -> Maker:
+    """A function that makes a lesson store over an empty store; the same store again when it is called again."""
+    shared = InMemoryVectorStore(HashingEmbedder(), namespace="tests") if request.param == "memory" else None
+
+    def under(namespace: str) -> VectorStore:
+        if shared is not None:
+            return shared.scoped(namespace)
+        return FaissVectorStore(tmp_path / "store", embedder=HashingEmbedder(), namespace=namespace)
+
+    def make(namespace: str = "tests", **settings) -> VectorLessonStore:
+        return VectorLessonStore(under(namespace), settings=LessonSettings(**settings))
+
+    return make

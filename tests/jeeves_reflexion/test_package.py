@@ -1,0 +1,78 @@
+"""The package as it is imported: what it exports, what it loads, and how long that takes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+import jeeves_reflexion
+
+HEAVY = {
+    "torch",
+    "faiss",
+    "psycopg",
+    "matplotlib",
+    "textworld",
+    "sentence_transformers",
+    "pydantic",
+    "numpy",
+    "anyio",
+}
+
+PROBE = """
+import time, sys, json
+before = set(sys.modules)
+started = time.perf_counter()
+import jeeves_reflexion
+seconds = time.perf_counter() - started
+print(json.dumps({"seconds": seconds, "modules": sorted({name.split(".")[0] for name in sys.modules})}))
+"""
+
+USE = """
+import json, sys
+from jeeves_reflexion import Reflexion, Session, Task, Usage
+Reflexion(lambda prompt: "a", evaluator=lambda output: 1.0, reflector=lambda task, trials: "x").run_sync("x")
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+def _python(code: str):
+    return json.loads(
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    )
+
+
+def test_importing_it_is_quick_and_loads_nothing_heavy():
+    runs = [_python(PROBE) for _ in range(5)]
+    assert not HEAVY & set(runs[0]["modules"])
+    assert statistics.median(run["seconds"] for run in runs) < 0.15
+
+
+def test_a_loop_of_plain_functions_loads_no_model_and_no_index():
+    assert not {"torch", "faiss", "psycopg", "matplotlib", "textworld", "sentence_transformers"} & set(
+        _python(USE)
+    )
+
+
+def test_all_is_sorted_and_is_what_there_is():
+    names = jeeves_reflexion.__all__
+    assert names == sorted(set(names))
+    assert dir(jeeves_reflexion) == names
+    for name in names:
+        assert getattr(jeeves_reflexion, name) is not None
+
+
+def test_all_names_what_type_checkers_see():
+    import ast
+    import inspect
+
+    tree = ast.parse(inspect.getsource(jeeves_reflexion))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname or alias.name for statement in checked.body for alias in statement.names}
+    assert seen | {"__version__"} == set(jeeves_reflexion.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    assert not hasattr(jeeves_reflexion, "Nonsense")
