@@ -69,14 +69,21 @@ sys.exit(any(need.lower().startswith(("nvidia", "cuda", "triton")) for need in n
 PYTHON
 }
 
-# install EXTRAS: the project, editable, with these extras; skipped when nothing has changed since the last time.
+# install EXTRAS: the project, editable, with these extras and those installed before; skipped where nothing is new.
 install() {
-    local stamp="$venv/.installed" want
-    want="$1 $(cat "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)"
-    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return 0
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/scripts/constraints.txt" -e "$root[$1]" \
+    local sum extra want="" new=1
+    sum=$(cat "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)
+    if [ -f "$venv/.installed" ]; then
+        want=$(sed -n 1p "$venv/.installed")
+        [ "$(sed -n 2p "$venv/.installed")" = "$sum" ] && new=""
+    fi
+    for extra in ${1//,/ }; do
+        case ",$want," in *",$extra,"*) ;; *) want="${want:+$want,}$extra" new=1 ;; esac
+    done
+    [ -n "$new" ] || return 0
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/scripts/constraints.txt" -e "$root[$want]" \
         || fail "the packages could not be installed; see pip's message above"
-    printf '%s' "$want" >"$stamp"
+    printf '%s\n%s\n' "$want" "$sum" >"$venv/.installed"
 }
 
 # Sets embedder and extras by what this machine can have without a GPU's libraries.
