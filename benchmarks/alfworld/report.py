@@ -10,6 +10,7 @@ from jeeves_reflexion import Step, Trial
 from jeeves_reflexion.experiments import ArmName, Story
 
 SHOWN_STEPS = 4
+_GO = "go to "
 _MEMORIES: tuple[ArmName, ...] = ("selective", "own", "monotonic")
 
 
@@ -54,9 +55,7 @@ def _three(lessons: Sequence[str]) -> list[str]:
 
 
 def _story(story: Story) -> list[str]:
-    recalled = story.solved.recall.texts if story.solved.recall else ()
-    used = story.solved.attempt.metadata.get(USED)
-    lesson = used[0] if isinstance(used, list) and used else recalled[0]
+    lesson = _lesson_of(story)
     return [
         f"A task that failed and then succeeded: {sentence(story.task.prompt)}",
         f"  trial {story.failed.number} failed after {len(story.failed.attempt.steps)} commands, at last:",
@@ -65,6 +64,16 @@ def _story(story: Story) -> list[str]:
         f"  trial {story.solved.number} succeeded after {len(story.solved.attempt.steps)} commands:",
         *_steps(story.solved),
     ]
+
+
+def _lesson_of(story: Story) -> str:
+    """The recalled lesson that names the place where the player went first, of those that it used if it says which."""
+    recalled = story.solved.recall.texts if story.solved.recall else ()
+    used = story.solved.attempt.metadata.get(USED)
+    lessons = [str(text) for text in used] if isinstance(used, list) and used else list(recalled)
+    first = next((s.action for s in story.solved.attempt.steps if s.action.startswith(_GO)), _GO)
+    place = first.removeprefix(_GO)
+    return next((lesson for lesson in lessons if place in lesson), lessons[0])
 
 
 def _steps(trial: Trial) -> list[str]:
