@@ -74,7 +74,7 @@ install() {
     local sum extra want="" new=1
     sum=$(cat "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum)
     if [ -f "$venv/.installed" ]; then
-        want=$(sed -n 1p "$venv/.installed")
+        want=$(sed '1s/[^a-z,-].*//;q' "$venv/.installed")
         [ "$(sed -n 2p "$venv/.installed")" = "$sum" ] && new=""
     fi
     for extra in ${1//,/ }; do
