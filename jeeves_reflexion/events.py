@@ -141,6 +141,48 @@ class RunFinished(Occurrence):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftWritten(Occurrence):
+    """The inner loop has a draft to judge; number 1 is the writer's, later ones are revisions."""
+
+    number: int
+    output: str
+    base: int | None = None
+    strategy: str | None = None
+    kind: Literal["refinement.draft_written"] = "refinement.draft_written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftJudged(Occurrence):
+    """A draft was judged; a score of None means that it could not be."""
+
+    number: int
+    score: float | None
+    satisfactory: bool
+    issues: tuple[str, ...] = ()
+    kind: Literal["refinement.draft_judged"] = "refinement.draft_judged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflected(Occurrence):
+    """A trigger other than completion led to a critique, which the next step or revision gets to read."""
+
+    trigger: str
+    critique: str
+    kind: Literal["refinement.reflected"] = "refinement.reflected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefinementFinished(Occurrence):
+    """The inner loop stopped, and why; ``best`` is the number of the draft it returns."""
+
+    reason: str
+    drafts: int
+    best: int
+    score: float | None
+    kind: Literal["refinement.finished"] = "refinement.finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTaken(Occurrence):
     """The base agent took a step."""
 
@@ -182,6 +224,10 @@ Event: TypeAlias = (
     | LessonDropped
     | Warned
     | RunFinished
+    | DraftWritten
+    | DraftJudged
+    | Reflected
+    | RefinementFinished
     | StepTaken
     | ModelCalled
     | AgentEvent

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import (
     JSON,
@@ -41,6 +42,15 @@ class Evaluator(Protocol):
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the verdict."""
+        ...
+
+
+@runtime_checkable
+class Reviser(Protocol):
+    """Makes a better text of a draft that was judged."""
+
+    async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
+        """Return the revised text; the task has no gold in it."""
         ...
 
 

@@ -133,11 +133,29 @@ class Spend:
         return BudgetExceededError("time", f"the {self.budget.max_seconds} s of the run are over")
 
 
+class Inbox:
+    """Advice to an agent at work, from whoever watches its steps."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def put(self, text: str) -> None:
+        """Leave a text for the agent's next step."""
+        self._texts.append(text)
+
+    def take(self) -> str:
+        """Return what was left since the last call, and forget it."""
+        texts, self._texts = self._texts, []
+        return "\n".join(texts)
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """What a run hands to its agent.
 
-    ``blocks`` are the named memory blocks of this attempt, the recalled lessons among them.
+    ``blocks`` are the named memory blocks of this attempt, the recalled lessons among them. ``inbox`` is where the
+    inner loop leaves its critique of the steps so far: an agent takes it before each of its steps and shows it to its
+    model as data.
     """
 
     id: str = field(default_factory=lambda: os.urandom(16).hex())
@@ -145,6 +163,7 @@ class Session:
     blocks: Mapping[str, str] = field(default_factory=dict)
     spend: Spend = field(default_factory=Spend, repr=False)
     listener: Listener | None = field(default=None, repr=False)
+    inbox: Inbox = field(default_factory=Inbox, repr=False)
 
     def for_attempt(self, number: int, blocks: Mapping[str, str]) -> Session:
         """Return the session of one attempt, with blocks of its own beside those of the run."""

@@ -22,6 +22,7 @@ from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
 _PACKAGE = "jeeves_reflexion.agents"
 _STOP = "\nObservation:"
 _SILENCE = Completion("")
+_CRITIQUE_NOTE = "A critique of the steps so far. Weigh it, then go on with the task."
 
 
 @dataclass(slots=True)
@@ -44,6 +45,11 @@ class _Trajectory:
         await self.session.emit(
             StepTaken(run_id=self.session.id, attempt=self.session.attempt, number=number, step=step)
         )
+
+    def advice(self) -> list[Message]:
+        """Return what a watcher of the steps has to say, for the model to read before its next one."""
+        text = self.session.inbox.take()
+        return [Message("user", fence("critique", text, note=_CRITIQUE_NOTE))] if text.strip() else []
 
     def attempt(self, output: str, *, error: str | None = None, interrupted: str | None = None) -> Attempt:
         return Attempt(
@@ -139,6 +145,7 @@ class ReAct:
                 await so_far.add(
                     Step(thought, f"{call.name} {call.arguments}".strip(), observation, failed=failed)
                 )
+            messages += so_far.advice()
         return so_far.attempt(so_far.last.text, interrupted="max_turns")
 
     async def _textual(self, task: Task, so_far: _Trajectory) -> Attempt:
@@ -156,6 +163,7 @@ class ReAct:
             messages.append(Message("assistant", _as_read(reply) or completion.text))
             messages.append(Message("user", f"Observation:\n{fence('observation', observation)}"))
             await so_far.add(Step(reply.thought, reply.action, observation, failed=failed))
+            messages += so_far.advice()
         return so_far.attempt(so_far.last.text, interrupted="max_turns")
 
     def _opening(self, task: Task, session: Session, *, textual: bool = False) -> list[Message]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.evaluators.material import TEXTS, material
+from jeeves_reflexion.evaluators.replies import field_list, field_text
 from jeeves_reflexion.evaluators.scores import ParsedScore, parse_score
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
-from jeeves_reflexion.text import cut_middle, fence, read_prompt, render_steps
-from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.text import read_prompt
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task, Usage
 
 _STEADY = Sampling(temperature=0.0)
-_TEXTS = frozenset({"rationale", "issues", "suggestions", "errors"})
 
 
 class Judge:
@@ -38,7 +37,8 @@ class Judge:
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the verdict on an attempt."""
-        messages = [self._system, Message("user", self._material(task, attempt))]
+        shown = material(task, attempt, trajectory=self._tokens, output=self._tokens)
+        messages = [self._system, Message("user", shown)]
         usage = NO_USAGE
         parsed = ParsedScore(None)
         for _ in range(2):
@@ -58,43 +58,14 @@ class Judge:
             None, rationale=f"the judge's reply could not be read: {parsed.problem}", usage=usage
         )
 
-    def _material(self, task: Task, attempt: Attempt) -> str:
-        parts = [fence("task", task.prompt)]
-        if task.expected_output:
-            parts.append(fence("expected_output", task.expected_output))
-        if task.reference is not None:
-            parts.append(fence("reference", _as_text(task.reference)))
-        if attempt.steps:
-            parts.append(fence("trajectory", render_steps(attempt.steps, self._tokens)))
-        parts.append(fence("output", cut_middle(attempt.output, self._tokens)))
-        for label, text in (("error", attempt.error), ("interrupted", attempt.interrupted)):
-            if text:
-                parts.append(fence(label, cut_middle(text, self._tokens)))
-        return "\n\n".join(parts)
-
-
-def _as_text(reference: JSON) -> str:
-    return reference if isinstance(reference, str) else json.dumps(reference, ensure_ascii=False)
-
 
 def _verdict(parsed: ParsedScore, text: str, usage: Usage, *, quotes_gold: bool) -> Evaluation:
     evaluation = Evaluation(parsed.score, rationale=text.strip(), usage=usage)
     if parsed.fields is not None:
         evaluation = replace(
             evaluation,
-            rationale=_field_text(parsed.fields, "rationale", "reason", "justification") or text.strip(),
-            issues=_field_list(parsed.fields, "issues"),
-            suggestions=_field_list(parsed.fields, "suggestions"),
+            rationale=field_text(parsed.fields, "rationale", "reason", "justification") or text.strip(),
+            issues=field_list(parsed.fields, "issues"),
+            suggestions=field_list(parsed.fields, "suggestions"),
         )
-    return replace(evaluation, quotes_gold=_TEXTS) if quotes_gold else evaluation
-
-
-def _field_text(fields: Mapping[str, JSON], *names: str) -> str:
-    return next((value for name in names if isinstance(value := fields.get(name), str)), "")
-
-
-def _field_list(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
-    value = fields.get(name)
-    if isinstance(value, str):
-        return (value,)
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return replace(evaluation, quotes_gold=TEXTS) if quotes_gold else evaluation

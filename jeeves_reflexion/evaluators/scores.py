@@ -5,11 +5,15 @@ What can't be read is ``None`` with a reason for the judge, never 0.0 and never 
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
+from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import JSON
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -38,6 +42,7 @@ _SCALED = re.compile(
 )
 _DECODER = json.JSONDecoder()
 _HUGE = 1e12
+_MOST_TRIES = 500  # each costs time in proportion to the text
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -50,70 +55,68 @@ class ParsedScore:
     fields: Mapping[str, JSON] | None = None
 
 
-def parse_score(text: str) -> ParsedScore:
+def parse_score(text: str, *, clamp: bool = False) -> ParsedScore:
     """Read the score of a judge's reply.
 
     In this order: a JSON object with ``score`` (also fenced or with prose around it); lines that begin with
     ``score: …``; ``score is …`` within a line; a reply that is nothing but an amount; amounts such as ``8/10`` or
     ``85%`` that stand as a verdict. Where several are found they must agree. A plain number above 1 has no stated
-    scale and is not a score; nor is one that goes on as something else, such as ``0,85`` or ``0 to 1``.
+    scale and is not a score; nor is one that goes on as something else, such as ``0,85`` or ``0 to 1``. ``clamp``
+    takes a number beyond its scale for the end of it: 7 for 1.0, -1 for 0.0.
     """
     fields = find_json_object(text)
     if fields is not None and "score" in fields:
-        return _of_json(fields)
+        return parse_fields(fields, clamp=clamp)
     for pattern in (_LEADING, _LABELLED):
-        labelled = [_amount(match) for match in pattern.finditer(text)]
+        labelled = [_amount(match, clamp=clamp) for match in pattern.finditer(text)]
         if labelled:
             return _agreed(labelled)
     if match := _BARE.match(text):
-        return _agreed([_amount(match)])
-    scaled = [_amount(m) for m in _SCALED.finditer(text) if m["percent"] or m["scale"]]
+        return _agreed([_amount(match, clamp=clamp)])
+    scaled = [_amount(m, clamp=clamp) for m in _SCALED.finditer(text) if m["percent"] or m["scale"]]
     if scaled:
         return _agreed(scaled)
     return ParsedScore(None, "no score was found in the reply")
 
 
 def find_json_object(text: str) -> Mapping[str, JSON] | None:
-    """Return the first JSON object in a text, fenced or bare, or None."""
+    """Return the first JSON object in a text, fenced or bare, or None; it is looked for at 500 braces at most."""
     if "{" not in text:
         return None
-    for candidate in [*_FENCE.findall(text), text]:
-        for start in (m.start() for m in re.finditer(r"\{", candidate)):
-            try:
-                value, _ = _DECODER.raw_decode(candidate, start)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                return value
+    candidates = [*_FENCE.findall(text), text]
+    starts = ((candidate, m.start()) for candidate in candidates for m in re.finditer(r"\{", candidate))
+    for candidate, start in itertools.islice(starts, _MOST_TRIES):
+        try:
+            value, _ = _DECODER.raw_decode(candidate, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
     return None
 
 
-def _of_json(fields: Mapping[str, JSON]) -> ParsedScore:
-    value = fields["score"]
-    if isinstance(value, bool) or value is None:
-        return ParsedScore(
-            None, f"the score must be a number between 0 and 1, not {json.dumps(value)}", fields
-        )
-    if isinstance(value, int | float):
-        score, problem = _checked(value, 1.0)
+def parse_fields(fields: Mapping[str, JSON], *, clamp: bool = False) -> ParsedScore:
+    """Read the ``score`` of a JSON object that was read already; see :func:`parse_score`."""
+    value = fields.get("score")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        score, problem = _checked(value, 1.0, clamp=clamp)
+    elif isinstance(value, str) and (match := _BARE.match(value)):
+        score, problem = _amount(match, clamp=clamp)
     else:
-        match = _BARE.match(value) if isinstance(value, str) else None
-        if match is None:
-            return ParsedScore(
-                None, f"the score must be a number between 0 and 1, not {json.dumps(value)}", fields
-            )
-        score, problem = _amount(match)
+        score, problem = None, f"the score must be a number between 0 and 1, not {json.dumps(value)}"
     return ParsedScore(score, problem, fields)
 
 
-def _amount(match: re.Match[str]) -> tuple[float | None, str]:
+def _amount(match: re.Match[str], *, clamp: bool) -> tuple[float | None, str]:
     scale = 100.0 if match["percent"] else float(match["scale"]) if match["scale"] else 1.0
-    return _checked(float(match["value"]), scale)
+    return _checked(float(match["value"]), scale, clamp=clamp)
 
 
-def _checked(value: float, scale: float) -> tuple[float | None, str]:
+def _checked(value: float, scale: float, *, clamp: bool) -> tuple[float | None, str]:
     if not (abs(value) < _HUGE and 0 < scale < _HUGE):
         return None, "the score is no finite number on a positive scale"
+    if clamp:
+        value = min(max(value, 0.0), scale)
     if not 0.0 <= value <= scale:
         return None, f"the score {value:g} lies outside 0 to {scale:g}"
     return abs(value / scale), ""
@@ -124,3 +127,16 @@ def _agreed(amounts: list[tuple[float | None, str]]) -> ParsedScore:
     if len(scores) > 1:
         return ParsedScore(None, "the reply holds more than one score")
     return ParsedScore(*amounts[0])
+
+
+def check_share(label: str, value: object) -> None:
+    """Raise :class:`ConfigurationError` unless a value is a number from 0 to 1."""
+    if not is_number(value) or not 0.0 <= value <= 1.0:
+        raise ConfigurationError(f"{label} must lie in [0, 1], not {value!r}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an int or float, and neither a bool nor NaN."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))

@@ -1,0 +1,191 @@
+"""Which of two texts is better: the output, or the reference or an earlier text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias, cast, get_args
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.evaluators.criteria_judge import STEADY, again, object_schema
+from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, as_text, task_parts
+from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
+from jeeves_reflexion.evaluators.scores import check_share, find_json_object
+from jeeves_reflexion.evaluators.side_by_side import side_by_side
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.text import cut_middle, fence, read_prompt
+from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
+
+Against: TypeAlias = Literal["reference", "prior"]
+Better: TypeAlias = Literal["new", "old", "same"]
+
+# Neither text can pose as the other: a fence alone keeps out its own name only.
+_TAG = re.compile(r"<(?=\s*/?\s*text_[ab](?!\w))", re.IGNORECASE)
+_LETTERS = {"a": "A", "b": "B", "same": "same", "tie": "same", "equal": "same", "neither": "same"}
+_SCHEMA: Mapping[str, JSON] = object_schema(
+    {
+        "rationale": {"type": "string"},
+        "better": {"type": "string", "enum": ["A", "B", "same"]},
+        "margin": {"type": "number", "minimum": 0, "maximum": 1},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "issues_a": {"type": "array", "items": {"type": "string"}},
+        "issues_b": {"type": "array", "items": {"type": "string"}},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Which of two texts is better, as a judge said who saw them both ways round.
+
+    ``better`` is ``None`` where an answer could not be read. ``margin`` says by how much, in [0, 1], and is 0 for
+    ``same``. ``issues`` are those of the new text. ``agreed`` says whether the order made no difference.
+    """
+
+    better: Better | None
+    margin: float = 0.0
+    confidence: float = 0.0
+    issues: tuple[str, ...] = ()
+    rationale: str = ""
+    agreed: bool = True
+    usage: Usage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class _Opinion:
+    better: Better | None
+    margin: float = 0.0
+    confidence: float = 0.0
+    issues: tuple[str, ...] = ()
+    rationale: str = ""
+    usage: Usage = NO_USAGE
+
+
+class Comparison:
+    """Compares the output with the task's reference, or with an earlier text (:meth:`with_prior`).
+
+    The model is asked twice, with the two texts in either order, for judges prefer one place to the other (Zheng et
+    al. 2023, "Judging LLM-as-a-Judge", section 3.4): what it says only in one order does not count. Two orders that
+    contradict each other are ``same`` at a quarter of the confidence, one that decides while the other doesn't at
+    half of it.
+
+    As an evaluator it scores 1.0 where the output is better, 0.0 where it is worse, and ``same`` (0.5) where neither
+    is; 1.0 there makes "as good as the reference" enough. Where the orders disagreed it is 0.5 in any case. Without
+    anything to compare with there is no score. ``prompt`` replaces the instructions, the form of the answer with
+    them. Raises ``ModelError`` when the model can't be reached.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        against: Against = "reference",
+        prior: str | None = None,
+        same: float = 0.5,
+        prompt: str | Path | None = None,
+    ) -> None:
+        check_terms(against, same)
+        self.against = against
+        self.prior = prior
+        self._model = model
+        self._same = same
+        self._prompt = prompt
+        self._system = Message("system", read_prompt(prompt, "jeeves_reflexion.evaluators", "compare.md"))
+
+    def with_prior(self, text: str) -> Comparison:
+        """Return the comparison with an earlier text."""
+        return Comparison(self._model, against="prior", prior=text, same=self._same, prompt=self._prompt)
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Compare the output and return the verdict."""
+        gold = self.against == "reference"
+        old = self.prior if not gold else None if task.reference is None else as_text(task.reference)
+        if old is None:
+            lacking = "the task has no reference" if gold else "there is no earlier text"
+            return Evaluation(None, rationale=f"nothing to compare with: {lacking}", confidence=0.0)
+        found = await self.compare(task, attempt.output, old)
+        score = {"new": 1.0, "old": 0.0, "same": self._same if found.agreed else 0.5, None: None}[
+            found.better
+        ]
+        return Evaluation(
+            score,
+            rationale=found.rationale,
+            issues=found.issues,
+            confidence=found.confidence,
+            usage=found.usage,
+            quotes_gold=TEXTS if gold else frozenset(),
+        )
+
+    async def compare(self, task: Task, new: str, old: str) -> Compared:
+        """Say which of two texts does the task better; the reference is shown only if it is one of the two."""
+        one, other = await side_by_side(
+            [
+                lambda: self._ask(task, new, old, swapped=False),
+                lambda: self._ask(task, old, new, swapped=True),
+            ]
+        )
+        return _settled(one, other)
+
+    async def _ask(self, task: Task, first: str, second: str, *, swapped: bool) -> _Opinion:
+        texts = (("text_a", first), ("text_b", second))
+        shown = [
+            *task_parts(task, reference=False),
+            *(fence(n, _TAG.sub("&lt;", cut_middle(t, OUTPUT_TOKENS))) for n, t in texts),
+        ]
+        messages = [self._system, Message("user", "\n\n".join(shown))]
+        usage = NO_USAGE
+        opinion = _Opinion(None)
+        for _ in range(2):
+            completion = await ask(self._model, messages, schema=_SCHEMA, sampling=STEADY)
+            usage += completion.usage
+            opinion = _read(completion.text, swapped=swapped)
+            if opinion.better is not None:
+                break
+            messages += again(completion, opinion.rationale)
+        return replace(opinion, usage=usage)
+
+
+def check_terms(against: object = "reference", same: object = 0.5) -> None:
+    """Raise :class:`ConfigurationError` unless these are terms of a :class:`Comparison`."""
+    if against not in get_args(Against):
+        raise ConfigurationError(f"against must be one of {', '.join(get_args(Against))}, not {against!r}")
+    check_share("same", same)
+
+
+def _read(text: str, *, swapped: bool) -> _Opinion:
+    fields = find_json_object(text)
+    if fields is None:
+        return _Opinion(None, rationale="no JSON object was found in the reply")
+    said = fields.get("better")
+    letter = _LETTERS.get(said.strip().lower().removeprefix("text ")) if isinstance(said, str) else None
+    if letter is None:
+        return _Opinion(None, rationale=f'better must be "A", "B" or "same", not {said!r}')
+    new = "B" if swapped else "A"
+    confidence = share(fields.get("confidence"))
+    return _Opinion(
+        cast("Better", letter if letter == "same" else "new" if letter == new else "old"),
+        0.0 if letter == "same" else share(fields.get("margin")) or 0.0,
+        UNSTATED_CONFIDENCE if confidence is None else confidence,
+        field_list(fields, f"issues_{new.lower()}"),
+        f"{field_text(fields, 'rationale', 'reason')} (text {new} is the new one)".strip(),
+    )
+
+
+def _settled(one: _Opinion, other: _Opinion) -> Compared:
+    usage = one.usage + other.usage
+    issues = tuple(dict.fromkeys(one.issues + other.issues))
+    if one.better is None or other.better is None:
+        problem = one.rationale if one.better is None else other.rationale
+        return Compared(
+            None, rationale=f"the judge's reply could not be read: {problem}", agreed=False, usage=usage
+        )
+    confidence = (one.confidence + other.confidence) / 2
+    if one.better == other.better:
+        margin = (one.margin + other.margin) / 2
+        return Compared(one.better, margin, confidence, issues, one.rationale, usage=usage)
+    kept = 0.5 if "same" in {one.better, other.better} else 0.25
+    said = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
+    return Compared("same", 0.0, confidence * kept, issues, said, agreed=False, usage=usage)

@@ -1,0 +1,140 @@
+"""What quality means: named criteria with weights and thresholds, and the usual sets (seed 001, section 2.4)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, get_args
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.evaluators.checks import Kind, check_config
+from jeeves_reflexion.evaluators.scores import check_share, is_number
+
+DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "accuracy": "Facts, figures, names and quotations are right; nothing is made up.",
+        "clarity": "A reader of the intended kind understands each sentence at once; words are plain and exact.",
+        "coherence": "Parts follow from one another; no part contradicts or repeats another.",
+        "completeness": "Everything that the task asks for is there; no part is missing or left for later.",
+        "conciseness": "Nothing could be left out without loss.",
+        "correctness": "It does what the task asks, without mistakes in substance; code returns what it should.",
+        "depth": "It goes beyond the obvious: causes, consequences, and what speaks against.",
+        "edge_cases": "Empty, extreme, malformed and repeated inputs are handled as a careful user would expect.",
+        "efficiency": "Time and memory grow no faster with the input than they need to; no needless work is done.",
+        "engagement": "It holds the attention of the intended reader: concrete examples, a clear thread, no padding.",
+        "logical_validity": "Each conclusion follows from what was stated or shown; no step is missing or false.",
+        "objectivity": "Evidence for and against is weighed fairly; facts and opinions are kept apart.",
+        "readability": "Another developer can read and change it easily: names, small parts, comments that say why.",
+        "relevance": "All of it serves the question asked; nothing is beside the point.",
+        "safety": "It does and advises no harm; risks are named.",
+        "structure": "The order helps the reader: parts are of one kind each, in the order in which they are needed.",
+        "style": "It keeps to the conventions that its kind of text or code has.",
+        "syntax": "It is well-formed in its language or format and can be parsed without errors.",
+        "tone": "The manner suits the reader and the occasion, and stays the same throughout.",
+    }
+)
+"""What the built-in criteria measure, by name; a :class:`QualityCriterion` of that name says this unless told more."""
+
+CRITERIA_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "code": ("correctness", "efficiency", "readability", "edge_cases"),
+        "writing": ("clarity", "coherence", "completeness", "tone"),
+        "analysis": ("accuracy", "depth", "relevance", "objectivity"),
+        "reasoning": ("logical_validity", "completeness", "clarity"),
+    }
+)
+"""The default criteria of the usual kinds of task, by seed 001, section 2.4.2, in its order."""
+
+GENERAL_CRITERIA = ("correctness", "completeness", "clarity", "relevance")
+"""The criteria of a task whose kind is unknown. They are ours; the seed names none."""
+
+_KINDS = {
+    "code": "code coding codegen programming program software python humaneval function implementation",
+    "writing": "writing write essay article documentation docs story blog email letter tutorial creative",
+    "analysis": "analysis analyse analyze analytics research review evaluation report comparison",
+    "reasoning": "reasoning reason math maths mathematics logic proof puzzle planning",
+}
+_KIND_OF_WORD = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+
+
+@dataclass
+class QualityCriterion:
+    """One thing that makes a text good, how much it matters, and how it is measured.
+
+    ``description`` says what it measures: by default that of the built-in of its name (:data:`DESCRIPTIONS`), else
+    the name. ``weight`` is its share of the overall score, ``threshold`` the least score that is acceptable: below
+    it the text is not satisfactory, whatever the overall score; 0 never vetoes. ``evaluator`` and
+    ``evaluator_config`` say how it is measured:
+
+    - ``llm``: by a model; no configuration
+    - ``regex``: ``pattern``, and see :class:`~jeeves_reflexion.evaluators.regex.RegexCheck` for the rest
+    - ``function``: ``function``, a callable as :func:`~jeeves_reflexion.evaluators.as_evaluator` takes it, and
+      ``timeout`` in seconds (60)
+    - ``compare``: ``against`` (``reference`` or ``prior``) and ``same``, see
+      :class:`~jeeves_reflexion.evaluators.Comparison`; this kind is ours, the seed has the other three
+
+    A configuration that is given is checked at once; what is missing is noticed when an evaluator is made of the
+    criterion. Raises :class:`ConfigurationError`.
+    """
+
+    name: str
+    description: str = ""
+    weight: float = 1.0
+    threshold: float = 0.7
+    evaluator: str = "llm"
+    evaluator_config: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigurationError(f"a criterion needs a name, not {self.name!r}")
+        label = f"criterion {self.name!r}"
+        if not is_number(self.weight) or not 0 < self.weight <= sys.float_info.max:
+            raise ConfigurationError(f"{label}: weight must be a finite number above 0, not {self.weight!r}")
+        check_share(f"{label}: threshold", self.threshold)
+        if self.evaluator not in get_args(Kind):
+            known = ", ".join(get_args(Kind))
+            raise ConfigurationError(f"{label}: evaluator must be one of {known}, not {self.evaluator!r}")
+        if not isinstance(self.evaluator_config, dict):
+            raise ConfigurationError(
+                f"{label}: evaluator_config must be a dict, not {self.evaluator_config!r}"
+            )
+        self.description = self.description or DESCRIPTIONS.get(self.name, self.name)
+        if self.evaluator_config:
+            check_config(self.name, self.evaluator, self.evaluator_config)
+
+
+def criteria_for(kind: str | None) -> list[QualityCriterion]:
+    """Return fresh criteria for a kind of task.
+
+    The kind is looked at word by word, and the first word that is known decides: ``code_generation``, ``Code`` and
+    ``python-script`` are code. ``None`` and unknown kinds get :data:`GENERAL_CRITERIA`.
+    """
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind or "").lower())
+    known = next((_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD), None)
+    return [QualityCriterion(name) for name in (CRITERIA_SETS[known] if known else GENERAL_CRITERIA)]
+
+
+def as_criteria(
+    criteria: Sequence[str | QualityCriterion] | None, kind: str | None = None
+) -> list[QualityCriterion]:
+    """Return criteria given as names, objects or both; ``None`` is the set of the kind of task.
+
+    Raises :class:`ConfigurationError` where there is none, or two of one name.
+    """
+    if criteria is None:
+        return criteria_for(kind)
+    if isinstance(criteria, str) or not isinstance(criteria, Sequence):
+        raise ConfigurationError(f"criteria must be a list of names or criteria, not {criteria!r}")
+    made = [QualityCriterion(item) if isinstance(item, str) else item for item in criteria]
+    for item in made:
+        if not isinstance(item, QualityCriterion):
+            raise ConfigurationError(f"a criterion must be a name or a QualityCriterion, not {item!r}")
+    names = [item.name for item in made]
+    if not names:
+        raise ConfigurationError("criteria is empty: name at least one, or pass None for the default set")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigurationError(f"there are two criteria of the name {', '.join(twice)}")
+    return made

@@ -1,0 +1,42 @@
+"""What a judge is shown of a task and an attempt."""
+
+from __future__ import annotations
+
+import json
+
+from jeeves_reflexion.text import cut_middle, fence, render_steps
+from jeeves_reflexion.types import JSON, Attempt, Task
+
+TRAJECTORY_TOKENS = 3000
+OUTPUT_TOKENS = 12_000
+"""What a judge of criteria sees of a text, in tokens; a longer one is cut from the middle and marked so."""
+
+TEXTS = frozenset({"rationale", "issues", "suggestions", "errors"})
+"""The fields of an evaluation that may quote the reference when the judge saw it."""
+
+
+def material(task: Task, attempt: Attempt, *, trajectory: int, output: int) -> str:
+    """Return what a judge sees of an attempt, each part in its fence and cut to its tokens; the reference too."""
+    parts = task_parts(task)
+    if attempt.steps:
+        parts.append(fence("trajectory", render_steps(attempt.steps, trajectory)))
+    parts.append(fence("output", cut_middle(attempt.output, output)))
+    for label, text in (("error", attempt.error), ("interrupted", attempt.interrupted)):
+        if text:
+            parts.append(fence(label, cut_middle(text, trajectory)))
+    return "\n\n".join(parts)
+
+
+def task_parts(task: Task, *, reference: bool = True) -> list[str]:
+    """Return the task, the form wanted and the reference, each in its fence."""
+    parts = [fence("task", task.prompt)]
+    if task.expected_output:
+        parts.append(fence("expected_output", task.expected_output))
+    if reference and task.reference is not None:
+        parts.append(fence("reference", as_text(task.reference)))
+    return parts
+
+
+def as_text(reference: JSON) -> str:
+    """Return a reference as a text: itself, or its JSON."""
+    return reference if isinstance(reference, str) else json.dumps(reference, ensure_ascii=False)

@@ -1,0 +1,74 @@
+"""Several verdicts on one text, and their median."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.evaluators.side_by_side import side_by_side
+from jeeves_reflexion.protocols import Evaluator
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task
+
+
+class Panel:
+    """Asks an evaluator ``n`` times at once and returns the median verdict; see :func:`median_of`.
+
+    It is for evaluators that vary: one that is asked at temperature 0 says the same ``n`` times. An odd ``n`` has a
+    middle one.
+    """
+
+    def __init__(self, evaluator: Evaluator, n: int = 3) -> None:
+        check_size(n)
+        self._evaluator = evaluator
+        self._n = n
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return the median verdict on an attempt."""
+        return median_of(await side_by_side([lambda: self._evaluator(task, attempt)] * self._n))
+
+
+def check_size(n: object) -> None:
+    """Raise :class:`ConfigurationError` unless a panel can have ``n`` members."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ConfigurationError(f"a panel must have at least 1 member, not {n!r}")
+
+
+def median_of(verdicts: Sequence[Evaluation]) -> Evaluation:
+    """Return the median of several verdicts on one text; of one, itself.
+
+    Scores are medians, overall and by criterion. Words and errors are those of the verdict whose score lies nearest
+    to the median, the earliest of equals, so that they are of one piece. ``passed`` is what the majority of those
+    with a score says, ``None`` where they don't. ``confidence`` is 1 - (highest - lowest score), less the share of
+    the members who gave no score. Without a score from more than half of the members there is none. Usage is the sum.
+    """
+    usage = sum((verdict.usage for verdict in verdicts), NO_USAGE)
+    gold = frozenset[str]().union(*(verdict.quotes_gold for verdict in verdicts))
+    if len(verdicts) == 1:
+        return verdicts[0]
+    scored = [(verdict.score, verdict) for verdict in verdicts if verdict.score is not None]
+    if len(scored) * 2 <= len(verdicts):
+        unscored = next(verdict for verdict in verdicts if verdict.score is None)
+        said = f"{len(verdicts) - len(scored)} of {len(verdicts)} gave no score: {unscored.rationale}"
+        return Evaluation(None, rationale=said, confidence=0.0, usage=usage, quotes_gold=gold)
+    scores = [score for score, _ in scored]
+    median = statistics.median(scores)
+    _, nearest = min(scored, key=lambda item: abs(item[0] - median))
+    names = dict.fromkeys(name for _, verdict in scored for name in verdict.criteria_scores)
+    votes = [verdict.passed for _, verdict in scored]
+    spread = max(scores) - min(scores)
+    return replace(
+        nearest,
+        score=median,
+        passed=next((word for word in (True, False) if votes.count(word) * 2 > len(votes)), None),
+        criteria_scores={
+            name: statistics.median(
+                verdict.criteria_scores[name] for _, verdict in scored if name in verdict.criteria_scores
+            )
+            for name in names
+        },
+        confidence=(1.0 - spread) * len(scored) / len(verdicts),
+        usage=usage,
+        quotes_gold=gold,
+    )

@@ -1,0 +1,201 @@
+"""Reads what a judge says of one criterion or of several: a JSON object, or prose with headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from jeeves_reflexion.evaluators.scores import (
+    ParsedScore,
+    find_json_object,
+    is_number,
+    parse_fields,
+    parse_score,
+)
+from jeeves_reflexion.types import JSON, Evaluation
+
+UNSTATED_CONFIDENCE = 0.5
+"""The confidence of a judge who doesn't say how sure it is: neither sure nor unsure."""
+
+CLAMPED_CONFIDENCE = 0.5
+"""The most confidence that a score outside of 0 to 1 deserves: its judge did not keep to the scale."""
+
+_WORDS = {"low": 0.25, "medium": 0.5, "moderate": 0.5, "high": 0.9}
+_HEADING = re.compile(
+    r"^[ \t>#*_-]*(?P<name>score|confidence|rationale|issues|suggestions)[ \t*_]*(?:[:=][ \t*_]*(?P<rest>.*)|)$",
+    re.IGNORECASE,
+)
+_NAMES = ("score", "confidence", "rationale", "issues", "suggestions")
+_LISTS = _NAMES[3:]
+_BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d{1,3}[.)])\s+(?P<text>.*)$")
+_NOTHING = re.compile(r"^\W*(?:none|n/?a|nothing|no issues?|no suggestions?|empty)?\W*$", re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"^\D{0,20}?(?P<value>-?(?:\d+(?:\.\d*)?|\.\d+))\s*(?:(?P<percent>%)|/\s*(?P<scale>[1-9]\d{0,2})\b)?"
+)
+
+
+def read_reply(text: str) -> Evaluation:
+    """Read a judge's reply on one criterion; ``score=None`` with the problem as the rationale if it holds no score.
+
+    A score outside of 0 to 1 is taken for the end of the scale that it lies beyond.
+    """
+    fields = find_json_object(text)
+    if fields is not None and "score" not in fields:
+        nested = [value for value in fields.values() if isinstance(value, Mapping) and "score" in value]
+        if len(nested) == 1:
+            fields = nested[0]
+        elif text.lstrip().startswith(("{", "```")):
+            return _unread("the JSON object has no score")
+        else:
+            fields = None
+    return _of_prose(text) if fields is None else read_fields(fields)
+
+
+def read_fields(fields: Mapping[str, JSON]) -> Evaluation:
+    """Read what a judge says of one criterion out of a JSON object; see :func:`read_reply`."""
+    strict = parse_fields(fields)
+    parsed = strict if strict.score is not None else parse_fields(fields, clamp=True)
+    evaluation = Evaluation(
+        parsed.score,
+        rationale=field_text(fields, "rationale", "reason", "justification", "explanation"),
+        issues=field_list(fields, "issues"),
+        suggestions=field_list(fields, "suggestions"),
+        confidence=share(fields.get("confidence")),
+    )
+    return _settled(evaluation, strict, parsed)
+
+
+def _of_prose(text: str) -> Evaluation:
+    sections = _sections(text)
+    scored = "\n".join(f"score: {amount}" for amount in sections["scores"]) or text
+    strict = parse_score(scored)
+    parsed = strict if strict.score is not None else parse_score(scored, clamp=True)
+    rationale = [*sections["rationale"], *sections[""], *sections["score"], *sections["confidence"][1:]]
+    evaluation = Evaluation(
+        parsed.score,
+        rationale="\n".join(line.strip() for line in rationale if line.strip()),
+        issues=_items(sections["issues"]),
+        suggestions=_items(sections["suggestions"]),
+        confidence=share("".join(sections["confidence"][:1])),
+    )
+    return _settled(evaluation, strict, parsed)
+
+
+def _settled(evaluation: Evaluation, strict: ParsedScore, parsed: ParsedScore) -> Evaluation:
+    if parsed.score is None:
+        return _unread(parsed.problem)
+    confidence = UNSTATED_CONFIDENCE if evaluation.confidence is None else evaluation.confidence
+    if strict.score is not None:
+        return replace(evaluation, confidence=confidence)
+    said = f"{evaluation.rationale} ({strict.problem}: taken as {parsed.score:g})".strip()
+    return replace(evaluation, rationale=said, confidence=min(confidence, CLAMPED_CONFIDENCE))
+
+
+def _unread(problem: str) -> Evaluation:
+    return Evaluation(None, rationale=problem, confidence=0.0)
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """Split prose by its headings; the first line of a section is what follows the heading on its line.
+
+    What follows ``score:`` stands in ``scores`` instead. An issue that begins like a heading is still an issue.
+    """
+    sections: dict[str, list[str]] = {name: [] for name in ("", "scores", *_NAMES)}
+    current = ""
+    for line in text.splitlines():
+        match = _HEADING.match(line)
+        name = match["name"].lower() if match else ""
+        if match is None or (current in _LISTS and name not in _LISTS and _BULLET.match(line)):
+            sections[current].append(line)
+            continue
+        current = name
+        sections["scores" if name == "score" else name].append(match["rest"] or "")
+    return sections
+
+
+def _items(lines: Sequence[str]) -> tuple[str, ...]:
+    items: list[str] = []
+    for line in lines:
+        if match := _BULLET.match(line):
+            items.append(match["text"].strip())
+        elif line.strip() and items:
+            items[-1] += " " + line.strip()
+        elif line.strip():
+            items.append(line.strip())
+    return tuple(item for item in items if not _NOTHING.match(item))
+
+
+def read_replies(text: str, names: Sequence[str]) -> dict[str, Evaluation]:
+    """Read a judge's reply on several criteria; those of ``names`` that it says nothing readable of are unscored."""
+    fields = find_json_object(text)
+    parts: Mapping[str, JSON] = _by_name(fields) if fields is not None else {}
+    found = {_key(name): _of_part(part) for name, part in parts.items()}
+    if not found.keys() & {_key(name) for name in names}:
+        found = {name: _of_prose(part) for name, part in _by_heading(text, names).items()}
+    return {name: found.get(_key(name)) or _unread("the reply says nothing of it") for name in names}
+
+
+def _of_part(part: JSON) -> Evaluation:
+    return read_fields(part if isinstance(part, Mapping) else {"score": part})
+
+
+def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return what a JSON object says by criterion: ``{"criteria": {name: …}}``, a list with names, or a flat object."""
+    inner = next((fields[key] for key in ("criteria", "criteria_scores", "scores") if key in fields), fields)
+    if isinstance(inner, list):
+        named = [item for item in inner if isinstance(item, Mapping)]
+        return {field_text(item, "name", "criterion"): item for item in named}
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _by_heading(text: str, names: Sequence[str]) -> dict[str, str]:
+    keys = {_key(name) for name in names}
+    parts: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        key = _key(line)
+        if key in keys:
+            current = parts.setdefault(key, [])
+        else:
+            current.append(line)
+    return {key: "\n".join(lines) for key, lines in parts.items()}
+
+
+def _key(name: str) -> str:
+    """What a name and its spellings have in common: ``Edge cases:`` and ``## edge_cases`` are one."""
+    return " ".join(re.findall(r"[^\W_]+", name)).casefold() or name
+
+
+def share(value: JSON) -> float | None:
+    """Read a number in [0, 1], such as a confidence, out of a number, ``80%`` or ``low``; None if it is none."""
+    if isinstance(value, str):
+        if word := _WORDS.get(value.strip(" \t*_.\"'").lower()):
+            return word
+        match = _AMOUNT.match(value)
+        if match is None:
+            return None
+        value = float(match["value"]) / (100.0 if match["percent"] else float(match["scale"] or 1))
+    return float(min(max(value, 0.0), 1.0)) if is_number(value) else None
+
+
+def field_text(fields: Mapping[str, JSON], *names: str) -> str:
+    """Return the first of these fields that is a text, or an empty one."""
+    return next((value for name in names if isinstance(value := fields.get(name), str)), "")
+
+
+def field_list(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
+    """Return a field that should be a list of texts; a text alone is a list of one, an object its first text."""
+    value = fields.get(name)
+    if isinstance(value, str):
+        return (value,) if value.strip() else ()
+    if not isinstance(value, list):
+        return ()
+    texts = [next(iter(_texts(item)), "") for item in value]
+    return tuple(text for text in texts if text.strip())
+
+
+def _texts(item: JSON) -> list[str]:
+    if isinstance(item, Mapping):
+        return [value for value in item.values() if isinstance(value, str)]
+    return [item] if isinstance(item, str) else []

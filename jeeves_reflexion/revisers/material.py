@@ -1,0 +1,96 @@
+"""What a reviser's model is shown: the task, the draft, and what was said of it and of those before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jeeves_reflexion.drafts import Draft, RevisionRequest
+from jeeves_reflexion.revisers.scope import CRITERION_THRESHOLD, WORDS, issues_of
+from jeeves_reflexion.text import cut_middle, fence, one_line
+from jeeves_reflexion.types import Evaluation, Task
+
+RATIONALE_TOKENS = 1000
+HISTORY_TOKENS = 2000
+VERSIONS_TOKENS = 4000
+"""What the judge's reasons, all earlier evaluations, and all other drafts may take up; each is cut from its middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which parts of the past stand in the prompt."""
+
+    versions: bool = False
+    evaluations: bool = True
+
+
+def free_tag(text: str) -> str:
+    """Return a tag that a text does not hold, so that the text can stand between such tags unchanged."""
+    used = {match.lower() for match in re.findall(r"<\s*/?\s*(draft(?:_\d+)?)(?!\w)", text, re.IGNORECASE)}
+    tag, number = "draft", 1
+    while tag in used:
+        number += 1
+        tag = f"draft_{number}"
+    return tag
+
+
+def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> str:
+    """Write all that a revision goes by, each part fenced as data, and the draft whole between ``tag`` tags."""
+    feedback = request.feedback.public()
+    parts = [fence("task", task.prompt)]
+    if task.expected_output:
+        parts.append(fence("expected_output", task.expected_output))
+    others = [draft for draft in request.history if draft.number != request.draft.number]
+    if shown.versions and others:
+        room = max(VERSIONS_TOKENS // len(others), 1)
+        parts += [fence(f"version_{draft.number}", cut_middle(draft.output, room)) for draft in others]
+    if shown.evaluations and others:
+        earlier = "\n".join(map(_remembered, others))
+        parts.append(fence("earlier_evaluations", cut_middle(earlier, HISTORY_TOKENS)))
+    parts += [fence(tag, request.draft.output), fence("judgement", _judgement(feedback))]
+    issues = issues_of(feedback)
+    for name, lines in (("issues", issues), ("suggestions", feedback.suggestions)):
+        if lines:
+            parts.append(fence(name, _numbered(lines)))
+    if not issues and not feedback.suggestions:
+        parts.append(
+            "No issue was named. Check the draft against the task itself, and mend what you find wrong or missing."
+        )
+    if request.failed:
+        how = WORDS.get(request.failed, request.failed)
+        parts.append(
+            f"This draft was revised before by {how}; that made it worse and was thrown away. Take a different "
+            "approach now."
+        )
+    if request.note.strip():
+        parts.append(fence("remarks", request.note.strip()))
+    return "\n\n".join(parts)
+
+
+def _judgement(feedback: Evaluation) -> str:
+    lines = ["no score" if feedback.score is None else f"score {feedback.score:.2f}"]
+    low = [
+        f"{one_line(name)} {score:.2f}"
+        for name, score in feedback.criteria_scores.items()
+        if score < CRITERION_THRESHOLD
+    ]
+    if low:
+        lines.append(f"criteria below {CRITERION_THRESHOLD}: {', '.join(low)}")
+    if feedback.rationale.strip():
+        lines.append(cut_middle(feedback.rationale.strip(), RATIONALE_TOKENS))
+    return "\n".join(lines)
+
+
+def _remembered(draft: Draft) -> str:
+    """One line on an earlier draft: how it was made, its score, and what was wrong with it."""
+    judged = draft.evaluation.public()
+    how = draft.revision and WORDS.get(draft.revision.strategy, "a revision")
+    made = f" ({how} of draft {draft.base})" if how else ""
+    score = "no score" if judged.score is None else f"score {judged.score:.2f}"
+    faults = "; ".join(map(one_line, (*issues_of(judged), *judged.suggestions))) or one_line(judged.rationale)
+    return f"draft {draft.number}{made}: {score}" + (f"; {faults}" if faults else "")
+
+
+def _numbered(lines: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {one_line(line)}" for number, line in enumerate(lines, 1))

@@ -1,0 +1,194 @@
+"""A language model that revises drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
+from typing import get_args
+
+import anyio.to_thread
+
+from jeeves_reflexion.drafts import Revision, RevisionRequest, Strategy
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
+from jeeves_reflexion.revisers.blocks import Markers, markers_for, parse_edits
+from jeeves_reflexion.revisers.edits import Edited, apply_edits
+from jeeves_reflexion.revisers.material import Shown, free_tag, material
+from jeeves_reflexion.revisers.replies import whole_text
+from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
+from jeeves_reflexion.text import read_prompt
+from jeeves_reflexion.types import NO_USAGE, Task, Usage
+
+_PACKAGE = "jeeves_reflexion.revisers"
+_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+_CUT = frozenset({"length", "content_filter"})
+
+
+class ModelReviser:
+    """Revises a draft by a model's word (the refine step of Madaan et al. 2023, Self-Refine), in one of four ways.
+
+    ``full_rewrite`` asks for a new text, ``incremental`` for the whole text with its good parts kept, ``targeted_edit``
+    for search/replace blocks that are applied here, so that what they don't name stays as it is byte for byte.
+    ``hybrid`` takes one of these by how much is wrong (:func:`~jeeves_reflexion.revisers.scope.choose`).
+
+    When no edit applies, the model is asked once more with the problem shown; then the draft is revised incrementally
+    (rewritten, where incremental is what failed before). Of edits that apply in part, those that do are kept. An
+    empty reply is asked for once more, and the old text kept then. So is it when a reply breaks off, at the limit of
+    ``request.max_tokens`` for one, unless it holds whole edits. What did not go as asked is in ``Revision.problems``.
+
+    The model sees the task, the draft whole, what the verdict says of it (never what quotes gold), the evaluations of
+    the other drafts with ``include_reflection_history``, and their texts with ``include_prior_versions``. ``prompts``
+    replaces the instruction of a strategy, by text or by file; ``$search_marker``, ``$divider_marker`` and
+    ``$replace_marker`` in that of ``targeted_edit`` stand for the lines that make a block, ``$why`` in that of
+    ``hybrid`` for the reason. Raises :class:`ConfigurationError` for an unknown strategy, and ``ModelError`` when the
+    model can't be reached.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        strategy: Strategy = "hybrid",
+        include_prior_versions: bool = False,
+        include_reflection_history: bool = True,
+        prompts: Mapping[Strategy, str | Path] | None = None,
+        system_prompt: str | Path | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        given = dict(prompts or {})
+        for name in (strategy, *given):
+            if name not in _STRATEGIES:
+                raise ConfigurationError(
+                    f"{name!r} is no revision strategy: take one of {', '.join(_STRATEGIES)}"
+                )
+        self.model = model
+        self.strategy: Strategy = strategy
+        self._shown = Shown(versions=include_prior_versions, evaluations=include_reflection_history)
+        self._system = Message("system", read_prompt(system_prompt, _PACKAGE, "system.md"))
+        self._prompts = {
+            name: Template(read_prompt(given.get(name), _PACKAGE, f"{name}.md")) for name in _STRATEGIES
+        }
+        self._sampling = sampling or Sampling()
+
+    async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
+        """Return the revised text; ``addressed`` are the issues that the model was shown."""
+        hybrid = self.strategy == "hybrid"
+        way, why = choose(request) if hybrid else (self.strategy, "the strategy asked for")
+        tag = free_tag(request.draft.output)
+        job = _Job(
+            old=request.draft.output,
+            tag=tag,
+            material=material(task, request, tag, self._shown),
+            markers=markers_for(request.draft.output),
+            sampling=self._limited(request.max_tokens),
+            why=why,
+            hybrid=hybrid,
+        )
+        if way == "targeted_edit":
+            revision = await self._edit(job, other_than("incremental", request.failed))
+        else:
+            revision = await self._write(job, way)
+        return replace(revision, addressed=issues_of(request.feedback.public()))
+
+    async def _edit(self, job: _Job, instead: Strategy) -> Revision:
+        """Have the model edit the draft; revise it by the strategy ``instead`` if no edit applies in two tries."""
+        messages = self._messages(job, "targeted_edit")
+        usage, why = NO_USAGE, job.why
+        problems: tuple[str, ...] = ()
+        for again in (False, True):
+            completion = await ask(self.model, messages, sampling=job.sampling)
+            usage += completion.usage
+            # A long text with many edits takes a moment: not on the event loop.
+            parsed = await anyio.to_thread.run_sync(parse_edits, completion.text, job.old)
+            edited = await anyio.to_thread.run_sync(apply_edits, job.old, parsed.edits)
+            problems = (*_cut(completion), *parsed.problems, *_refused(edited))
+            if edited.applied or (_cut(completion) and not parsed.edits):
+                why = f"{why}; at the second try" if again else why
+                return Revision(edited.text, "targeted_edit", why, problems=problems, usage=usage)
+            messages = _asked_again(messages, completion, _no_edit(problems, job.markers))
+        why += "; no edit applied in two tries, so another way was taken"
+        revision = await self._write(replace(job, why=why, hybrid=False), instead)
+        return replace(
+            revision,
+            problems=(*(problems or ("the reply held no edit",)), *revision.problems),
+            usage=usage + revision.usage,
+        )
+
+    async def _write(self, job: _Job, way: Strategy) -> Revision:
+        """Have the model write the whole text; the old one stays if the reply breaks off, or is empty twice."""
+        messages = self._messages(job, way)
+        usage = NO_USAGE
+        for _ in range(2):
+            completion = await ask(self.model, messages, sampling=job.sampling)
+            usage += completion.usage
+            if problems := _cut(completion):
+                return job.unchanged(way, f"{problems[0]}: the old text was kept", usage)
+            text = whole_text(completion.text, job.old, job.tag)
+            if text.strip():
+                return Revision(text, way, job.why, usage=usage)
+            messages = _asked_again(
+                messages, completion, "Your answer was empty. Answer with the whole text."
+            )
+        return job.unchanged(way, "the reply was empty, twice: the old text was kept", usage)
+
+    def _messages(self, job: _Job, way: Strategy) -> list[Message]:
+        parts = [job.material]
+        if job.hybrid:
+            parts.append(self._prompts["hybrid"].safe_substitute(why=job.why))
+        parts.append(
+            self._prompts[way].safe_substitute(
+                search_marker=job.markers.search,
+                divider_marker=job.markers.divider,
+                replace_marker=job.markers.replace,
+            )
+        )
+        return [self._system, Message("user", "\n\n".join(parts))]
+
+    def _limited(self, max_tokens: int | None) -> Sampling:
+        limits = [limit for limit in (max_tokens, self._sampling.max_tokens) if limit is not None]
+        return replace(self._sampling, max_tokens=min(limits, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One revision on its way: the old text, and what every question about it shares."""
+
+    old: str
+    tag: str
+    material: str
+    markers: Markers
+    sampling: Sampling
+    why: str
+    hybrid: bool
+
+    def unchanged(self, way: Strategy, problem: str, usage: Usage) -> Revision:
+        return Revision(self.old, way, self.why, problems=(problem,), usage=usage)
+
+
+def _asked_again(messages: list[Message], completion: Completion, problem: str) -> list[Message]:
+    if completion.text.strip():
+        return [*messages, Message("assistant", completion.text), Message("user", problem)]
+    # Some endpoints refuse an assistant message without text.
+    *before, last = messages
+    return [*before, Message("user", f"{last.content}\n\n{problem}")]
+
+
+def _cut(completion: Completion) -> tuple[str, ...]:
+    reason = completion.finish_reason
+    return (f"the reply broke off ({reason})",) if reason in _CUT else ()
+
+
+def _refused(edited: Edited) -> tuple[str, ...]:
+    return tuple(map(str, edited.refused))
+
+
+def _no_edit(problems: tuple[str, ...], markers: Markers) -> str:
+    found = "\n".join(f"- {problem}" for problem in problems) or "- it holds no block"
+    return (
+        f"None of your answer could be applied to the draft:\n{found}\n\nAnswer with blocks of this form alone, with "
+        f"the lines above the divider copied exactly from the draft:\n\n{markers.search}\n...\n{markers.divider}\n...\n"
+        f"{markers.replace}"
+    )

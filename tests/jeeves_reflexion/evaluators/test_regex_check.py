@@ -1,0 +1,108 @@
+"""Patterns as checks: counts, flags, and patterns that never come to an end."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import anyio
+import pytest
+
+from jeeves_reflexion import Attempt, ConfigurationError, Task
+from jeeves_reflexion.evaluators import RegexCheck
+
+pytestmark = pytest.mark.anyio
+
+TASK = Task("x")
+TEXT = "one\nTwo two\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "passed"),
+    [
+        ("two", {}, True),
+        ("three", {}, False),
+        ("^Two", {}, False),
+        ("^Two", {"flags": ["M"]}, True),
+        ("ONE.TWO", {"flags": ["IGNORECASE", "DOTALL"]}, True),
+        ("TWO", {"flags": "I"}, True),
+        ("t[w]o", {"flags": "re.IGNORECASE", "min_count": 2}, True),
+        ("t[w]o", {"flags": "I", "min_count": 3}, False),
+        ("t[w]o", {"flags": "I", "max_count": 1}, False),
+        ("three", {"max_count": 1}, True),
+        ("three", {"min_count": 1, "max_count": 1}, False),
+        (r"\w+", {"min_count": 3, "max_count": 3}, True),
+        (r"\w+", {"max_count": 2}, False),
+        (r"t.*o", {"must_match": False}, False),
+        ("three", {"must_match": False}, True),
+        ("three", {"min_count": 0}, True),
+        (r"\bTwo\b", {}, True),
+        (r"(?i)TWO", {"min_count": 2}, True),
+    ],
+)
+async def test_e06_matches_are_counted(pattern, options, passed):
+    evaluation = await RegexCheck(pattern, **options)(TASK, Attempt(TEXT))
+    assert (evaluation.passed, evaluation.score) == (passed, float(passed))
+    assert bool(evaluation.issues) is not passed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "said"),
+    [
+        ("three", {}, "the pattern 'three' does not occur"),
+        ("o", {"max_count": 1}, "the pattern 'o' occurs more often than it may: at most 1 times"),
+        ("o", {"must_match": False}, "the pattern 'o' occurs more often than it may: not at all"),
+        ("o", {"min_count": 9}, "the pattern 'o' occurs 3 times, fewer than 9"),
+        ("three", {"message": "say three"}, "say three"),
+    ],
+)
+async def test_an_issue_says_what_is_wrong(pattern, options, said):
+    assert (await RegexCheck(pattern, **options)(TASK, Attempt(TEXT))).issues == (said,)
+
+
+async def test_a_pattern_that_never_ends_is_given_up_while_others_go_on():
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            await anyio.sleep(0.01)
+            ticks += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        started = time.monotonic()
+        evaluation = await RegexCheck("(a+)+$", timeout=0.5)(TASK, Attempt("a" * 40 + "b"))
+        assert 0.4 < time.monotonic() - started < 10
+        tasks.cancel_scope.cancel()
+    assert ticks > 10
+    assert (evaluation.score, evaluation.passed, evaluation.confidence) == (None, None, 0.0)
+    assert evaluation.issues == ("the pattern '(a+)+$' took longer than 0.5 s",)
+
+
+async def test_any_text_reaches_the_other_process_as_it_is():
+    text = "caf\u00e9 \U0001f600 \ud800 \x00 end"
+    assert (await RegexCheck("\u00e9 \U0001f600 [\ud800] \x00 +end")(TASK, Attempt(text))).passed is True
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "problem"),
+    [
+        ("(", {}, "is no regular expression"),
+        ("[", {}, "is no regular expression"),
+        (7, {}, "is no regular expression"),
+        (b"x", {}, "not bytes"),
+        ("x" + "(" * 5000 + ")" * 5000, {}, "is no regular expression"),
+        (re.compile("x"), {"flags": "I"}, "is no regular expression"),
+        ("x", {"flags": "Q"}, "unknown flag 'Q'"),
+        ("x", {"flags": [3]}, "unknown flag 3"),
+        ("x", {"min_count": 2, "max_count": 1}, "min_count 2 is above max_count 1"),
+        ("x", {"min_count": -1}, "min_count"),
+        ("x", {"max_count": 1.5}, "max_count"),
+        ("x", {"must_match": False, "max_count": 1}, "wants no match"),
+        ("x", {"timeout": 0}, "timeout"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_made(pattern, options, problem):
+    with pytest.raises(ConfigurationError, match=problem):
+        RegexCheck(pattern, **options)

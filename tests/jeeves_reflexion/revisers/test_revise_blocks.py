@@ -1,0 +1,173 @@
+"""Edit blocks in a model's reply: read whatever stands around them, and told from the text's own lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion.revisers import Edit, Markers, apply_edits, markers_for, parse_edits
+
+BLOCK = "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        BLOCK,
+        BLOCK + "\n",
+        BLOCK.replace("\n", "\r\n"),
+        f"Sure, here is the edit:\n\n```text\n{BLOCK}\n```\nThat mends it.",
+        f"file.py\n```python\n{BLOCK}\n```",
+        "1. This:\n" + "\n".join(f"   {line}" for line in BLOCK.split("\n")),
+        BLOCK.replace("SEARCH", "search").replace("<<<<<<<", "<<<<<<"),
+        f"The block has `<<<<<<< SEARCH` at its head and ======= in it.\n{BLOCK}",
+        f"{BLOCK}\n```\n>>>>>>> REPLACE\n",
+    ],
+)
+def test_one_block_is_read_whatever_stands_around_it(reply):
+    assert parse_edits(reply).edits == (Edit("old", "new"),)
+    assert parse_edits(reply).problems == ()
+
+
+def test_several_blocks_empty_parts_and_inner_blank_lines():
+    reply = (
+        "<<<<<<< SEARCH\na\n\nb\n=======\n>>>>>>> REPLACE\ntext between\n"
+        "<<<<<<< SEARCH\n=======\n\nadded\n>>>>>>> REPLACE\n<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE"
+    )
+    assert parse_edits(reply).edits == (Edit("a\n\nb", ""), Edit("", "\nadded"), Edit("", ""))
+
+
+def test_an_indentation_that_only_some_lines_share_is_kept():
+    reply = "  <<<<<<< SEARCH\n  a\nb\n  =======\n    c\n  >>>>>>> REPLACE"
+    assert parse_edits(reply).edits == (Edit("  a\nb", "  c"),)
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        ("<<<<<<< SEARCH\nold\n=======\nnew", "no line '>>>>>>> REPLACE' at its end: 'old ======= new'"),
+        ("<<<<<<< SEARCH\nold\n>>>>>>> REPLACE", "no line '======='"),
+        ("<<<<<<< SEARCH edit\nold\n=======\nnew\n>>>>>>> REPLACE edit", "no line '======= edit'"),
+        (f"{BLOCK}\nmore of it\n>>>>>>> REPLACE", "a second line '>>>>>>> REPLACE' follows its end"),
+    ],
+)
+def test_a_block_that_is_not_whole_is_a_problem_and_no_edit(reply, problem):
+    parsed = parse_edits(reply)
+    assert parsed.edits == ()
+    assert problem in parsed.problems[0]
+
+
+def test_whole_blocks_before_and_after_a_broken_one_are_read():
+    parsed = parse_edits(f"{BLOCK}\n<<<<<<< SEARCH\nx\n=======\ny\n{BLOCK}")
+    assert parsed.edits == (Edit("old", "new"),) * 2
+    assert len(parsed.problems) == 1
+
+
+def test_a_doubtful_end_takes_no_other_block_with_it():
+    parsed = parse_edits(f"{BLOCK}\n{BLOCK}\nx\n>>>>>>> REPLACE\ny\n>>>>>>> REPLACE")
+    assert parsed.edits == (Edit("old", "new"),)
+    assert len(parsed.problems) == 1
+
+
+def test_a_reply_without_blocks_holds_no_edits():
+    assert parse_edits("The text is fine.") == parse_edits("")
+    assert parse_edits("Title\n=======\n") == parse_edits("")
+
+
+UNDERLINED = "Title\n=======\n\nfirst\n\nOther\n=======\n\nsecond\n"
+
+
+def test_a_text_with_marker_like_lines_gets_markers_with_a_label():
+    assert markers_for("plain\n== \n<<<<<<< HEAD\n") == Markers()
+    markers = markers_for(UNDERLINED)
+    assert (markers.search, markers.divider, markers.replace) == (
+        "<<<<<<< SEARCH edit",
+        "======= edit",
+        ">>>>>>> REPLACE edit",
+    )
+    assert markers_for(f"{BLOCK}\n======= edit\n======= EDIT2\n").label == "edit3"
+
+
+def test_a_labelled_block_may_quote_and_put_in_marker_like_lines():
+    edit = Edit(UNDERLINED[:14], f"New\n=======\n{BLOCK}")
+    reply = f"Here:\n{markers_for(UNDERLINED).block(edit)}\n"
+    assert parse_edits(reply, UNDERLINED).edits == (edit,)
+
+
+def test_a_block_without_label_is_read_by_what_stands_in_the_text():
+    reply = "<<<<<<< SEARCH\nTitle\n=======\n\nfirst\n=======\nNew\n=======\n\n1st\n>>>>>>> REPLACE"
+    (edit,) = parse_edits(reply, UNDERLINED).edits
+    assert edit == Edit("Title\n=======\n\nfirst", "New\n=======\n\n1st")
+    (edit,) = parse_edits("<<<<<<< SEARCH\nold\n=======\nNew\n=======\n>>>>>>> REPLACE", "old").edits
+    assert edit == Edit("old", "New\n=======")
+
+
+def test_an_underline_of_another_length_is_no_dividing_line():
+    (edit,) = parse_edits("<<<<<<< SEARCH\nHead\n=====\n=======\nNew\n>>>>>>> REPLACE").edits
+    assert edit == Edit("Head\n=====", "New")
+    (edit,) = parse_edits(
+        "<<<<<<< SEARCH\nHead\n=====\n=======\nNew\n=====\n>>>>>>> REPLACE", "Head\n====="
+    ).edits
+    assert edit == Edit("Head\n=====", "New\n=====")
+
+
+pieces = st.lists(
+    st.sampled_from(
+        [
+            "<<<<<<< SEARCH",
+            "=======",
+            ">>>>>>> REPLACE",
+            "======= edit",
+            "<<<<<<< SEARCH edit",
+            "```",
+            " ",
+            "a",
+            "",
+            ">>>>>>> REPLACE edit",
+            "=====",
+            "  >>>>>>> REPLACE",
+            "old\r",
+        ]
+    ),
+    max_size=25,
+).map("\n".join)
+
+
+@given(st.one_of(st.text(), pieces), st.one_of(st.text(), pieces))
+def test_the_parser_never_raises(reply, text):
+    parsed = parse_edits(reply, text)
+    apply_edits(text, parsed.edits)
+
+
+@given(st.one_of(st.text(), pieces))
+def test_no_line_of_a_text_is_taken_for_its_markers(text):
+    markers = markers_for(text)
+    ours = {markers.search, markers.divider, markers.replace}
+    assert not ours & {line.strip() for line in text.split("\n")}
+
+
+lines = st.lists(st.text(alphabet="ab<=> \t", max_size=6), max_size=5).map("\n".join)
+
+
+@given(pieces, st.lists(st.tuples(lines, lines), max_size=4))
+def test_what_is_written_with_the_markers_of_a_text_is_read_again(text, parts):
+    markers = markers_for(text + "\n" + "\n".join(a + "\n" + b for a, b in parts))
+    edits = tuple(Edit(*part) for part in parts)
+    reply = "prose\n".join(markers.block(edit) + "\n" for edit in edits)
+    assert parse_edits(reply, text).edits == edits
+
+
+def test_a_reply_of_nothing_but_dividers_takes_no_time():
+    reply = "<<<<<<< SEARCH\n" + "x\n=======\n" * 20_000 + ">>>>>>> REPLACE"
+    assert len(parse_edits(reply, "y\n" * 20_000).edits) == 1
+
+
+def test_blocks_quoted_in_prose_as_an_example_change_nothing_else():
+    text = "alpha\nbeta\n"
+    reply = f"I use this form:\n{BLOCK}\nNow:\n{BLOCK.replace('old', 'beta')}"
+    edited = apply_edits(text, parse_edits(reply, text).edits)
+    assert edited.text == "alpha\nnew\n"
+    assert [str(refused) for refused in edited.refused] == [
+        "the edit of 'old' was not applied: its search text does not stand in the text: quote the text exactly"
+    ]
