@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jeeves_reflexion.agents import FunctionAgent, ReAct, Tool, as_agent, as_tool
+    from jeeves_reflexion.coaching import ModelStepCritic, Triggers
+    from jeeves_reflexion.convergence import Convergence
+    from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
     from jeeves_reflexion.errors import (
         BudgetExceededError,
         ConfigurationError,
@@ -26,9 +29,28 @@ if TYPE_CHECKING:
         ToolError,
         UnreadableReplyError,
     )
-    from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator, parse_score
+    from jeeves_reflexion.evaluators import (
+        Comparison,
+        CriteriaEvaluator,
+        Judge,
+        Panel,
+        RewardEvaluator,
+        as_evaluator,
+        parse_score,
+    )
     from jeeves_reflexion.lessons import FileMemory, LessonSettings, TransientMemory, VectorLessonStore
     from jeeves_reflexion.models import OpenAIModel, ScriptedModel
+    from jeeves_reflexion.pattern import (
+        PatternAgent,
+        QualityCriterion,
+        ReflectionCallbacks,
+        ReflectionDecision,
+        ReflectionEvaluation,
+        ReflectionHistory,
+        ReflectionPattern,
+        ReflectionResult,
+        ReflectionVersion,
+    )
     from jeeves_reflexion.places import default_place, open_lessons
     from jeeves_reflexion.protocols import (
         Agent,
@@ -39,13 +61,17 @@ if TYPE_CHECKING:
         Memory,
         Message,
         Reflector,
+        Reviser,
         Sampling,
         ToolCall,
         ToolSpec,
     )
     from jeeves_reflexion.redaction import redact
+    from jeeves_reflexion.refinement import Refinement
+    from jeeves_reflexion.refinement_options import Decision, RefinementOptions
     from jeeves_reflexion.reflectors import LessonReflector, as_reflector
     from jeeves_reflexion.reflexion import LoopOptions, Reflexion
+    from jeeves_reflexion.revisers import AgentReviser, ModelReviser, as_reviser
     from jeeves_reflexion.session import Budget, Session, Spend
     from jeeves_reflexion.types import (
         Attempt,
@@ -66,7 +92,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "agents": ("FunctionAgent", "ReAct", "Tool", "as_agent", "as_tool"),
+    "agents": (
+        "FunctionAgent",
+        "ReAct",
+        "Tool",
+        "as_agent",
+        "as_tool",
+    ),
+    "coaching": (
+        "ModelStepCritic",
+        "Triggers",
+    ),
+    "convergence": ("Convergence",),
+    "drafts": (
+        "ConvergenceReason",
+        "Draft",
+        "Refined",
+        "Revision",
+        "RevisionRequest",
+    ),
     "errors": (
         "BudgetExceededError",
         "ConfigurationError",
@@ -83,10 +127,40 @@ _ROOMS = {
         "ToolError",
         "UnreadableReplyError",
     ),
-    "evaluators": ("Judge", "RewardEvaluator", "as_evaluator", "parse_score"),
-    "lessons": ("FileMemory", "LessonSettings", "TransientMemory", "VectorLessonStore"),
-    "models": ("OpenAIModel", "ScriptedModel"),
-    "places": ("default_place", "open_lessons"),
+    "evaluators": (
+        "Comparison",
+        "CriteriaEvaluator",
+        "Judge",
+        "Panel",
+        "RewardEvaluator",
+        "as_evaluator",
+        "parse_score",
+    ),
+    "lessons": (
+        "FileMemory",
+        "LessonSettings",
+        "TransientMemory",
+        "VectorLessonStore",
+    ),
+    "models": (
+        "OpenAIModel",
+        "ScriptedModel",
+    ),
+    "pattern": (
+        "PatternAgent",
+        "QualityCriterion",
+        "ReflectionCallbacks",
+        "ReflectionDecision",
+        "ReflectionEvaluation",
+        "ReflectionHistory",
+        "ReflectionPattern",
+        "ReflectionResult",
+        "ReflectionVersion",
+    ),
+    "places": (
+        "default_place",
+        "open_lessons",
+    ),
     "protocols": (
         "Agent",
         "ChatModel",
@@ -96,14 +170,35 @@ _ROOMS = {
         "Memory",
         "Message",
         "Reflector",
+        "Reviser",
         "Sampling",
         "ToolCall",
         "ToolSpec",
     ),
     "redaction": ("redact",),
-    "reflectors": ("LessonReflector", "as_reflector"),
-    "reflexion": ("LoopOptions", "Reflexion"),
-    "session": ("Budget", "Session", "Spend"),
+    "refinement": ("Refinement",),
+    "refinement_options": (
+        "Decision",
+        "RefinementOptions",
+    ),
+    "reflectors": (
+        "LessonReflector",
+        "as_reflector",
+    ),
+    "reflexion": (
+        "LoopOptions",
+        "Reflexion",
+    ),
+    "revisers": (
+        "AgentReviser",
+        "ModelReviser",
+        "as_reviser",
+    ),
+    "session": (
+        "Budget",
+        "Session",
+        "Spend",
+    ),
     "types": (
         "Attempt",
         "Evaluation",
@@ -124,12 +219,19 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "Agent",
+    "AgentReviser",
     "Attempt",
     "Budget",
     "BudgetExceededError",
     "ChatModel",
+    "Comparison",
     "Completion",
     "ConfigurationError",
+    "Convergence",
+    "ConvergenceReason",
+    "CriteriaEvaluator",
+    "Decision",
+    "Draft",
     "Evaluation",
     "EvaluationError",
     "Evaluator",
@@ -150,16 +252,34 @@ __all__ = [
     "ModelConnectionError",
     "ModelError",
     "ModelResponseError",
+    "ModelReviser",
+    "ModelStepCritic",
     "ModelTimeoutError",
     "OpenAIModel",
+    "Panel",
+    "PatternAgent",
     "Provenance",
+    "QualityCriterion",
     "ReAct",
     "Recall",
     "RecalledLesson",
+    "Refined",
+    "Refinement",
+    "RefinementOptions",
     "Reflection",
+    "ReflectionCallbacks",
+    "ReflectionDecision",
+    "ReflectionEvaluation",
+    "ReflectionHistory",
+    "ReflectionPattern",
+    "ReflectionResult",
+    "ReflectionVersion",
     "Reflector",
     "Reflexion",
     "ReflexionError",
+    "Reviser",
+    "Revision",
+    "RevisionRequest",
     "RewardEvaluator",
     "RunResult",
     "Sampling",
@@ -175,6 +295,7 @@ __all__ = [
     "ToolSpec",
     "TransientMemory",
     "Trial",
+    "Triggers",
     "UnreadableReplyError",
     "Usage",
     "VectorLessonStore",
@@ -182,6 +303,7 @@ __all__ = [
     "as_agent",
     "as_evaluator",
     "as_reflector",
+    "as_reviser",
     "as_tool",
     "default_place",
     "open_lessons",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -106,6 +107,14 @@ class OpenAIModel:
     def __repr__(self) -> str:
         base = str(self._endpoint.url).removesuffix("/chat/completions")
         return f"OpenAIModel({self._name!r}, base_url={base!r})"
+
+    def named(self, name: str) -> OpenAIModel:
+        """Return another model at the same endpoint, over the same connections; its prices are unknown."""
+        if not name.strip():
+            raise ConfigurationError("OpenAIModel needs the name of a model, such as gpt-4o-mini")
+        other = copy.copy(self)
+        other._name, other._prices = name, None  # noqa: SLF001 - it is one of these
+        return other
 
     @property
     def name(self) -> str:

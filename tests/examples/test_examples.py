@@ -49,9 +49,34 @@ def test_things_are_found_trial_by_trial(tmp_path: Path) -> None:
     ]
 
 
+def test_code_is_edited_until_no_criterion_has_a_veto(tmp_path: Path) -> None:
+    assert run("reflection_code", tmp_path) == [
+        "Iteration 1: Score 0.85",
+        "  Issues: ['efficiency: every substring is copied and reversed: cubic time']",
+        "Iteration 2: Score 0.95",
+        "  Issues: []",
+    ]
+
+
+def test_a_validator_has_its_say(tmp_path: Path) -> None:
+    first, second, *code = run("reflection_validator", tmp_path)
+    assert first.startswith("0.45 [\"syntax: Syntax error: expected ':'")
+    assert (second, code) == ("0.95 []", ["def greet(name):", "    print(f'hello {name}')"])
+
+
+def test_drafts_grow_better(tmp_path: Path) -> None:
+    assert run("reflection_writing", tmp_path) == [
+        "Final draft after 2 iterations",
+        "Best score achieved: 0.92",
+    ]
+
+
 def test_every_example_is_tested() -> None:
     assert {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()} == {
         "environment",
         "own_model",
+        "reflection_code",
+        "reflection_validator",
+        "reflection_writing",
         "wrap_your_agent",
     }
