@@ -1,0 +1,94 @@
+"""One run of the loop with offline actors, and what the figures need beside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from benchmarks.refinement.actors import Judge, Mender, Writer
+from benchmarks.refinement.problem import Problem, State
+from benchmarks.refinement.rates import THRESHOLD, Eye, Rates, mended
+from benchmarks.refinement.record import IMPROVEMENT, Record, record_of, spread_of
+from jeeves_reflexion import Attempt, Evaluator, Refinement, RefinementOptions
+from jeeves_reflexion.convergence import Convergence
+from jeeves_reflexion.evaluators import Panel
+
+LOOKS = 5
+"""So often the same text is judged for the figure of consistency."""
+
+FURTHER = 2
+"""So many more revisions are tried to see whether stopping was right."""
+
+CONTINUATIONS = 24
+"""So often they are tried, for the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """How a run is made. The defaults are those of the pattern.
+
+    ``panel`` judges sit together; ``max_revisions`` is the pattern's ``max_iterations``; with ``veto`` each criterion
+    has a threshold of its own that a fault fails.
+    """
+
+    max_revisions: int = 3
+    panel: int = 1
+    veto: bool = True
+
+
+def options() -> RefinementOptions:
+    """Return the loop's options, which are its defaults."""
+    return RefinementOptions(convergence=Convergence(improvement_threshold=IMPROVEMENT))
+
+
+async def play(problem: Problem, rates: Rates, how: Play, blind: Collection[int] = ()) -> Record:
+    """Write, judge and revise one problem, and look at it with the oracle's eyes."""
+    loop = Refinement(
+        Writer(problem, rates),
+        evaluator=_judge(problem, rates, how, blind),
+        reviser=Mender(problem, rates),
+        max_drafts=how.max_revisions + 1,
+        threshold=THRESHOLD,
+        options=options(),
+    )
+    refined = await loop.refine(problem.task)
+    scores = await looks(problem, rates, how, refined.drafts[0].output)
+    record = record_of(problem, refined, spread=spread_of(scores))
+    further = gain_of_more(problem, rates, record.best.state, blind, veto=how.veto)
+    return record_of(problem, refined, spread=record.spread, further=further)
+
+
+async def looks(problem: Problem, rates: Rates, how: Play, text: str) -> list[float]:
+    """Return the scores of one text, judged five times by a judge of its own."""
+    judge = _judge(problem, rates, how, ())
+    verdicts = [await judge(problem.task, Attempt(text)) for _ in range(LOOKS)]
+    return [verdict.score for verdict in verdicts if verdict.score is not None]
+
+
+def gain_of_more(
+    problem: Problem, rates: Rates, state: State, blind: Collection[int] = (), *, veto: bool = True
+) -> float:
+    """Return what two more revisions would add to a text's true quality, on the mean of many tries.
+
+    Each try is judged anew and goes on as the loop does: from the better text by the judge's word, which is returned.
+    """
+    chance = random.Random(f"{problem.id}/further")
+    eye = Eye(problem, rates, blind)
+    gains = 0.0
+    for _ in range(CONTINUATIONS):
+        best = state
+        seen, score = eye.look(state, chance)
+        for _ in range(FURTHER):
+            named = [place for place, holds in enumerate(seen) if not holds]
+            new = mended(best, named, rates, chance)
+            seen_now, score_now = eye.look(new, chance)
+            if (veto and all(seen_now), score_now) >= (veto and all(seen), score):
+                best, seen, score = new, seen_now, score_now
+        gains += problem.worth(best) - problem.worth(state)
+    return gains / CONTINUATIONS
+
+
+def _judge(problem: Problem, rates: Rates, how: Play, blind: Collection[int]) -> Evaluator:
+    judge = Judge(problem, rates, blind, veto=how.veto)
+    return judge if how.panel == 1 else Panel(judge, how.panel)

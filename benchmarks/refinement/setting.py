@@ -1,0 +1,114 @@
+"""What a measurement is made with, and everything that it came to."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from benchmarks.refinement.ends import End, ends
+from benchmarks.refinement.figures import Figure
+from benchmarks.refinement.grid import Basis, Grid, Varied, run_grid, vary
+from benchmarks.refinement.judges import Compared, Steadiness, compare_judges, steadiness
+from benchmarks.refinement.outcome import Outcome
+from benchmarks.refinement.spending import Control, controls, thoroughness
+from benchmarks.refinement.spread import spreading
+from benchmarks.refinement.tasks import keys
+from jeeves_reflexion import __version__
+from jeeves_reflexion.statistics import Share
+
+T = TypeVar("T")
+
+Tell: TypeAlias = Callable[[str, int, int], None]
+"""Is told what is being done, how much of it is done, and of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The sizes: ``tasks`` problems for each seed, and the errors of judge and reviser on the grid."""
+
+    command: str
+    tasks: int = 60
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    judges: tuple[float, ...] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
+    revisers: tuple[float, ...] = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
+    right: float = 0.6
+    noise: float = 0.02
+    max_revisions: int = 3
+    workers: int = 1
+
+    @property
+    def runs(self) -> int:
+        """How many problems there are at each place."""
+        return self.tasks * len(self.seeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that was measured offline.
+
+    In the grid ``strict`` each criterion has a threshold of its own, in ``loose`` the overall score alone decides.
+    """
+
+    setting: Setting
+    strict: Grid
+    loose: Grid
+    varied: Sequence[Varied]
+    steady: Sequence[Steadiness]
+    ends: Sequence[End]
+    controls: Sequence[Control]
+    judges: Sequence[Compared]
+    thorough: Sequence[Outcome]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredModel:
+    """What was measured with a real model, the one that judged, and how often each was wrong."""
+
+    setting: Setting
+    model: str
+    judge: str
+    figures: Mapping[str, Figure]
+    errors: Mapping[str, Share | None]
+    reasons: Mapping[str, int]
+    failures: Sequence[str]
+    tokens: float
+    seconds: float = 0.0
+
+
+def measure(setting: Setting, tell: Tell) -> Measured:
+    """Make all offline runs."""
+    some = tuple(keys(setting.tasks, setting.seeds))
+    axes = (setting.judges, setting.revisers)
+    basis = Basis(some, setting.right, setting.noise, setting.max_revisions)
+    loose = Basis(some, setting.right, setting.noise, setting.max_revisions, veto=False)
+    with spreading(setting.workers) as spread:
+        return Measured(
+            setting,
+            run_grid(basis, axes, spread, partial(tell, "grid, each criterion vetoes")),
+            run_grid(loose, axes, spread, partial(tell, "grid, the overall score alone")),
+            _said(tell, "one assumption at a time", vary(basis, spread)),
+            _said(tell, "steadiness of the judge", steadiness(some, spread)),
+            _said(tell, "why long runs end", ends(some, spread)),
+            _said(tell, "controls", controls(some, spread)),
+            _said(tell, "the writer's model as judge", compare_judges(some, spread)),
+            _said(tell, "thoroughness", thoroughness(some, spread)),
+        )
+
+
+def _said(tell: Tell, what: str, rows: list[T]) -> list[T]:
+    tell(what, len(rows), len(rows))
+    return rows
+
+
+def surroundings() -> dict[str, str]:
+    """Return the versions and the machine."""
+    return {
+        "jeeves-reflexion": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }

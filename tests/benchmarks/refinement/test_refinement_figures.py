@@ -1,0 +1,126 @@
+"""The five figures of runs made by hand."""
+
+import pytest
+
+from benchmarks.refinement.figures import BOUNDS, Figure, figures, mean_of, share_of
+from benchmarks.refinement.grid import Grid
+from benchmarks.refinement.outcome import first_drafts, outcome_of, qualities
+from benchmarks.refinement.record import Judged, Record
+from jeeves_reflexion.statistics import wilson
+
+
+def judged(state: str, named: str = "", base: int | None = None, *, satisfactory: bool = False) -> Judged:
+    """A draft of five requirements of equal weight: ``"1101."``, where 1 holds; ``named`` as places."""
+    held = tuple(letter == "1" for letter in state)
+    return Judged(held, sum(held) / len(held), frozenset(map(int, named)), satisfactory, base)
+
+
+def run(*drafts: Judged, returned: int, reason: str = "quality_met", **more: float) -> Record:
+    return Record("p", drafts, returned, reason, **more)
+
+
+BETTER = run(judged("11000", "234"), judged("11110", "", 1, satisfactory=True), returned=2)
+"""Two of three real faults mended; passed, and truly good."""
+
+WORSE = run(
+    judged("11000", "02"),
+    judged("01100", "0", 1),
+    judged("10000", "3", 1),
+    returned=3,
+    reason="max_iterations",
+    further=0.2,
+    spread=0.3,
+)
+"""A false alarm broke something, and once more; a lesser text was returned, and more work would have helped."""
+
+FOOLED = run(judged("10000", "", satisfactory=True), returned=1, further=0.0)
+"""Passed at once, and not good; the judge would never have seen it."""
+
+GOOD = run(judged("11110", "4"), judged("11111", "", 1, satisfactory=True), returned=2, spread=0.1)
+"""Good at first, and better then: the judge could not know."""
+
+RUNS = [BETTER, WORSE, FOOLED, GOOD]
+
+
+@pytest.mark.parametrize(
+    ("name", "successes", "n"),
+    [
+        ("better", 2, 4),
+        ("no_worse", 3, 4),
+        ("better_where_short", 1, 3),
+        ("satisfactory", 2, 4),
+        ("believed", 3, 4),
+        # BETTER: 3 real, 2 mended. WORSE: from draft 1, place 2 is real (mended, then not); GOOD: place 4.
+        ("resolved", 4, 6),
+        # and place 0 of WORSE's first draft was sound when it was named: broken, then left.
+        ("resolved_of_named", 5, 8),
+        ("consistent", 3, 4),
+        # FOOLED is not good, but more work by these two would not have helped.
+        ("stopped", 3, 4),
+        ("stopped_by_verdict", 3, 3),
+        ("went_on_past_good", 1, 4),
+        ("first_good", 1, 4),
+    ],
+)
+def test_each_figure_counts_what_it_says(name, successes, n):
+    share = figures(RUNS)[name].share
+    assert (share.successes, share.n) == (successes, n)
+
+
+def test_what_came_too_late_is_not_within_three_revisions():
+    drafts = [judged("10000", "1", base) for base in (None, 1, 1, 1)]
+    late = run(*drafts, judged("11111", "", 4, satisfactory=True), returned=5)
+    soon = run(*drafts[:3], judged("11111", "", 3, satisfactory=True), returned=4)
+    assert [figures([one])["satisfactory"].share.successes for one in (late, soon)] == [0, 1]
+
+
+def test_nothing_to_count_is_no_share_and_holds_nowhere():
+    found = figures([run(judged("11111", satisfactory=True), returned=1)])["resolved"]
+    assert found.share is None
+    assert not found.holds(0.0)
+    assert share_of([]) is None
+
+
+def test_a_bound_holds_where_the_whole_interval_lies_above_it():
+    assert Figure("x", wilson(95, 100)).holds(0.85)
+    assert not Figure("x", wilson(88, 100)).holds(0.85)
+
+
+def test_the_region_ends_at_the_first_place_where_the_bound_fails():
+    bound = BOUNDS[0]
+    ups = {0.0: 100, 0.1: 99, 0.2: 60, 0.3: 99}
+    cells = {
+        (judge, 0.0): {one.figure: Figure(one.figure, wilson(ups[judge], 100)) for one in BOUNDS}
+        for judge in ups
+    } | {(judge, 0.5): {one.figure: Figure(one.figure, wilson(1, 100)) for one in BOUNDS} for judge in ups}
+    grid = Grid(tuple(ups), (0.0, 0.5), cells, 100)
+    assert grid.reach(bound, 0.0) == 0.1
+    assert grid.reach(bound, 0.5) is None
+    assert grid.count(bound) == 3
+    assert grid.all_hold() == [(0.0, 0.0), (0.1, 0.0), (0.3, 0.0)]
+
+
+def test_all_but_one_bound():
+    shares = {one.figure: Figure(one.figure, wilson(1 if one.id == "S04" else 100, 100)) for one in BOUNDS}
+    grid = Grid((0.1,), (0.2,), {(0.1, 0.2): shares}, 100)
+    assert grid.all_hold() == []
+    assert grid.all_hold(but="S04") == [(0.1, 0.2)]
+
+
+def test_outcomes_are_compared_problem_by_problem():
+    found = outcome_of("arm", [BETTER, FOOLED], qualities([GOOD, FOOLED]))
+    assert found.quality.value == pytest.approx(0.5)
+    assert (found.met.successes, found.fooled.successes) == (1, 1)
+    assert found.difference.value == pytest.approx(-0.1)
+    assert found.revisions == 0.5
+    assert first_drafts([BETTER, FOOLED]).quality.value == pytest.approx(0.3)
+    with pytest.raises(ValueError, match="shorter"):
+        outcome_of("arm", [BETTER, FOOLED], [1.0])
+    with pytest.raises(ValueError, match="without runs"):
+        outcome_of("arm", [])
+
+
+def test_a_mean_has_the_interval_of_its_standard_error():
+    mean = mean_of([0.0, 1.0] * 50)
+    assert mean.value == 0.5
+    assert mean.high - mean.value == pytest.approx(1.96 * 0.5025 / 10, rel=0.001)
