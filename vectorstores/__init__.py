@@ -1,4 +1,4 @@
-"""Texts with metadata, kept and found again by meaning: in memory or on disk with FAISS.
+"""Texts with metadata, kept and found again by meaning: in memory, on disk with FAISS, or in PostgreSQL.
 
 Importing this package loads none of its backends: each name brings its own when it is first used.
 """
@@ -35,13 +35,18 @@ from vectorstores.base import (
 )
 
 if TYPE_CHECKING:
+    from vectorstores._move import Reembedding
     from vectorstores.embedders.cached import CachedEmbedder
     from vectorstores.embedders.hashing import HashingEmbedder
+    from vectorstores.embedders.http import HttpEmbedder, HttpOptions
+    from vectorstores.embedders.onnx import OnnxEmbedder
     from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder
     from vectorstores.faiss import FaissVectorStore
     from vectorstores.memory import InMemoryVectorStore
     from vectorstores.opening import open_store
     from vectorstores.origin import AbsentEmbedder, Origin, origin_of
+    from vectorstores.postgres import PostgresOptions, PostgresVectorStore
+    from vectorstores.reembedding import reembed
     from vectorstores.store import Store
 
 __all__ = [
@@ -57,16 +62,22 @@ __all__ = [
     "Filter",
     "FormatVersionError",
     "HashingEmbedder",
+    "HttpEmbedder",
+    "HttpOptions",
     "InMemoryVectorStore",
     "InvalidChunkError",
     "InvalidFilterError",
     "MissingDependencyError",
+    "OnnxEmbedder",
     "Origin",
     "Page",
+    "PostgresOptions",
+    "PostgresVectorStore",
     "Record",
     "RecordPage",
     "RecordStore",
     "RecordWrite",
+    "Reembedding",
     "SearchHit",
     "SentenceTransformerEmbedder",
     "Store",
@@ -78,6 +89,7 @@ __all__ = [
     "new_id",
     "open_store",
     "origin_of",
+    "reembed",
 ]
 
 _HOMES = {
@@ -85,12 +97,19 @@ _HOMES = {
     "CachedEmbedder": "vectorstores.embedders.cached",
     "FaissVectorStore": "vectorstores.faiss",
     "HashingEmbedder": "vectorstores.embedders.hashing",
+    "HttpEmbedder": "vectorstores.embedders.http",
+    "HttpOptions": "vectorstores.embedders.http",
     "InMemoryVectorStore": "vectorstores.memory",
+    "OnnxEmbedder": "vectorstores.embedders.onnx",
     "Origin": "vectorstores.origin",
+    "PostgresOptions": "vectorstores.postgres",
+    "PostgresVectorStore": "vectorstores.postgres",
+    "Reembedding": "vectorstores._move",
     "SentenceTransformerEmbedder": "vectorstores.embedders.sentence_transformers",
     "Store": "vectorstores.store",
     "open_store": "vectorstores.opening",
     "origin_of": "vectorstores.origin",
+    "reembed": "vectorstores.reembedding",
 }
 
 

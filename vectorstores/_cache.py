@@ -69,4 +69,5 @@ class EmbeddingCache:
 
     def purge(self, connection: sqlite3.Connection, keys: Iterable[bytes]) -> None:
         """Forget embeddings."""
-        connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])
+        if listed := [(key,) for key in keys]:
+            connection.executemany("DELETE FROM embeddings WHERE key = ?", listed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +25,27 @@ class Column:
 
     def put(self, places: NDArray[np.int64], values: Iterable[JSON | Missing], size: int) -> None:
         """Set the values at these positions, of ``size`` in all."""
+        self.grow(size)
+        self._codes[places] = [self._number(value) for value in values]
+
+    def put_texts(
+        self,
+        places: NDArray[np.int64],
+        texts: Sequence[str | None],
+        known: Mapping[str | None, JSON | Missing],
+        size: int,
+    ) -> None:
+        """Set the values at these positions, given as JSON texts whose meaning is known."""
+        numbers = {text: self._number(known[text]) for text in set(texts)}
+        self.grow(size)
+        self._codes[places] = np.fromiter(map(numbers.__getitem__, texts), dtype=np.int32, count=len(texts))
+
+    def grow(self, size: int) -> None:
+        """Make room for so many positions; the key is missing at the new ones."""
         if size > len(self._codes):
             grown = np.zeros(max(size, 2 * len(self._codes)), dtype=np.int32)
             grown[: len(self._codes)] = self._codes
             self._codes = grown
-        self._codes[places] = [self._number(value) for value in values]
 
     def _number(self, value: JSON | Missing) -> int:
         form = canonical(value)
@@ -38,6 +54,39 @@ class Column:
             number = self._numbers[form] = len(self._values)
             self._values.append(value)
         return number
+
+    def packed(self, size: int) -> tuple[list[JSON], NDArray[np.int32]]:
+        """Return the distinct values that the first ``size`` positions have, and the number of each one's value.
+
+        Number 0 is a missing key, number 1 the first value.
+        """
+        used, numbers = np.unique(self._codes[:size], return_inverse=True)
+        if not len(used) or used[0] != 0:
+            used, numbers = np.concatenate([[0], used]), numbers + 1
+        values = [
+            value for value in (self._values[number] for number in used[1:]) if not isinstance(value, Missing)
+        ]
+        return values, numbers.astype(np.int32)
+
+    @classmethod
+    def unpacked(cls, values: Sequence[JSON], numbers: NDArray[np.int32]) -> Column:
+        """Return the column that :meth:`packed` described."""
+        column = cls()
+        for value in values:
+            column._number(value)
+        column._codes = numbers.astype(np.int32)
+        return column
+
+    def taken(self, places: NDArray[np.int64]) -> Column:
+        """Return the column of the rows at these positions."""
+        column = Column()
+        column._values, column._numbers = list(self._values), dict(self._numbers)
+        column._codes = self._codes[places]
+        return column
+
+    def clear(self, places: NDArray[np.int64]) -> None:
+        """Forget the values at positions of rows that are gone."""
+        self._codes[places[places < len(self._codes)]] = 0
 
     def mask(self, leaf: Leaf, size: int) -> NDArray[np.bool_]:
         """Return which positions the leaf admits."""

@@ -89,6 +89,12 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
         with FileLock(folder / "create.lock", timeout=_CREATE_TIMEOUT, mode=0o600):
             if database.exists():
                 return
+            orphan = folder / f"{DATABASE}-wal"
+            if orphan.exists() and orphan.stat().st_size:
+                raise StoreUnavailableError(
+                    f"{folder} holds the write-ahead log {orphan.name} of a database that is gone; put {DATABASE} back"
+                    " beside it, or move the log away to begin a new store"
+                )
             # Built aside and renamed: whoever sees the database sees a whole one, even after a kill in the
             # middle.
             draft = folder / f"{DATABASE}.new"

@@ -2,271 +2,222 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
-import threading
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores import _snapshot
-from vectorstores._columns import Column, evaluate, pick
-from vectorstores._flat import FaissBlock
-from vectorstores._rows import (
-    DELETED,
-    PATCHED,
-    PUT,
-    chunks_by_row,
-    decode,
-    last_change,
-    metadata_after,
-    oldest_change,
-)
-from vectorstores._table import NumpyBlock, VectorTable
-from vectorstores.base import SearchHit, StoreCorruptError, VectorStoreError
+from vectorstores import _mapped, _rows, _sidecar
+from vectorstores._columns import keys_of
+from vectorstores._forgetting import Forgetting
+from vectorstores._later import Later
+from vectorstores._rows import chunks_by_row, last_change, oldest_change, token_at
+from vectorstores._space import Space
+from vectorstores._upkeep import Needs, Upkeep
+from vectorstores.base import Page, SearchHit, StoreCorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
     from vectorstores._engine import Query
+    from vectorstores._mapped import Moment, Place
     from vectorstores._sqlite import Database
-    from vectorstores.base import FloatArray
+    from vectorstores.base import Chunk
     from vectorstores.filters import Node
 
-_log: Final = logging.getLogger(__name__)
-
-# A product in numpy is quicker than FAISS up to some 10,000 vectors on an idle machine, but from some 4,000 on it
-# runs in several threads, which wait for each other on a busy one.
+# From this size on codes are quicker than a product with all vectors, and a file than reading all rows.
 FAISS_FROM: Final = 5_000
-_BATCH: Final = 4096
-# A snapshot is worth writing again when so many rows changed, or this share of them.
+# The file is worth writing again when so many rows changed, or this share of them.
 _STALE_ROWS: Final = 2000
 _STALE_SHARE: Final = 0.1
-
-
-class NamespaceIndex:
-    """Vectors and filtered metadata of one namespace, as of change ``seq``."""
-
-    def __init__(self, namespace: str, table: VectorTable, seq: int) -> None:
-        self.namespace = namespace
-        self.table = table
-        self.seq = seq
-        self.stale = 0
-        self._columns: dict[str, Column] = {}
-
-    def follow(self, connection: sqlite3.Connection, seq: int) -> None:
-        """Take in the changes up to ``seq``."""
-        since = (self.seq, self.namespace)
-        self._put(
-            connection.execute(
-                "SELECT row, vector FROM vectors WHERE row IN"
-                " (SELECT row FROM changes WHERE seq > ? AND namespace = ? AND kind = ?) ORDER BY row",
-                (*since, PUT),
-            )
-        )
-        gone = connection.execute(
-            "SELECT row FROM changes WHERE seq > ? AND namespace = ? AND kind = ?", (*since, DELETED)
-        ).fetchall()
-        if gone:
-            self.stale += self.table.remove(np.array(gone, dtype=np.int64)[:, 0])
-        if self._columns:
-            self._follow_metadata(connection)
-        self.seq = seq
-        self._tidy()
-
-    def _put(self, found: sqlite3.Cursor) -> None:
-        while batch := found.fetchmany(_BATCH):
-            rows = np.array([row for row, _ in batch], dtype=np.int64)
-            self.table.put(rows, _vectors(batch, self.table.dim))
-            self.stale += len(rows)
-
-    def load(self, connection: sqlite3.Connection) -> None:
-        """Read all rows."""
-        self._put(
-            connection.execute(
-                "SELECT row, vector FROM chunks JOIN vectors USING (row) WHERE namespace = ? ORDER BY row",
-                (self.namespace,),
-            )
-        )
-        self._tidy()
-
-    def _follow_metadata(self, connection: sqlite3.Connection) -> None:
-        found = connection.execute(
-            "SELECT row, metadata FROM chunks WHERE row IN"
-            " (SELECT row FROM changes WHERE seq > ? AND namespace = ? AND kind != ?)",
-            (self.seq, self.namespace, DELETED),
-        )
-        rows, objects = [], []
-        for row, metadata in found:
-            rows.append(row)
-            objects.append(decode(metadata, row))
-        places = np.searchsorted(self.table.rows, np.array(rows, dtype=np.int64))
-        for key, column in self._columns.items():
-            column.put(places, pick(objects, key), len(self.table.rows))
-
-    def _tidy(self) -> None:
-        """Move to the block that suits the size; give up the places of removed rows when they are many."""
-        size, dead = len(self.table), self.table.dead
-        large = size >= FAISS_FROM
-        if dead > max(1000, size // 4) or (large and isinstance(self.table.block, NumpyBlock)):
-            self.table = self.table.packed(FaissBlock(self.table.dim) if large else None)
-            if dead:
-                self._columns.clear()
-
-    def mask(self, connection: sqlite3.Connection, where: Node) -> NDArray[np.bool_]:
-        """Return which positions of the table a filter admits."""
-
-        def column(key: str) -> Column:
-            known = self._columns.get(key)
-            if known is None:
-                known = self._columns[key] = self._read_column(connection, key)
-            return known
-
-        return evaluate(where, column, len(self.table.rows))
-
-    def _read_column(self, connection: sqlite3.Connection, key: str) -> Column:
-        rows, objects = [], []
-        for row, metadata in metadata_after(connection, self.namespace):
-            rows.append(row)
-            objects.append({key: metadata[key]} if key in metadata else {})
-        column = Column()
-        places = np.searchsorted(self.table.rows, np.array(rows, dtype=np.int64))
-        column.put(places, pick(objects, key), len(self.table.rows))
-        return column
-
-    def worth_a_snapshot(self) -> bool:
-        """Whether so much has changed since the last snapshot that a new one pays."""
-        enough = max(_STALE_ROWS, int(_STALE_SHARE * len(self.table)))
-        return isinstance(self.table.block, FaissBlock) and self.stale >= enough
-
-
-def _vectors(batch: Iterable[tuple[int, bytes]], dim: int) -> FloatArray:
-    for row, blob in batch:
-        if len(blob) != 4 * dim:
-            raise StoreCorruptError(
-                f"the vector of row {row} has {len(blob)} bytes, not {4 * dim}; restore a backup"
-            )
-    joined = b"".join(blob for _, blob in batch)
-    return np.frombuffer(joined, dtype="<f4").reshape(-1, dim).astype(np.float32, copy=False)
+# Rows without codes are compared exactly: codes are made for them when they are so many, or this share.
+_LOOSE_ROWS: Final = 2000
+_LOOSE_SHARE: Final = 0.01
+_ROLE: Final = "index"
+# A search for more is not one for the event loop.
+_FEW: Final = 20
 
 
 class Indexes:
-    """The indexes of the namespaces that were searched, under the lock of the database's role ``index``."""
+    """The namespaces that were searched, under the lock of the database's role ``index``."""
 
-    def __init__(self, database: Database, store: str, dim: int, folder: Path) -> None:
+    def __init__(
+        self, database: Database, place_of: Callable[[str], Place], dim: int, indexed: Sequence[str]
+    ) -> None:
         self._database = database
-        self._store = store
+        self._place_of = place_of
         self._dim = dim
-        self._folder = folder
-        self._spaces: dict[str, NamespaceIndex] = {}
-        self._writing = threading.Lock()
-        self._writer: threading.Thread | None = None
+        self._indexed = tuple(indexed)
+        self._spaces: dict[str, Space] = {}
+        self._newest = (-1, 0)
+        later = Later("vectorstores-upkeep")
+        self._forgetting = Forgetting(database, place_of, later)
+        self._upkeep = Upkeep(database, place_of, self._spaces, needs, later, self._forgetting)
 
     def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """Find in the newest state of the rows, whichever process wrote it."""
 
         def work(connection: sqlite3.Connection) -> tuple[list[SearchHit], bool]:
-            index = self._current(connection, namespace)
-            mask = None if query.where is None else index.mask(connection, query.where)
-            found = index.table.search(query, mask)
-            chunks = chunks_by_row(connection, [row for row, _ in found])
-            if len(chunks) < len(found):
-                raise StoreCorruptError(
-                    f"{self._database.path}: vectors without their texts; restore a backup"
-                )
-            return [SearchHit(chunks[row], score) for row, score in found], index.worth_a_snapshot()
+            space = self._current(connection, namespace)
+            return self._search(connection, space, query), any(needs(space)[1:])
 
-        hits, stale = self._database.read(work, "index")
-        if stale:
-            self._snapshot_later(namespace)
+        hits, due = self._database.read(work, _ROLE)
+        if due:
+            self._upkeep.look_after(namespace)
         return hits
 
-    def _current(self, connection: sqlite3.Connection, namespace: str) -> NamespaceIndex:
-        newest = last_change(connection)
-        index = self._spaces.get(namespace)
-        if index is not None and index.seq == newest:
-            return index
+    def search_at_once(self, namespace: str, query: Query) -> list[SearchHit] | None:
+        """Search if that takes a fraction of a millisecond and waits for nothing; None if it does not."""
+
+        def work(connection: sqlite3.Connection) -> list[SearchHit] | None:
+            space = self._spaces.get(namespace)
+            if space is None or space.seq != self._newest_change(connection):
+                return None
+            hits = self._search(connection, space, query)
+            if any(needs(space)[1:]):
+                self._upkeep.look_after(namespace)
+            return hits
+
+        return self._database.read_at_once(work, _ROLE) if self.is_quick(namespace, query) else None
+
+    def is_quick(self, namespace: str, query: Query) -> bool:
+        """Whether a search is quicker than the way to a thread and back, if the namespace is up to date."""
+        space = self._spaces.get(namespace)
+        if space is None or query.k > _FEW or query.diversity:
+            return False
+        if not space.is_quick(filtered=query.where is not None):
+            return False
+        return query.where is None or keys_of(query.where) <= space.columns.keys()
+
+    def _search(self, connection: sqlite3.Connection, space: Space, query: Query) -> list[SearchHit]:
+        mask = None if query.where is None else space.mask(connection, query.where)
+        found = space.table.search(query, mask)
+        chunks = self._chunks(connection, [row for row, _ in found])
+        return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
+
+    def count(self, namespace: str, where: Node | None) -> int:
+        """Count the chunks that are admitted: where they were searched, by what is in memory."""
+
+        def work(connection: sqlite3.Connection) -> int:
+            table = self._current(connection, namespace).table
+            if where is None:
+                return len(table)
+            return int(np.count_nonzero(self._spaces[namespace].mask(connection, where) & table.alive))
+
+        if namespace in self._spaces:
+            return self._database.read(work, _ROLE)
+        return self._database.read(lambda connection: _rows.count_chunks(connection, namespace, where))
+
+    def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
+        """Return the admitted chunks that follow row ``after``."""
+
+        def work(connection: sqlite3.Connection) -> Page:
+            space = self._current(connection, namespace)
+            assert where is not None  # noqa: S101 - see below
+            admitted = space.mask(connection, where) & space.table.alive & (space.table.rows > after)
+            rows: list[int] = space.table.rows[np.flatnonzero(admitted)[: limit + 1]].tolist()
+            chunks = self._chunks(connection, rows[:limit])
+            return Page(tuple(chunks), str(rows[limit - 1]) if len(rows) > limit else None)
+
+        if where is not None and namespace in self._spaces:
+            return self._database.read(work, _ROLE)
+        return self._database.read(
+            lambda connection: _rows.scan_chunks(connection, namespace, where, after, limit)
+        )
+
+    def _chunks(self, connection: sqlite3.Connection, rows: list[int]) -> list[Chunk]:
+        chunks = chunks_by_row(connection, rows) if rows else {}
+        if len(chunks) < len(rows):
+            raise StoreCorruptError(f"{self._database.path}: vectors without their texts; restore a backup")
+        return [chunks[row] for row in rows]
+
+    def _current(self, connection: sqlite3.Connection, namespace: str) -> Space:
+        newest = self._newest_change(connection)
+        space = self._spaces.get(namespace)
+        if space is not None and space.seq == newest:
+            return space
         reachable = range(oldest_change(connection) - 1, newest + 1)
-        if index is None or index.seq not in reachable:
-            index = self._load(connection, namespace, newest, reachable)
         try:
-            index.follow(connection, newest)
+            if space is None or space.seq not in reachable:
+                space = self._load(connection, namespace, newest)
+            else:
+                space.follow(connection, newest)
         except BaseException:
             # Half of the changes may be in: read it anew next time.
             self._spaces.pop(namespace, None)
             raise
-        self._spaces[namespace] = index
-        return index
+        self._spaces[namespace] = space
+        return space
 
-    def _load(
-        self, connection: sqlite3.Connection, namespace: str, newest: int, reachable: range
-    ) -> NamespaceIndex:
-        (count,) = connection.execute(
-            "SELECT count(*) FROM chunks WHERE namespace = ?", (namespace,)
-        ).fetchone()
+    def _newest_change(self, connection: sqlite3.Connection) -> int:
+        version = self._database.version(_ROLE)
+        if self._newest[0] != version:
+            self._newest = (version, last_change(connection))
+        return self._newest[1]
+
+    def _load(self, connection: sqlite3.Connection, namespace: str, newest: int) -> Space:
+        count = _rows.count_chunks(connection, namespace, None)
         if count >= FAISS_FROM:
-            snapshot = _snapshot.read(self._folder, self._store, namespace, self._dim)
-            if snapshot is not None and snapshot.seq in reachable:
-                table = VectorTable(self._dim, snapshot.block, snapshot.rows)
-                index = NamespaceIndex(namespace, table, snapshot.seq)
-                index.follow(connection, newest)
-                # Another count means another history, such as a database restored without its snapshots.
-                if len(index.table) == count:
-                    return index
-        block = FaissBlock(self._dim) if count >= FAISS_FROM else None
-        index = NamespaceIndex(namespace, VectorTable(self._dim, block), newest)
-        index.load(connection)
-        return index
+            space = self._from_files(connection, namespace, newest)
+            # Another count means another history, such as a database restored without its files.
+            if space is not None and len(space.table) == count:
+                return space
+        space = Space(namespace, self._dim, newest, self._indexed)
+        space.load(connection)
+        return space
 
-    def forget(self, namespace: str) -> None:
-        """Remove the snapshot that holds vectors which have been deleted or replaced."""
-        _snapshot.forget(self._folder, namespace)
-
-    def _snapshot_later(self, namespace: str) -> None:
-        with self._writing:
-            if self._writer is None or not self._writer.is_alive():
-                self._writer = threading.Thread(
-                    target=self._write_snapshot, args=(namespace,), name="vectorstores-snapshot"
-                )
-                self._writer.start()
-
-    def _write_snapshot(self, namespace: str) -> None:
-        try:
-            copied = self._database.read(lambda _: self._copy(namespace), "index")
-            if copied is not None:
-                seq, table = copied
-                _snapshot.write(self._folder, self._store, namespace, seq, table)
-                self._database.read(lambda connection: self._forget_if_outdated(connection, namespace, seq))
-        except (OSError, VectorStoreError) as error:
-            # Nobody waits for this thread. Nothing is lost: the next process reads the rows instead.
-            _log.warning("no snapshot of %r was written, opening it will take longer: %s", namespace, error)
-
-    def _copy(self, namespace: str) -> tuple[int, VectorTable] | None:
-        index = self._spaces.get(namespace)
-        if index is None:
+    def _from_files(self, connection: sqlite3.Connection, namespace: str, newest: int) -> Space | None:
+        place = self._place_of(namespace)
+        mapped = _mapped.read(place)
+        if mapped is None or not _known(connection, mapped.layout.moment):
             return None
-        index.stale = 0
-        return index.seq, index.table.packed(FaissBlock(self._dim))
+        space = Space(namespace, self._dim, newest, self._indexed)
+        space.take(mapped, connection)
+        sidecar = _sidecar.read(place, mapped.layout)
+        if sidecar is not None and _known(connection, sidecar.moment):
+            space.take_sidecar(sidecar, connection)
+        # Who deleted them was stopped before it could.
+        space.leftover = space.overtaken(connection)
+        space.follow(connection, newest, repeated=True)
+        return space
 
-    def _forget_if_outdated(self, connection: sqlite3.Connection, namespace: str, seq: int) -> None:
-        # Who deletes removes the snapshot after the commit; one that was written meanwhile is removed here.
-        gone = connection.execute(
-            "SELECT 1 FROM changes WHERE seq > ? AND row <= ? AND namespace = ? AND kind != ? LIMIT 1",
-            (seq, seq, namespace, PATCHED),
-        ).fetchone()
-        if gone is not None:
-            self.forget(namespace)
+    def forget(self, gone: Mapping[str, Sequence[int]]) -> None:
+        """Take rows that were deleted or replaced, by namespace, off the disk; after every commit."""
+        self._forgetting.gone(gone)
+        for namespace in gone:
+            if namespace in self._spaces:
+                self._upkeep.look_after_when_idle(namespace)
+
+    def forget_leftovers(self) -> None:
+        """Clear the log of what a process left in it that was killed, now or as soon as its readers let it be."""
+        self._forgetting.clear()
+        self._forgetting.gone({})
 
     def close(self) -> None:
-        """Write the snapshots that are missing, and let go of the memory."""
-        with self._writing:
-            if self._writer is not None:
-                self._writer.join()
-        for namespace, index in self._spaces.items():
-            large = isinstance(index.table.block, FaissBlock)
-            if large and not _snapshot.path_of(self._folder, namespace).exists():
-                self._write_snapshot(namespace)
+        """Write the files that are missing, and let go of the memory."""
+        self._upkeep.close()
         self._spaces.clear()
+
+
+def _known(connection: sqlite3.Connection, moment: Moment) -> bool:
+    """Whether what a file knows of is in the log: not too old, and not of another history."""
+    return token_at(connection, moment.seq) == moment.token
+
+
+def needs(space: Space) -> Needs:
+    """Say what should be done for a namespace in the background."""
+    table, codes = space.table, space.table.codes
+    size, live = len(table.rows), len(table)
+    if live < FAISS_FROM:
+        return Needs(pack=table.dead > max(1000, live))
+    rebuild = codes is None or size > 2 * codes.trained or len(table.outdated) > max(500, size // 50)
+    more = codes is not None and size - codes.count > max(_LOOSE_ROWS, int(_LOOSE_SHARE * size))
+    return Needs(
+        large=True,
+        pack=table.dead > max(1000, size // 4),
+        rebuild=rebuild and not space.uncodable,
+        extend=more and not rebuild and not space.uncodable,
+        write=space.stale >= max(_STALE_ROWS, int(_STALE_SHARE * live)),
+        overwrite=bool(space.leftover),
+    )

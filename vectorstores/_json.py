@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from vectorstores.base import VectorStoreError
@@ -13,6 +13,49 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 64
 _MAX_INT: Final = 2**63 - 1
+_NUMBER: Final = 8
+_PLAIN: Final = frozenset({str, dict, list, int, bool, float, type(None)})
+
+
+def is_plain(value: object, depth: int = 0) -> bool:
+    """Whether :func:`check_json` would return an equal value; False where only that can tell."""
+    kind = type(value)
+    if depth > MAX_DEPTH:
+        plain = False
+    elif isinstance(value, str):
+        plain = value.isascii()
+    elif isinstance(value, dict):
+        plain = all(
+            type(key) is str and key.isascii() and is_plain(part, depth + 1) for key, part in value.items()
+        )
+    elif isinstance(value, list):
+        plain = all(is_plain(part, depth + 1) for part in value)
+    elif isinstance(value, int):
+        plain = -_MAX_INT - 1 <= value <= _MAX_INT
+    else:
+        plain = value is None or (isinstance(value, float) and math.isfinite(value))
+    return plain and kind in _PLAIN
+
+
+def weigh(values: Iterable[object], limit: int) -> int:
+    """Return about how many bytes of JSON these values are, or a number above ``limit`` if they are more."""
+    total = 0
+    waiting = list(values)
+    while waiting and total <= limit:
+        value = waiting.pop()
+        total += _NUMBER
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, Mapping):
+            if len(value) > limit // _NUMBER:
+                return limit + 1
+            waiting += value.keys()
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            if len(value) > limit // _NUMBER:
+                return limit + 1
+            waiting += value
+    return total
 
 
 def check_json(value: object, place: str, error: type[VectorStoreError], depth: int = 0) -> JSON:

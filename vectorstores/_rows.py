@@ -1,25 +1,38 @@
-"""Chunks and records in SQL. Every function runs inside a transaction that the caller holds."""
+"""Chunks in SQL. Every function runs inside a transaction that the caller holds."""
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from vectorstores._engine import conflict_message
-from vectorstores.base import Chunk, ConflictError, Page, Record, RecordPage, StoreCorruptError
+import numpy as np
+
+from vectorstores._columns import keys_of
+from vectorstores._sums import metadata_sum, text_sum, vector_sums
+from vectorstores.base import Chunk, Page, StoreCorruptError
 
 if TYPE_CHECKING:
-    from vectorstores._checks import RecordRow, Row
+    from vectorstores._checks import Row
     from vectorstores.base import JSON
     from vectorstores.filters import Node
 
 PUT, PATCHED, DELETED = 1, 2, 3
+# Keys that a JSON path of SQLite can name as they are.
+PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Changes kept for those who follow them; who is further behind reads all rows again.
 _LOG_SIZE: Final = 200_000
 # A filtered page ends after so many rows, found or not, so that no call reads a store of any size whole.
 _STRETCH: Final = 20_000
+_NAMED: Final = 32
+_ASKED: Final = 250
+_BATCH: Final = 4096
+_METADATA: Final = 0xFFFFFFFF
+_FIELDS: Final = "row, id, content, embed_text, metadata, sum"
 
 
 def last_change(connection: sqlite3.Connection) -> int:
@@ -34,63 +47,114 @@ def oldest_change(connection: sqlite3.Connection) -> int:
     return int(seq or 1)
 
 
-def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]) -> list[str]:
-    """Insert or replace chunks; return the searched texts that were replaced by others."""
-    seq = last_change(connection)
-    replaced: list[str] = []
-    for row in rows:
-        seq += 1
-        found = connection.execute(
-            "SELECT row, coalesce(embed_text, content) FROM chunks WHERE namespace = ? AND id = ?",
-            (namespace, row.id),
-        ).fetchone()
-        number = seq if found is None else found[0]
-        if found is not None and found[1] != row.searched_text:
-            replaced.append(found[1])
-        connection.execute(
-            "INSERT INTO chunks (row, namespace, id, content, embed_text, metadata) VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (row) DO UPDATE SET content = excluded.content, embed_text = excluded.embed_text,"
-            " metadata = excluded.metadata",
-            (number, namespace, row.id, row.content, row.embed_text, row.metadata),
+def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[int]:
+    """Return the rows that there were at change ``seq`` and that were deleted or written again since."""
+    found = connection.execute(
+        "SELECT DISTINCT row FROM changes WHERE seq > ? AND row <= ? AND namespace = ? AND kind != ?",
+        (seq, seq, namespace, PATCHED),
+    )
+    return [row for (row,) in found]
+
+
+class Gone(NamedTuple):
+    """A row whose text was deleted or replaced, and that text as it was searched by."""
+
+    row: int
+    text: str
+
+
+def token_at(connection: sqlite3.Connection, seq: int) -> int | None:
+    """Return the random number of a change; None if it is not, or no longer, in the log."""
+    found = connection.execute("SELECT token FROM changes WHERE seq = ?", (seq,)).fetchone()
+    return None if found is None else found[0]
+
+
+def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]) -> list[Gone]:
+    """Insert or replace chunks; return those whose searched text was replaced by another."""
+    known = _known(connection, namespace, [row.id for row in rows])
+    first = last_change(connection) + 1
+    # A new row takes the number of its change.
+    numbers = [known[row.id].row if row.id in known else seq for seq, row in enumerate(rows, first)]
+    replaced = [known[row.id] for row in rows if row.id in known and known[row.id].text != row.searched_text]
+    connection.executemany(
+        "INSERT INTO chunks (row, namespace, id, content, embed_text, metadata, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (row) DO UPDATE SET content = excluded.content, embed_text = excluded.embed_text,"
+        " metadata = excluded.metadata, sum = excluded.sum",
+        [
+            (number, namespace, *texts, text_sum(*texts))
+            for number, row in zip(numbers, rows, strict=True)
+            for texts in ((row.id, row.content, row.embed_text, row.metadata),)
+        ],
+    )
+    for low in range(0, len(rows), _BATCH):
+        vectors = np.stack([row.vector for row in rows[low : low + _BATCH] if row.vector is not None])
+        connection.executemany(
+            "INSERT OR REPLACE INTO vectors (row, vector, sum) VALUES (?, ?, ?)",
+            zip(numbers[low:], vectors, vector_sums(vectors).tolist(), strict=False),
         )
-        connection.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?)", (number, row.vector))
-        connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?)", (seq, namespace, number, PUT))
-    _trim(connection, seq, len(rows))
+    _log(connection, namespace, first, numbers, PUT)
     return replaced
 
 
-def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[str]:
-    """Delete chunks that exist and return their searched texts."""
-    seq = last_change(connection)
-    gone: list[str] = []
+def _known(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, Gone]:
+    known: dict[str, Gone] = {}
+    for low in range(0, len(ids), _ASKED):
+        some = ids[low : low + _ASKED]
+        found = connection.execute(
+            "SELECT id, row, coalesce(embed_text, content) FROM chunks"  # noqa: S608
+            f" WHERE namespace = ? AND id IN ({_marks(len(some))})",
+            (namespace, *some),
+        )
+        known |= {id: Gone(row, text) for id, row, text in found}
+    return known
+
+
+def _marks(count: int) -> str:
+    return ",".join("?" * count)
+
+
+def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[Gone]:
+    """Delete chunks that exist and return them."""
+    gone: list[Gone] = []
     for id in ids:
         found = connection.execute(
             "DELETE FROM chunks WHERE namespace = ? AND id = ? RETURNING row, coalesce(embed_text, content)",
             (namespace, id),
         ).fetchone()
-        if found is None:
-            continue
-        seq += 1
-        connection.execute("DELETE FROM vectors WHERE row = ?", (found[0],))
-        connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?)", (seq, namespace, found[0], DELETED))
-        gone.append(found[1])
-    _trim(connection, seq, len(gone))
+        if found is not None:
+            connection.execute("DELETE FROM vectors WHERE row = ?", (found[0],))
+            gone.append(Gone(*found))
+    if gone:
+        _log(connection, namespace, last_change(connection) + 1, [each.row for each in gone], DELETED)
     return gone
 
 
 def patch_metadata(connection: sqlite3.Connection, namespace: str, id: str, patch: str) -> bool:
     """Merge a JSON object into a chunk's metadata."""
     found = connection.execute(
-        "SELECT row, metadata FROM chunks WHERE namespace = ? AND id = ?", (namespace, id)
+        f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?",  # noqa: S608
+        (namespace, id),
     ).fetchone()
     if found is None:
         return False
-    merged = decode(found[1], found[0]) | json.loads(patch)
-    text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
-    connection.execute("UPDATE chunks SET metadata = ? WHERE row = ?", (text, found[0]))
-    seq = last_change(connection) + 1
-    connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?)", (seq, namespace, found[0], PATCHED))
+    row, *texts, _ = found
+    merged = dict(chunk_of(found).metadata) | json.loads(patch)
+    texts[-1] = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+    connection.execute(
+        "UPDATE chunks SET metadata = ?, sum = ? WHERE row = ?", (texts[-1], text_sum(*texts), row)
+    )
+    _log(connection, namespace, last_change(connection) + 1, [row], PATCHED)
     return True
+
+
+def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Sequence[int], kind: int) -> None:
+    """Write down the changes of these rows, the first of them under the number ``first``."""
+    token = secrets.randbits(63)
+    connection.executemany(
+        "INSERT INTO changes (seq, namespace, row, kind, token) VALUES (?, ?, ?, ?, ?)",
+        [(seq, namespace, row, kind, token) for seq, row in enumerate(rows, first)],
+    )
+    _trim(connection, first + len(rows) - 1, len(rows))
 
 
 def _trim(connection: sqlite3.Connection, seq: int, added: int) -> None:
@@ -108,18 +172,37 @@ def decode(metadata: str, row: int) -> dict[str, JSON]:
     return found
 
 
-def chunk_of(fields: tuple[int, str, str, str | None, str]) -> Chunk:
-    """Make a chunk of (row, id, content, embed_text, metadata)."""
-    row, id, content, embed_text, metadata = fields
+def check_metadata(batch: Iterable[tuple[int, str, int | None]]) -> None:
+    """Raise :class:`StoreCorruptError` for the first of (row, metadata, sum) whose metadata is not what was stored."""
+    for row, metadata, known in batch:
+        if known is not None and known & _METADATA != metadata_sum(metadata):
+            raise damaged(row)
+
+
+def damaged(row: int, id: str | None = None) -> StoreCorruptError:
+    """Return the error for a row whose checksum is another."""
+    name = f"row {row}" if id is None else f"row {row} (id {id!r})"
+    return StoreCorruptError(f"{name} is damaged: it is not what its checksum says; restore a backup")
+
+
+def chunk_of(fields: tuple[int, str, str, str | None, str, int | None]) -> Chunk:
+    """Make a chunk of what :data:`_FIELDS` names."""
+    row, id, content, embed_text, metadata, known = fields
+    if known is not None and known != text_sum(id, content, embed_text, metadata):
+        raise damaged(row, id)
     return Chunk(content, id, decode(metadata, row), embed_text)
 
 
 def chunks_by_row(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Chunk]:
     """Return the chunks of these rows."""
+    listed = "SELECT value FROM json_each(?)"
+    parameters: list[str | int] = [json.dumps(rows)]
+    if len(rows) <= _NAMED:
+        # A statement with as many parameters, which SQLite has ready, is quicker than one over a list.
+        listed, parameters = _marks(len(rows)), [*rows]
     found = connection.execute(
-        "SELECT row, id, content, embed_text, metadata FROM chunks"
-        " WHERE row IN (SELECT value FROM json_each(?))",
-        (json.dumps(rows),),
+        f"SELECT {_FIELDS} FROM chunks WHERE row IN ({listed})",  # noqa: S608
+        parameters,
     )
     return {fields[0]: chunk_of(fields) for fields in found}
 
@@ -129,7 +212,7 @@ def chunks_by_id(connection: sqlite3.Connection, namespace: str, ids: Sequence[s
     chunks: list[Chunk] = []
     for id in ids:
         fields = connection.execute(
-            "SELECT row, id, content, embed_text, metadata FROM chunks WHERE namespace = ? AND id = ?",
+            f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?",  # noqa: S608
             (namespace, id),
         ).fetchone()
         if fields is not None:
@@ -142,10 +225,12 @@ def metadata_after(
 ) -> Iterator[tuple[int, dict[str, JSON]]]:
     """Yield (row, metadata) of a namespace in the order of the rows."""
     found = connection.execute(
-        "SELECT row, metadata FROM chunks WHERE namespace = ? AND row > ? ORDER BY row", (namespace, after)
+        "SELECT row, metadata, sum FROM chunks WHERE namespace = ? AND row > ? ORDER BY row",
+        (namespace, after),
     )
-    for row, metadata in found:
-        yield row, decode(metadata, row)
+    for fields in found:
+        check_metadata([fields])
+        yield fields[0], decode(fields[1], fields[0])
 
 
 def count_chunks(connection: sqlite3.Connection, namespace: str, where: Node | None) -> int:
@@ -155,7 +240,31 @@ def count_chunks(connection: sqlite3.Connection, namespace: str, where: Node | N
             "SELECT count(*) FROM chunks WHERE namespace = ?", (namespace,)
         ).fetchone()
         return int(count)
+    keys = sorted(keys_of(where))
+    if all(PLAIN_KEY.fullmatch(key) for key in keys):
+        with suppress(sqlite3.OperationalError):  # metadata that is no JSON: the other way says which row's
+            return _count_groups(connection, namespace, where, keys)
     return sum(where.matches(metadata) for _, metadata in metadata_after(connection, namespace))
+
+
+def _count_groups(connection: sqlite3.Connection, namespace: str, where: Node, keys: Sequence[str]) -> int:
+    values = "".join(f", {json_of(key)}" for key in keys)
+    numbers = "".join(f", {number + 2}" for number in range(len(keys)))
+    grouping = f" GROUP BY {numbers[2:]}" if keys else ""
+    total = 0
+    found = connection.execute(
+        f"SELECT count(*){values} FROM chunks WHERE namespace = ?{grouping}",  # noqa: S608 - plain keys
+        (namespace,),
+    )
+    for number, *texts in found:
+        metadata = {key: json.loads(text) for key, text in zip(keys, texts, strict=True) if text is not None}
+        total += number if where.matches(metadata) else 0
+    return total
+
+
+def json_of(key: str) -> str:
+    """Return the SQL for the JSON text of a key that :data:`PLAIN_KEY` admits; NULL where it is missing."""
+    return f"""metadata -> '$."{key}"'"""
 
 
 def scan_chunks(
@@ -165,8 +274,7 @@ def scan_chunks(
     chunks: list[Chunk] = []
     last = after
     found = connection.execute(
-        "SELECT row, id, content, embed_text, metadata FROM chunks"
-        " WHERE namespace = ? AND row > ? ORDER BY row",
+        f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND row > ? ORDER BY row",  # noqa: S608
         (namespace, after),
     )
     for seen, fields in enumerate(found):
@@ -177,78 +285,3 @@ def scan_chunks(
             chunks.append(chunk)
         last = fields[0]
     return Page(tuple(chunks), None)
-
-
-def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
-    """Write a record unless its key exists."""
-    cursor = connection.execute(
-        "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
-        " ON CONFLICT (namespace, collection, key) DO NOTHING",
-        (namespace, record.collection, record.key, record.value),
-    )
-    return cursor.rowcount == 1
-
-
-def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:
-    """Return a record."""
-    found = connection.execute(
-        "SELECT value, version FROM records WHERE namespace = ? AND collection = ? AND key = ?",
-        (namespace, collection, key),
-    ).fetchone()
-    return None if found is None else Record(collection, key, _value(found[0], collection, key), found[1])
-
-
-def swap_record(
-    connection: sqlite3.Connection, namespace: str, record: RecordRow, version: int | None
-) -> Record:
-    """Write a record if it is still at ``version``."""
-    now = get_record(connection, namespace, record.collection, record.key)
-    if (None if now is None else now.version) != version:
-        raise ConflictError(conflict_message(record, version, None if now is None else now.version))
-    if now is None:
-        append_record(connection, namespace, record)
-    else:
-        connection.execute(
-            "UPDATE records SET value = ?, version = version + 1"
-            " WHERE namespace = ? AND collection = ? AND key = ?",
-            (record.value, namespace, record.collection, record.key),
-        )
-    return Record(record.collection, record.key, json.loads(record.value), (version or 0) + 1)
-
-
-def scan_records(
-    connection: sqlite3.Connection, namespace: str, collection: str, after: int, limit: int
-) -> RecordPage:
-    """Return a page of records in the order of the rows."""
-    found = connection.execute(
-        "SELECT row, key, value, version FROM records WHERE namespace = ? AND collection = ? AND row > ?"
-        " ORDER BY row LIMIT ?",
-        (namespace, collection, after, limit + 1),
-    ).fetchall()
-    records = tuple(
-        Record(collection, key, _value(value, collection, key), v) for _, key, value, v in found[:limit]
-    )
-    return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
-
-
-def delete_records(
-    connection: sqlite3.Connection, namespace: str, collection: str, keys: Sequence[str]
-) -> int:
-    """Delete records."""
-    return sum(
-        connection.execute(
-            "DELETE FROM records WHERE namespace = ? AND collection = ? AND key = ?",
-            (namespace, collection, key),
-        ).rowcount
-        for key in keys
-    )
-
-
-def _value(text: str, collection: str, key: str) -> JSON:
-    try:
-        value: JSON = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise StoreCorruptError(
-            f"the record {collection}/{key} is damaged: {error}; restore a backup"
-        ) from error
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -21,17 +22,18 @@ FORMAT: Final = 1
 
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
 # the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
+# A sum is that of vectorstores._sums. A token is random: it tells changes of the same number in different histories.
 _STATEMENTS: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE chunks (
         row INTEGER PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
-        content TEXT NOT NULL, embed_text TEXT, metadata TEXT NOT NULL) STRICT""",
+        content TEXT NOT NULL, embed_text TEXT, metadata TEXT NOT NULL, sum INTEGER) STRICT""",
     "CREATE UNIQUE INDEX chunks_by_id ON chunks (namespace, id)",
     "CREATE INDEX chunks_by_row ON chunks (namespace)",
-    "CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT",
+    "CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) STRICT",
     """CREATE TABLE changes (
-        seq INTEGER PRIMARY KEY, namespace TEXT NOT NULL, row INTEGER NOT NULL, kind INTEGER NOT NULL)
-        STRICT""",
+        seq INTEGER PRIMARY KEY, namespace TEXT NOT NULL, row INTEGER NOT NULL, kind INTEGER NOT NULL,
+        token INTEGER) STRICT""",
     """CREATE TABLE records (
         row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, collection TEXT NOT NULL,
         key TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL) STRICT""",
@@ -40,6 +42,9 @@ _STATEMENTS: Final = (
     _cache.TABLE,
     _cache.INDEX,
 )
+
+# Not in the first stores of this format; NULL means that there is nothing to compare with.
+_ADDED: Final = {"chunks": "sum", "vectors": "sum", "changes": "token"}
 
 
 def build(path: Path, embedder_id: str, embedder_name: str, dim: int) -> None:
@@ -102,3 +107,27 @@ def check(connection: sqlite3.Connection, path: Path, embedder_id: str, embedder
             " compared: open it with the embedder that it was made with, or copy its chunks into a new store"
         )
     return said["store"]
+
+
+def extended(connection: sqlite3.Connection) -> bool:
+    """Whether the columns are there that the first stores of this format did not have."""
+    return not _missing(connection)
+
+
+def extend(connection: sqlite3.Connection) -> None:
+    """Add the columns that are missing; inside a write transaction."""
+    for table in _missing(connection):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {_ADDED[table]} INTEGER")
+    connection.execute(
+        "UPDATE changes SET token = ? WHERE seq = (SELECT max(seq) FROM changes) AND token IS NULL",
+        (secrets.randbits(63),),
+    )
+
+
+def _missing(connection: sqlite3.Connection) -> list[str]:
+    return [
+        table
+        for table, column in _ADDED.items()
+        if connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)).fetchone()
+        is None
+    ]

@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from vectorstores._combine import Combiner, Failure
-from vectorstores.base import StoreClosedError, StoreCorruptError, StoreUnavailableError, VectorStoreError
+from vectorstores.base import (
+    EmbedderMismatchError,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreUnavailableError,
+    VectorStoreError,
+)
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 # How long a write waits for the one of another process before it gives up.
 BUSY_TIMEOUT: Final = 30.0
+_PATIENT: Final = f"PRAGMA busy_timeout={int(BUSY_TIMEOUT * 1000)}"
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNAVAILABLE: Final = {
     sqlite3.SQLITE_BUSY: f"another process has been writing for {BUSY_TIMEOUT:.0f} s",
@@ -36,6 +43,10 @@ def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into those of this package, naming the file."""
     try:
         yield
+    except StoreCorruptError as error:
+        if str(path) in str(error):
+            raise
+        raise StoreCorruptError(f"{path}: {error}") from error
     except sqlite3.Error as error:
         # The lower byte is the primary code; the rest says more of the same.
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
@@ -47,7 +58,8 @@ def translated(path: Path) -> Iterator[None]:
             raise StoreUnavailableError(
                 f"{path}: {_UNAVAILABLE[code]} ({error}); nothing of the call was stored"
             ) from error
-        if code == sqlite3.SQLITE_ERROR:
+        # Python says of a text that is no UTF-8 only that it could not decode it.
+        if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
             raise StoreCorruptError(f"{path} does not hold the tables of a store: {error}") from error
         raise
 
@@ -94,10 +106,13 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.store: str | None = None
+        """The id that the store must have in every transaction; None while it is not known."""
         self._locks = {"read": threading.Lock(), "index": threading.Lock(), "write": threading.Lock()}
         self._connections: dict[str, sqlite3.Connection] = {}
-        self._combined: Combiner[Work[Any], Any] = Combiner(self._commit)
-        self._scrubbed: Combiner[None, None] = Combiner(self._checkpoint)
+        self._versions: dict[str, int] = {}
+        self._combined: Combiner[Sequence[Work[Any]], Sequence[Any]] = Combiner(self._commit)
+        self._scrubbed: Combiner[None, bool] = Combiner(self._checkpoint)
         try:
             with translated(path):
                 for role in self._locks:
@@ -111,10 +126,21 @@ class Database:
 
         It may be run twice, so it must do nothing but SQL.
         """
-        result: T = self._combined(work)
+        (outcome,) = self.write_all([work])
+        if isinstance(outcome, Failure):
+            raise outcome.error
+        result: T = outcome
         return result
 
-    def _commit(self, batch: Sequence[Work[Any]]) -> list[Any]:
+    def write_all(self, works: Sequence[Work[Any]]) -> Sequence[Any]:
+        """Run each work as :meth:`write` does, and return what each returned, or its :class:`Failure`."""
+        return self._combined(works)
+
+    def _commit(self, calls: Sequence[Sequence[Work[Any]]]) -> list[Sequence[Any]]:
+        outcomes = iter(self._commit_each([work for works in calls for work in works]))
+        return [[next(outcomes) for _ in works] for works in calls]
+
+    def _commit_each(self, batch: Sequence[Work[Any]]) -> list[Any]:
         try:
             return self._together(batch)
         except VectorStoreError as error:
@@ -131,25 +157,74 @@ class Database:
 
     def _together(self, batch: Sequence[Work[Any]]) -> list[Any]:
         with self._using("write") as connection, transaction(connection, write=True):
+            self._follow(connection, "write")
             return [work(connection) for work in batch]
 
     def read(self, work: Work[T], role: str = "read") -> T:
         """Run ``work`` on one state of the database."""
         with self._using(role) as connection, transaction(connection, write=False):
+            self._follow(connection, role)
             return work(connection)
 
-    def scrub(self) -> None:
-        """Take what was deleted out of the write-ahead log too, unless a reader needs it still."""
-        self._scrubbed(None)
+    def read_at_once(self, work: Work[T | None], role: str) -> T | None:
+        """Run ``work`` like :meth:`read` if nothing has to be waited for; None otherwise, or what it returns.
 
-    def _checkpoint(self, calls: Sequence[None]) -> list[None]:
+        For the event loop: ``work`` must be short.
+        """
+        lock = self._locks[role]
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            connection = self._connections.get(role)
+            if connection is None:
+                return None
+            with translated(self.path):
+                return self._read_at_once(connection, work, role)
+        finally:
+            lock.release()
+
+    def _read_at_once(self, connection: sqlite3.Connection, work: Work[T | None], role: str) -> T | None:
+        connection.execute("PRAGMA busy_timeout=0")
+        try:
+            with transaction(connection, write=False):
+                self._follow(connection, role)
+                return work(connection)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                return None
+            raise
+        finally:
+            connection.execute(_PATIENT)
+
+    def version(self, role: str) -> int:
+        """Return a number that is another one in a transaction of this role when others have written meanwhile."""
+        return self._versions.get(role, -1)
+
+    def _follow(self, connection: sqlite3.Connection, role: str) -> None:
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version == self._versions.get(role):
+            return
+        if self.store is not None:
+            found = connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()
+            if found != (self.store,):
+                raise EmbedderMismatchError(
+                    f"the store {self.path.parent} was re-embedded by another process since it was opened here;"
+                    " open it again, with the embedder that it has now"
+                )
+        self._versions[role] = version
+
+    def scrub(self) -> bool:
+        """Take what was deleted out of the write-ahead log too; False if a reader needs it still."""
+        return self._scrubbed(None)
+
+    def _checkpoint(self, calls: Sequence[None]) -> list[bool]:
         with self._using("write") as connection:
             connection.execute("PRAGMA busy_timeout=0")
             try:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
-                connection.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT * 1000)}")
-        return list(calls)
+                connection.execute(_PATIENT)
+        return [not busy for _ in calls]
 
     @contextmanager
     def _using(self, role: str) -> Iterator[sqlite3.Connection]:

@@ -1,17 +1,20 @@
-"""Vectors of one namespace in memory, found exactly."""
+"""Vectors of one namespace, found exactly, or by codes that propose candidates for an exact ranking."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from vectorstores._vectors import Growing, Vectors, numpy_product
 from vectorstores.mmr import mmr
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
+    from vectorstores._codes import Codes
     from vectorstores._engine import Query
+    from vectorstores._vectors import Product
     from vectorstores.base import FloatArray
 
 # Products of float32 rows depend on their place in the matrix in the last digits. Candidates within this
@@ -20,92 +23,50 @@ if TYPE_CHECKING:
 _SLACK: Final = 1e-5
 # Above this share of the rows, gathering them for a product costs more than it saves.
 _GATHER_SHARE: Final = 0.3
-
-
-class Block(Protocol):
-    """Vectors by position."""
-
-    @property
-    def matrix(self) -> FloatArray:
-        """The vectors, of shape ``(n, dim)``, as a view that may be written to until the next ``append``."""
-        ...
-
-    def append(self, vectors: FloatArray) -> None:
-        """Add rows at the end."""
-        ...
-
-    def top(self, query: FloatArray, k: int, usable: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the positions of at least the ``k`` best rows (or all there are), in any order."""
-        ...
-
-
-class Growing:
-    """An array that rows are appended to, in amortised constant time."""
-
-    def __init__(self, *shape: int, dtype: DTypeLike) -> None:
-        self._array: NDArray[Any] = np.empty((0, *shape), dtype=dtype)
-        self._size = 0
-
-    @property
-    def view(self) -> NDArray[Any]:
-        """What has been appended; valid for writing until the next append."""
-        return self._array[: self._size]
-
-    def append(self, rows: NDArray[Any]) -> None:
-        """Add rows at the end."""
-        end = self._size + len(rows)
-        if end > len(self._array):
-            grown = np.empty((max(end, 2 * self._size, 16), *self._array.shape[1:]), dtype=self._array.dtype)
-            grown[: self._size] = self.view
-            self._array = grown
-        self._array[self._size : end] = rows
-        self._size = end
-
-
-class NumpyBlock:
-    """Vectors in one growing array, searched by a product with all of them."""
-
-    def __init__(self, dim: int) -> None:
-        self._vectors = Growing(dim, dtype=np.float32)
-
-    @property
-    def matrix(self) -> FloatArray:
-        """See :class:`Block`."""
-        return self._vectors.view
-
-    def append(self, vectors: FloatArray) -> None:
-        """See :class:`Block`."""
-        self._vectors.append(vectors)
-
-    def top(self, query: FloatArray, k: int, usable: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """See :class:`Block`."""
-        scores = self.matrix @ query
-        if usable is not None:
-            scores[~usable] = -np.inf
-        return best_positions(scores, k)
+# So few rows are scored exactly, whatever the index.
+_GATHER: Final = 16_000
+# Candidates asked of the codes, per result and at least; and how many times as many when the first ones leave a doubt.
+_PER_RESULT: Final = 20
+_AT_LEAST: Final = 100
+_AT_LEAST_OF_MANY: Final = 200
+_MANY: Final = 50_000
+_AGAIN: Final = (1, 5, 20)
+# A rank is trusted when the last candidate's estimate lies so many of its typical errors below.
+_ERRORS: Final = 2.5
+# Above this share of the rows, codes cost more than they save.
+_CODES_SHARE: Final = 0.1
+_NO_PLACES: Final = np.empty(0, dtype=np.int64)
 
 
 def best_positions(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Return the positions of the ``k`` highest scores and of those that can't be told from the ``k``-th."""
     if k >= len(scores):
         return np.flatnonzero(scores > -np.inf)
-    bound = scores[np.argpartition(scores, len(scores) - k)[len(scores) - k]]
-    return np.flatnonzero((scores >= bound - _SLACK) & (scores > -np.inf))
+    bound = np.partition(scores, len(scores) - k)[len(scores) - k]
+    if bound == -np.inf:
+        return np.flatnonzero(scores > -np.inf)
+    return np.flatnonzero(scores >= bound - _SLACK)
 
 
 class VectorTable:
     """Rows and their vectors. Row numbers only grow; a removed one never comes back."""
 
-    def __init__(self, dim: int, block: Block | None = None, rows: NDArray[np.int64] | None = None) -> None:
-        """``rows`` are those whose vectors are in ``block`` already."""
+    def __init__(self, dim: int, first: FloatArray | None = None, product: Product = numpy_product) -> None:
+        """``first`` are the vectors of rows that :meth:`name_first` tells."""
         self.dim = dim
-        self.block: Block = NumpyBlock(dim) if block is None else block
+        self.vectors = Vectors(dim, first, product)
         self.dead = 0
+        self.codes: Codes | None = None
+        self.outdated: NDArray[np.int64] = _NO_PLACES
+        """Positions whose vectors were replaced since they were coded, ascending."""
         self._rows = Growing(dtype=np.int64)
         self._alive = Growing(dtype=np.bool_)
-        if rows is not None:
-            self._rows.append(rows)
-            self._alive.append(np.ones(len(rows), dtype=np.bool_))
+
+    def name_first(self, rows: NDArray[np.int64], alive: NDArray[np.bool_]) -> None:
+        """Say which rows the first vectors are, and which of them have not been removed."""
+        self._rows.append(rows)
+        self._alive.append(alive)
+        self.dead = len(alive) - int(np.count_nonzero(alive))
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -124,37 +85,44 @@ class VectorTable:
     def find(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of those rows that are there."""
         if not len(self.rows):
-            return np.empty(0, dtype=np.int64)
+            return _NO_PLACES
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         found: NDArray[np.int64] = places[(self.rows[places] == rows) & self.alive[places]]
         return found
 
-    def packed(self, block: Block | None = None) -> VectorTable:
-        """Return a copy without the places of removed rows, its vectors in ``block``."""
-        copy = VectorTable(self.dim, block)
-        copy.put(self.rows[self.alive], self.block.matrix[self.alive])
+    def packed(self) -> VectorTable:
+        """Return a copy without the places of removed rows, and without codes."""
+        copy = VectorTable(self.dim, product=self.vectors.product)
+        places = np.flatnonzero(self.alive)
+        copy.put(self.rows[places], self.vectors.gather(places))
         return copy
 
-    def put(self, rows: NDArray[np.int64], vectors: FloatArray) -> None:
-        """Add rows, or replace the vectors of those that are there. ``rows`` ascends; new ones come last."""
+    def put(self, rows: NDArray[np.int64], vectors: FloatArray) -> NDArray[np.int64]:
+        """Add rows, or replace the vectors of those that are there, and return the positions of these.
+
+        ``rows`` ascends; new ones come last.
+        """
         last = self.rows[-1] if len(self.rows) else np.int64(-1)
         fresh = rows > last
         places = np.searchsorted(self.rows, rows[~fresh])
         if len(places):
-            self.block.matrix[places] = vectors[~fresh]
+            self.vectors.put(places, vectors[~fresh])
+            if self.codes is not None:
+                self.outdated = np.union1d(self.outdated, places[places < self.codes.count])
         if fresh.any():
-            self.block.append(np.ascontiguousarray(vectors[fresh]))
+            self.vectors.append(vectors[fresh])
             self._rows.append(rows[fresh])
             self._alive.append(np.ones(int(fresh.sum()), dtype=np.bool_))
+        return places
 
-    def remove(self, rows: NDArray[np.int64]) -> int:
-        """Remove rows that are there and return how many; their vectors are overwritten."""
+    def remove(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Remove rows that are there and return their positions; their vectors are overwritten."""
         places = np.unique(self.find(rows))
         if len(places):
-            self.block.matrix[places] = 0.0
+            self.vectors.put(places, 0.0)
             self.alive[places] = False
             self.dead += len(places)
-        return len(places)
+        return places
 
     def search(self, query: Query, mask: NDArray[np.bool_] | None) -> list[tuple[int, float]]:
         """Return rows with their scores, best first. ``mask`` says which positions the filter admits."""
@@ -163,19 +131,78 @@ class VectorTable:
             usable = mask if usable is None else usable & mask
         wanted = query.k if query.diversity == 0.0 else max(4 * query.k, query.k + 20)
         places = self._candidates(query.vector, wanted, usable)
-        vectors = self.block.matrix[places]
-        scores = np.clip(vectors.astype(np.float64) @ query.vector.astype(np.float64), -1.0, 1.0)
+        vectors = self.vectors.gather(places)
+        scores = vectors.astype(np.float64) @ query.vector.astype(np.float64)
+        np.minimum(np.maximum(scores, -1.0, out=scores), 1.0, out=scores)
         # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.
-        scores = np.round(scores, 9)
+        scores.round(9, out=scores)
         order = np.lexsort((places, -scores))[:wanted]
         order = order[scores[order] >= query.min_score]
         if query.diversity:
             order = order[mmr(scores[order], vectors[order], k=query.k, diversity=query.diversity)]
-        return [(int(self.rows[places[i]]), float(scores[i])) for i in order]
+        return list(zip(self.rows[places[order]].tolist(), scores[order].tolist(), strict=True))
 
     def _candidates(self, vector: FloatArray, k: int, usable: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        if usable is not None:
+        admitted = len(self.rows) if usable is None else int(np.count_nonzero(usable))
+        if self.codes is not None and admitted > (0 if usable is None else min(_GATHER, len(usable) // 2)):
+            found = self._by_codes(self.codes, vector, min(k, admitted), usable, admitted)
+            if found is not None:
+                return found
+        if usable is not None and admitted <= _GATHER_SHARE * len(usable):
             chosen = np.flatnonzero(usable)
-            if len(chosen) <= _GATHER_SHARE * len(usable):
-                return chosen[best_positions(self.block.matrix[chosen] @ vector, k)]
-        return self.block.top(vector, k, usable)
+            return chosen[best_positions(self.vectors.products_at(vector, chosen), k)]
+        scores = self.vectors.products(vector)
+        if usable is not None:
+            scores[~usable] = -np.inf
+        return best_positions(scores, k)
+
+    def _by_codes(
+        self, codes: Codes, vector: FloatArray, k: int, usable: NDArray[np.bool_] | None, admitted: int
+    ) -> NDArray[np.int64] | None:
+        """Return the best of the candidates that the codes name and of the rows without codes.
+
+        None means that the exact way is the better one.
+        """
+        size = len(self.rows)
+        # So many candidates, that about the wanted number is admitted.
+        least = _AT_LEAST if size < _MANY else _AT_LEAST_OF_MANY
+        count = int(max(_PER_RESULT * k, least) * size / admitted)
+        if count > max(_CODES_SHARE * size, least):
+            return None
+        loose, scores = self._loose(codes, vector, usable)
+        for times in _AGAIN:
+            attempt = times * count
+            places, estimates = codes.nearest(vector, attempt)
+            complete = attempt >= codes.count
+            floor = -np.inf if complete else float(estimates.min(initial=np.inf))
+            kept = np.ones(len(places), dtype=np.bool_) if usable is None else usable[places]
+            if len(self.outdated):
+                kept &= ~np.isin(places, self.outdated)
+            places, estimates = places[kept], estimates[kept]
+            exact = self.vectors.products_at(vector, places)
+            error = float(np.sqrt(np.mean((estimates - exact) ** 2))) if len(exact) else np.inf
+            places, exact = np.concatenate([places, loose]), np.concatenate([exact, scores])
+            if len(exact) >= k:
+                kth = np.partition(exact, len(exact) - k)[len(exact) - k]
+                if complete or kth - floor >= _ERRORS * error:
+                    return places[best_positions(exact, k)]
+        # Among all rows, the candidates are good ones even so. A filter may have left too few of them.
+        return places[best_positions(exact, k)] if usable is None and len(exact) >= k else None
+
+    def _loose(
+        self, codes: Codes, vector: FloatArray, usable: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the positions that the codes don't know, or not as they are, with their exact scores."""
+        size = len(self.rows)
+        if codes.count == size and not len(self.outdated):
+            return _NO_PLACES, np.empty(0, dtype=np.float32)
+        places = np.concatenate([self.outdated, np.arange(codes.count, size)])
+        scores = np.concatenate(
+            [
+                self.vectors.products_at(vector, self.outdated),
+                self.vectors.products(vector, codes.count),
+            ]
+        )
+        if usable is not None:
+            places, scores = places[usable[places]], scores[usable[places]]
+        return places, scores

@@ -23,13 +23,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     FloatArray: TypeAlias = NDArray[np.float32]
+
+DEFAULT_INDEXED: Final = ("kind", "tool", "agent", "state")
+"""Metadata keys that stores are quick at filtering by, unless others are declared."""
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Filter: TypeAlias = Mapping[str, JSON]

@@ -11,19 +11,23 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio.lowlevel
 import anyio.to_thread
 
-from vectorstores import _rows, _schema
+from vectorstores import _mapped, _records, _rows, _schema
 from vectorstores._cache import EmbeddingCache
 from vectorstores._checks import cache_key
+from vectorstores._codes import require_faiss
+from vectorstores._combine import Failure
 from vectorstores._engine import Opened, Query
-from vectorstores._flat import require_faiss
-from vectorstores._folder import SNAPSHOTS, prepare
+from vectorstores._folder import DATABASE, SNAPSHOTS, prepare
 from vectorstores._index import Indexes
+from vectorstores._mapped import Place
 from vectorstores._sqlite import Database
-from vectorstores.base import Embedder, StoreClosedError
+from vectorstores._writes import Together
+from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError
 from vectorstores.embedders import default_embedder
 from vectorstores.store import Store
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from vectorstores._checks import RecordRow, Row
+    from vectorstores._rows import Gone
     from vectorstores.base import Chunk, FloatArray, Page, Record, RecordPage, SearchHit
     from vectorstores.filters import Node
 
@@ -52,6 +57,22 @@ class FaissVectorStore(Store):
     - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.EmbedderMismatchError`;
     - :class:`~vectorstores.MissingDependencyError`: FAISS, or the default embedder, is not installed.
 
+    Later calls raise :class:`~vectorstores.EmbedderMismatchError` too, when another process has moved the store to
+    another embedder.
+
+    Searches are exact up to 5,000 chunks in a namespace. Above that, short codes propose candidates that are ranked
+    by their vectors; in doubt more are looked at, and a filter that admits few is answered exactly. Codes are made in
+    the background; until they are there, searches are exact. ``indexed`` names the metadata keys whose columns are
+    kept with them: a filter by another key is as right, and slower the first time.
+
+    What was deleted or replaced is found no more when the call returns, and its vector is overwritten in the index. A
+    tenth of a second later, or when the store is closed, its bytes are overwritten in the database and its write-ahead
+    log too; later where another process reads just then, or where the disk refuses, which is logged and tried again
+    after the next write and at the next opening.
+
+    Rows carry checksums: one whose bytes are not what was stored raises :class:`~vectorstores.StoreCorruptError`
+    naming it.
+
     After a fork the child must open a store of its own.
     """
 
@@ -62,8 +83,11 @@ class FaissVectorStore(Store):
         embedder: Embedder | None = None,
         namespace: str,
         create: bool = True,
+        indexed: Sequence[str] = DEFAULT_INDEXED,
     ) -> None:
-        super().__init__(_FaissEngine(Path(path), embedder, create=create), namespace)
+        if isinstance(indexed, str):
+            raise TypeError("indexed must be a sequence of metadata keys, not one string")
+        super().__init__(_FaissEngine(Path(path), embedder, create=create, indexed=tuple(indexed)), namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +98,22 @@ class _State:
     cache: EmbeddingCache
 
 
+@dataclass(frozen=True, slots=True)
+class _Write:
+    work: Callable[[sqlite3.Connection], Any]
+    namespace: str | None = None
+    """Where what ``work`` returns as gone has to be taken out of the files."""
+    rows: Sequence[Row] = ()
+    """The rows, if ``work`` does nothing but put them into the namespace."""
+
+
 class _FaissEngine:
-    def __init__(self, folder: Path, embedder: Embedder | None, *, create: bool) -> None:
+    def __init__(
+        self, folder: Path, embedder: Embedder | None, *, create: bool, indexed: tuple[str, ...]
+    ) -> None:
         self._folder = folder
+        self._indexed = indexed
+        self._writes: Together[_Write] = Together(self._commit)
         self._embedder = embedder
         self._create = create
         self._state: _State | None = None
@@ -113,11 +150,21 @@ class _FaissEngine:
             database = Database(path)
             try:
                 store = database.read(lambda connection: _schema.check(connection, path, *about))
+                if not database.read(_schema.extended):
+                    database.write(_schema.extend)
+                _mapped.clean(self._folder / SNAPSHOTS)
             except BaseException:
                 database.close()
                 raise
+            database.store = store
             opened = Opened(embedder, embedder.id, embedder.dim)
-            indexes = Indexes(database, store, opened.dim, self._folder / SNAPSHOTS)
+
+            def place_of(namespace: str) -> Place:
+                lock = self._folder / f"{DATABASE}.index.lock"
+                return Place(self._folder / SNAPSHOTS, lock, store, namespace, opened.dim)
+
+            indexes = Indexes(database, place_of, opened.dim, self._indexed)
+            indexes.forget_leftovers()
             self._process = os.getpid()
             self._state = _State(opened, database, indexes, EmbeddingCache(opened.dim))
 
@@ -133,7 +180,44 @@ class _FaissEngine:
             state.database.close()
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await anyio.to_thread.run_sync(self._ready().database.write, work)
+        self._ready()
+        result: T = await self._writes(_Write(work))
+        return result
+
+    def _commit(self, writes: Sequence[_Write]) -> list[Any]:
+        state = self._ready()
+        outcomes: list[Any] = []
+        groups = _grouped(writes)
+        together = [self._put_all(state, group) for group in groups]
+        for group, outcome in zip(groups, state.database.write_all(together), strict=True):
+            if len(group) > 1 and isinstance(outcome, Failure):
+                # One of them spoils the statements of all: alone, only that one fails.
+                outcomes += state.database.write_all([write.work for write in group])
+            else:
+                outcomes += [outcome, *([] for _ in group[1:])]
+        gone: dict[str, list[int]] = {}
+        for write, outcome in zip(writes, outcomes, strict=True):
+            if write.namespace is not None and not isinstance(outcome, Failure) and outcome:
+                gone.setdefault(write.namespace, []).extend(each.row for each in outcome)
+        # Durable by now, so nothing here may say that it was not.
+        state.indexes.forget(gone)
+        return outcomes
+
+    def _put_all(self, state: _State, group: Sequence[_Write]) -> Callable[[sqlite3.Connection], Any]:
+        """Return the work of one write, or of several that only put rows into one namespace."""
+        if len(group) == 1 or group[0].namespace is None:
+            return group[0].work
+        return self._put(state, group[0].namespace, [row for write in group for row in write.rows])
+
+    def _put(
+        self, state: _State, namespace: str, rows: Sequence[Row]
+    ) -> Callable[[sqlite3.Connection], list[Gone]]:
+        def work(connection: sqlite3.Connection) -> list[Gone]:
+            replaced = _rows.write_chunks(connection, namespace, rows)
+            self._forget(state, connection, replaced)
+            return replaced
+
+        return work
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await anyio.to_thread.run_sync(self._ready().database.read, work)
@@ -154,80 +238,94 @@ class _FaissEngine:
         embeddings: Mapping[bytes, FloatArray],
     ) -> None:
         state = self._ready()
+        put = self._put(state, namespace, rows)
+        if rows and not records and not embeddings:
+            await self._writes(_Write(put, namespace, rows))
+            return
 
-        def work(connection: sqlite3.Connection) -> bool:
-            replaced = _rows.write_chunks(connection, namespace, rows)
+        def work(connection: sqlite3.Connection) -> list[Gone]:
+            replaced = put(connection)
             for record in records:
-                _rows.append_record(connection, namespace, record)
-            self._forget(state, connection, replaced)
+                _records.append_record(connection, namespace, record)
             state.cache.write(connection, embeddings)
-            return bool(replaced)
+            return replaced
 
-        def run() -> None:
-            if state.database.write(work):
-                self._scrub(state, namespace)
-
-        await anyio.to_thread.run_sync(run)
+        await self._writes(_Write(work, namespace))
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         state = self._ready()
 
-        def work(connection: sqlite3.Connection) -> int:
+        def work(connection: sqlite3.Connection) -> list[Gone]:
             gone = _rows.delete_chunks(connection, namespace, ids)
             for record in records:
-                _rows.append_record(connection, namespace, record)
+                _records.append_record(connection, namespace, record)
             self._forget(state, connection, gone)
-            return len(gone)
+            return gone
 
-        def run() -> int:
-            count = state.database.write(work)
-            if count:
-                self._scrub(state, namespace)
-            return count
-
-        return await anyio.to_thread.run_sync(run)
+        gone: list[Gone] = await self._writes(_Write(work, namespace))
+        return len(gone)
 
     @staticmethod
-    def _scrub(state: _State, namespace: str) -> None:
-        state.database.scrub()
-        state.indexes.forget(namespace)
-
-    @staticmethod
-    def _forget(state: _State, connection: sqlite3.Connection, texts: Sequence[str]) -> None:
-        state.cache.purge(connection, (cache_key(state.opened.embedder_id, text) for text in texts))
+    def _forget(state: _State, connection: sqlite3.Connection, gone: Sequence[Gone]) -> None:
+        state.cache.purge(connection, (cache_key(state.opened.embedder_id, each.text) for each in gone))
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
-        return await anyio.to_thread.run_sync(self._ready().indexes.search, namespace, query)
+        indexes = self._ready().indexes
+        if indexes.is_quick(namespace, query):
+            await anyio.lowlevel.checkpoint()
+            hits = self._ready().indexes.search_at_once(namespace, query)
+            if hits is not None:
+                return hits
+        return await anyio.to_thread.run_sync(indexes.search, namespace, query)
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
         return await self._read(lambda connection: _rows.chunks_by_id(connection, namespace, ids))
 
     async def count(self, namespace: str, where: Node | None) -> int:
-        return await self._read(lambda connection: _rows.count_chunks(connection, namespace, where))
+        return await anyio.to_thread.run_sync(self._ready().indexes.count, namespace, where)
 
     async def update(self, namespace: str, id: str, patch: str) -> bool:
         return await self._write(lambda connection: _rows.patch_metadata(connection, namespace, id, patch))
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
-        return await self._read(
-            lambda connection: _rows.scan_chunks(connection, namespace, where, after, limit)
-        )
+        return await anyio.to_thread.run_sync(self._ready().indexes.scan, namespace, where, after, limit)
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
-        return await self._write(lambda connection: _rows.append_record(connection, namespace, record))
+        return await self._write(lambda connection: _records.append_record(connection, namespace, record))
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
-        return await self._read(lambda connection: _rows.get_record(connection, namespace, collection, key))
+        return await self._read(
+            lambda connection: _records.get_record(connection, namespace, collection, key)
+        )
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
-        return await self._write(lambda connection: _rows.swap_record(connection, namespace, record, version))
+        return await self._write(
+            lambda connection: _records.swap_record(connection, namespace, record, version)
+        )
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         return await self._read(
-            lambda connection: _rows.scan_records(connection, namespace, collection, after, limit)
+            lambda connection: _records.scan_records(connection, namespace, collection, after, limit)
         )
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
         return await self._write(
-            lambda connection: _rows.delete_records(connection, namespace, collection, keys)
+            lambda connection: _records.delete_records(connection, namespace, collection, keys)
         )
+
+
+def _grouped(writes: Sequence[_Write]) -> list[list[_Write]]:
+    """Put neighbours together that only put rows, all different ones, into the same namespace."""
+    groups: list[list[_Write]] = []
+    ids: set[str] = set()
+    for write in writes:
+        own = {row.id for row in write.rows}
+        last = groups[-1][-1] if groups else None
+        fits = last is not None and last.rows and write.rows and last.namespace == write.namespace
+        if fits and ids.isdisjoint(own):
+            groups[-1].append(write)
+            ids |= own
+        else:
+            groups.append([write])
+            ids = own
+    return groups

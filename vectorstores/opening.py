@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from vectorstores.base import Embedder, StoreUnavailableError
+from vectorstores._pg.address import is_postgres, split_schema
+from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreUnavailableError
 from vectorstores.store import Store
+
+_KINDS = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"
 
 
 def open_store(
-    url: str | os.PathLike[str], *, embedder: Embedder | None = None, namespace: str, create: bool = True
+    url: str | os.PathLike[str],
+    *,
+    embedder: Embedder | None = None,
+    namespace: str,
+    create: bool = True,
+    indexed: Sequence[str] = DEFAULT_INDEXED,
 ) -> Store:
-    """Return the store at an address: ``memory://``, or the path of a folder (``file:///path`` too).
+    """Return the store at an address.
 
-    The store opens at its first call or by ``async with``, and raises then what :class:`~vectorstores.Store`
-    says. Raises :class:`~vectorstores.StoreUnavailableError` for an address of another kind.
+    ==================================  ======================================================================
+    ``memory://``                       in this process's memory
+    a path, ``file:///path``            a folder of this machine, with FAISS
+    ``postgresql://user@host/db``       PostgreSQL with pgvector (``postgres://`` too); the parameter ``schema``
+                                        names another schema than ``vectorstores``: ``…/db?schema=lessons``
+    ``postgresql+embedded:///folder``   PostgreSQL in a folder of this machine, started when it is needed
+    ==================================  ======================================================================
+
+    ``indexed`` names the metadata keys whose filters are made quick; ``memory://`` has no use for it, and in
+    PostgreSQL they are fixed when the store is made. The store opens at its first call or by ``async with``, and
+    raises then what :class:`~vectorstores.Store` says. Raises :class:`~vectorstores.StoreUnavailableError` for an
+    address of another kind, and :class:`~vectorstores.MissingDependencyError`.
     """
-    folder = folder_of(url)
-    if folder is not None:
-        from vectorstores.faiss import FaissVectorStore  # noqa: PLC0415 - one backend does not load the other's library
+    address = os.fspath(url)
+    # One backend does not load the other's library.
+    if is_postgres(address):
+        from vectorstores.postgres import PostgresVectorStore  # noqa: PLC0415
 
-        return FaissVectorStore(folder, embedder=embedder, namespace=namespace, create=create)
+        conninfo, schema = split_schema(address)
+        return PostgresVectorStore(
+            conninfo, embedder=embedder, namespace=namespace, create=create, schema=schema, indexed=indexed
+        )
+    folder = folder_of(address)
+    if folder is not None:
+        from vectorstores.faiss import FaissVectorStore  # noqa: PLC0415
+
+        return FaissVectorStore(
+            folder, embedder=embedder, namespace=namespace, create=create, indexed=indexed
+        )
     from vectorstores.memory import InMemoryVectorStore  # noqa: PLC0415
 
     return InMemoryVectorStore(embedder, namespace=namespace)
@@ -37,12 +67,10 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     if not separator or scheme == "file":
         path = rest if separator else address
         if not path:
-            raise StoreUnavailableError("the address of the store is empty; expected a folder or memory://")
+            raise StoreUnavailableError(f"the address of the store is empty; expected {_KINDS}")
         return Path(path)
     if scheme == "memory":
         return None
-    if scheme.startswith("postgres"):
-        raise StoreUnavailableError(
-            "PostgreSQL stores are not available in this version; use a folder or memory://"
-        )
-    raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected a folder or memory://")
+    if is_postgres(address):
+        raise StoreUnavailableError("a PostgreSQL store is in no folder of FAISS; this needs the path of one")
+    raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vectorstores import _schema
 from vectorstores._folder import DATABASE
+from vectorstores._pg.address import is_postgres, require_psycopg
 from vectorstores._sqlite import Database
 from vectorstores.base import EmbeddingError
 from vectorstores.opening import folder_of
@@ -30,16 +31,28 @@ class Origin:
 def origin_of(url: str | os.PathLike[str]) -> Origin | None:
     """Return what made the store at an address; None where there is no store, and for ``memory://``.
 
-    Creates nothing and loads no library. Raises :class:`~vectorstores.StoreCorruptError`,
+    Creates nothing, and loads no library but PostgreSQL's driver for a store there; blocks while it reads.
+    Raises :class:`~vectorstores.StoreCorruptError`,
     :class:`~vectorstores.FormatVersionError` and :class:`~vectorstores.StoreUnavailableError`.
     """
-    folder = folder_of(url)
+    address = os.fspath(url)
+    if is_postgres(address):
+        return _postgres_origin(address)
+    folder = folder_of(address)
     if folder is None or not (folder / DATABASE).exists():
         return None
     path = folder / DATABASE
     with closing(Database(path)) as database:
         said = database.read(lambda connection: _schema.about(connection, path))
     return Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
+
+
+def _postgres_origin(address: str) -> Origin | None:
+    require_psycopg()
+    from vectorstores._pg.about import read_about  # noqa: PLC0415 - optional dependency
+
+    said = read_about(address)
+    return None if said is None else Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
 
 
 class AbsentEmbedder:

@@ -23,6 +23,7 @@ from vectorstores._checks import (
     unit_vector,
 )
 from vectorstores._engine import Engine, Opened, Query, embed_checked
+from vectorstores._json import weigh
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", int, float)
 R = TypeVar("R")
 
-# Checking a chunk takes some 10 microseconds: more of them than this would be felt on the event loop.
+# Checking a chunk takes some 10 microseconds, and a millisecond for 100 kB of it: more would be felt on the event loop.
 _INLINE: Final = 32
+_LIGHT: Final = 64 * 1024
 
 
 class Store:
@@ -90,8 +92,9 @@ class Store:
         :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
         """
         opened = await self._open()
-        rows = await _offload(len(chunks), partial(check_chunks, chunks, opened.dim))
-        record_rows = check_records(records)
+        heavy = len(chunks) > _INLINE or _heavy(*chunks, *records)
+        rows = await _offload(heavy, partial(check_chunks, chunks, opened.dim))
+        record_rows = await _offload(heavy, partial(check_records, records))
         fresh = await self._fill_vectors(opened, [row for row in rows if row.vector is None])
         if rows or record_rows:
             await self._engine.write(self._namespace, rows, record_rows, fresh)
@@ -100,7 +103,8 @@ class Store:
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
         """Delete chunks by id and return how many there were; unknown ids are passed over."""
         await self._open()
-        wanted, record_rows = check_ids(ids), check_records(records)
+        wanted = check_ids(ids)
+        record_rows = await _offload(_heavy(*records), partial(check_records, records))
         return await self._engine.delete(self._namespace, wanted, record_rows) if wanted or record_rows else 0
 
     async def search(
@@ -165,7 +169,8 @@ class Store:
         """
         await self._open()
         (known,) = check_ids([id])
-        return await self._engine.update(self._namespace, known, metadata_json(patch, f"patch of {id!r}"))
+        text = await _offload(_heavy(patch), partial(metadata_json, patch, f"patch of {id!r}"))
+        return await self._engine.update(self._namespace, known, text)
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
         """Return chunks in the order of their first insertion, a page at a time.
@@ -179,7 +184,7 @@ class Store:
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record unless the key exists; return whether it was written. Never replaces."""
-        row = record_row(collection, key, value)
+        row = await _offload(_heavy(value), partial(record_row, collection, key, value))
         await self._open()
         return await self._engine.append_once(self._namespace, row)
 
@@ -196,7 +201,7 @@ class Store:
 
         Raises :class:`~vectorstores.ConflictError` otherwise; nothing is written then.
         """
-        row = record_row(collection, key, value)
+        row = await _offload(_heavy(value), partial(record_row, collection, key, value))
         await self._open()
         return await self._engine.swap_record(self._namespace, row, version)
 
@@ -242,7 +247,8 @@ class Store:
         self, opened: Opened, texts: Sequence[str]
     ) -> tuple[list[FloatArray], dict[bytes, FloatArray]]:
         """Return the embeddings of the texts, and by key those that the embedder was asked for."""
-        keys = await _offload(len(texts), partial(_cache_keys, opened.embedder_id, texts))
+        heavy = len(texts) > _INLINE or _heavy(*texts)
+        keys = await _offload(heavy, partial(_cache_keys, opened.embedder_id, texts))
         known = await self._engine.cached(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         fresh: dict[bytes, FloatArray] = {}
@@ -252,9 +258,22 @@ class Store:
         return [known[key] if key in known else fresh[key] for key in keys], fresh
 
 
-async def _offload(count: int, work: Callable[[], R]) -> R:
-    """Do work on ``count`` items where it does not hold up the event loop."""
-    return work() if count <= _INLINE else await anyio.to_thread.run_sync(work)
+async def _offload(heavy: bool, work: Callable[[], R]) -> R:  # noqa: FBT001 - the one thing it is about
+    """Do work where it does not hold up the event loop."""
+    return await anyio.to_thread.run_sync(work) if heavy else work()
+
+
+def _heavy(*items: object) -> bool:
+    """Whether checking these, of any type, would be felt on the event loop."""
+    parts: list[object] = []
+    for item in items:
+        if isinstance(item, Chunk):
+            parts += (item.id, item.content, item.embed_text, item.metadata)
+        elif isinstance(item, RecordWrite):
+            parts.append(item.value)
+        else:
+            parts.append(item)
+    return weigh(parts, _LIGHT) > _LIGHT
 
 
 def _cache_keys(embedder_id: str, texts: Sequence[str]) -> list[bytes]:

@@ -16,7 +16,8 @@ from benchmarks.alfworld.experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finishe
 from benchmarks.alfworld.report import summary
 from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings, OpenAIModel
 from jeeves_reflexion.experiments import ARMS, ArmName, Plan, progress_for
-from vectorstores import Embedder, HashingEmbedder, SentenceTransformerEmbedder
+from vectorstores import Embedder, HashingEmbedder
+from vectorstores.embedders import default_embedder
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -144,7 +145,7 @@ def _setting(options: dict[str, Any]) -> Setting:
 
 
 def _embedder(name: str) -> Embedder:
-    return HashingEmbedder() if name == "hashing" else SentenceTransformerEmbedder()
+    return HashingEmbedder() if name == "hashing" else default_embedder()
 
 
 def _as_json(finished: Finished, setting: Setting) -> dict[str, Any]:

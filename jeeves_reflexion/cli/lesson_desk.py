@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.places import default_place
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson, RecalledLesson
 
@@ -31,6 +32,7 @@ class LessonDesk:
 
     def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:
         self._place = default_place() if place is None else place
+        self._shown = redact(self._place)
         self._namespace = namespace
         self._as_json = as_json
         self._screen = Screen(quiet=False)
@@ -44,7 +46,7 @@ class LessonDesk:
         for lesson in newest:
             self._screen.entry(_row(lesson))
         if not newest:
-            self._screen.note(f"there are no lessons in {self._place}, namespace {self._namespace!r}")
+            self._screen.note(f"there are no lessons in {self._shown}, namespace {self._namespace!r}")
         elif len(newest) < total:
             self._screen.note(f"{len(newest)} of {total} lessons; --all shows the rest", "dim")
 
@@ -57,7 +59,7 @@ class LessonDesk:
         for item in found:
             self._screen.entry(_row(item.lesson, ("similarity", f"{item.similarity:.2f}")))
         if not found:
-            self._screen.note(f"there are no lessons in {self._place}, namespace {self._namespace!r}")
+            self._screen.note(f"there are no lessons in {self._shown}, namespace {self._namespace!r}")
 
     def show(self, lesson_id: str) -> None:
         """Print one lesson with its provenance."""
@@ -125,7 +127,7 @@ class LessonDesk:
         return list(found.values())
 
     async def _one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
-        where = f"in {self._place}, namespace {self._namespace!r}"
+        where = f"in {self._shown}, namespace {self._namespace!r}"
         if len(lesson_id) >= _WHOLE_ID:
             lesson = await store.get(lesson_id)
             matches = [] if lesson is None else [lesson]
@@ -143,7 +145,7 @@ class LessonDesk:
         return matches[0]
 
     def _document(self, answer: dict[str, JSON]) -> None:
-        self._screen.document({"place": self._place, "namespace": self._namespace, **answer})
+        self._screen.document({"place": self._shown, "namespace": self._namespace, **answer})
 
 
 async def _each(store: VectorLessonStore) -> AsyncIterator[Lesson]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
+    NamedEmbedder,
     check_text,
     debug_option,
     embedder_option,
@@ -26,10 +27,15 @@ def _common(function: F) -> F:
     """Add the options that every command of the group has."""
     for option in (debug_option, json_option, namespace_option):
         function = option(function)
+    return _place_option(function)
+
+
+def _place_option(function: F) -> F:
+    """Add ``--place``."""
     return click.option(
         "--place",
         metavar="PLACE",
-        help="The folder of the lessons.  [default: JEEVES_LESSONS, else among your data]",
+        help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
     )(function)
 
 
@@ -98,3 +104,24 @@ def forget(
 def count(*, place: str | None, namespace: str, as_json: bool) -> None:
     """Count the lessons."""
     _desk(place, namespace, as_json=as_json).count()
+
+
+@lessons.command("reembed")
+@click.option(
+    "--embedder",
+    type=click.Choice(get_args(NamedEmbedder)),
+    required=True,
+    help="What is to find lessons from now on.",
+)
+@debug_option
+@json_option
+@_place_option
+def reembed_(*, embedder: NamedEmbedder, place: str | None, as_json: bool) -> None:
+    """Have everything in a place found by another embedder.
+
+    All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
+    stopped goes on where it was. Programs that have the store open have to open it again afterwards.
+    """
+    from jeeves_reflexion.cli.moving import reembed  # noqa: PLC0415 - not for --help
+
+    reembed(place, embedder, as_json=as_json)

@@ -14,7 +14,8 @@ _DEBUG = "jeeves_reflexion.cli.debug"
 
 DEFAULT_NAMESPACE = "default"
 
-EmbedderChoice: TypeAlias = Literal["auto", "minilm", "hashing"]
+NamedEmbedder: TypeAlias = Literal["minilm", "hashing"]
+EmbedderChoice: TypeAlias = Literal["auto", NamedEmbedder]
 
 
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:

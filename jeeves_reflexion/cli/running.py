@@ -20,6 +20,7 @@ from jeeves_reflexion.errors import ModelAuthError, ModelError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.models import OpenAIModel
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflexion import LoopOptions, Reflexion
 from jeeves_reflexion.session import Budget, logger
 from jeeves_reflexion.types import JSON, RunResult
@@ -73,7 +74,7 @@ def run(order: Order, screen: Screen, *, as_json: bool) -> int:
     answering = _open_model(order.endpoint, order.endpoint.model)
     name = order.endpoint.evaluator
     judging = None if name is None else _open_model(order.endpoint, name)
-    place = None if order.lessons is None else order.lessons.path
+    place = None if order.lessons is None else redact(order.lessons.path)
     watch = Watch(screen, place)
     try:
         with screen.busy():

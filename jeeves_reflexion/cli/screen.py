@@ -59,6 +59,11 @@ class Screen:
         self._out = Console(markup=False, emoji=False, highlight=False)
         self._status: Status | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether notes go to a file or a pipe, where nothing can be drawn over."""
+        return not self._err.is_terminal
+
     # -- stdout
 
     def result(self, text: str) -> None:

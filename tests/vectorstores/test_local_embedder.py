@@ -1,0 +1,136 @@
+"""What embedders of this machine do with many callers, whichever library runs the model."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from small_bert import HIDDEN, make_bert
+
+from vectorstores import EmbeddingError
+from vectorstores.embedders._local import LocalEmbedder
+
+pytestmark = pytest.mark.anyio
+
+
+class Fake(LocalEmbedder):
+    """Notes what it is asked together; a row says the length of its text."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(make_bert(folder)))
+        self.loads: list[threading.Thread] = []
+        self.batches: list[list[str]] = []
+        self.pause = 0.0
+        self.load_errors: list[Exception] = []
+
+    def _load(self, folder: Path) -> Callable[[Sequence[str]], np.ndarray]:
+        self.loads.append(threading.current_thread())
+        time.sleep(self.pause)
+        if self.load_errors:
+            raise self.load_errors.pop()
+        return self._encode
+
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        self.batches.append(list(texts))
+        time.sleep(self.pause)
+        if "bad" in texts:
+            raise EmbeddingError("a bad text")
+        return np.array([[len(text)] * HIDDEN for text in texts], np.float32).reshape(-1, HIDDEN)
+
+
+@pytest.fixture
+def embedder(tmp_path: Path) -> Fake:
+    return Fake(tmp_path / "model")
+
+
+async def test_requests_that_come_together_are_one_batch_in_their_order(embedder):
+    embedder.pause = 0.05
+    found: dict[int, list[float]] = {}
+
+    async def ask(n: int) -> None:
+        found[n] = (await embedder.embed(["x" * n, "y" * (n + 1)]))[:, 0].tolist()
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(20):
+            tasks.start_soon(ask, n)
+    assert found == {n: [n, n + 1] for n in range(20)}
+    assert len(embedder.batches) <= 4
+    assert len(embedder.loads) == 1
+    assert embedder.loads[0] is not threading.main_thread()
+
+
+async def test_a_request_that_fails_takes_nothing_from_the_others(embedder):
+    embedder.pause = 0.05
+    outcomes: dict[str, object] = {}
+
+    async def ask(text: str) -> None:
+        try:
+            outcomes[text] = (await embedder.embed([text])).shape
+        except EmbeddingError as error:
+            outcomes[text] = str(error)
+
+    async with anyio.create_task_group() as tasks:
+        for text in ("first", "good", "bad", "fine"):
+            tasks.start_soon(ask, text)
+    good = (1, HIDDEN)
+    assert outcomes == {"first": good, "good": good, "bad": "a bad text", "fine": good}
+    assert any(len(batch) > 1 for batch in embedder.batches)
+
+
+async def test_a_long_request_lets_others_in_between(embedder):
+    embedder.pause = 0.02
+    await embedder.embed(["warm"])
+    done: list[str] = []
+
+    async def ask(name: str, count: int) -> None:
+        rows = await embedder.embed(["z" * (n % 7) for n in range(count)])
+        assert rows[:, 0].tolist() == [n % 7 for n in range(count)]
+        done.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, "long", 500)
+        await anyio.sleep(0.03)
+        tasks.start_soon(ask, "short", 1)
+    assert done == ["short", "long"]
+
+
+async def test_a_cancelled_caller_does_not_wait_and_its_work_stops(embedder):
+    embedder.pause = 0.8
+    start = time.perf_counter()
+    with anyio.move_on_after(0.02):
+        await embedder.embed(["a"])
+    assert time.perf_counter() - start < 0.7
+    await embedder.embed(["b"])
+    embedder.pause = 0.02
+    with anyio.move_on_after(0.05):
+        await embedder.embed(["long"] * 2000)
+    embedder.batches.clear()
+    await anyio.sleep(0.2)
+    assert len(embedder.batches) <= 1
+
+
+async def test_a_model_that_could_not_be_loaded_is_tried_again(embedder):
+    embedder.load_errors = [EmbeddingError("not now")]
+    with pytest.raises(EmbeddingError, match="not now"):
+        await embedder.embed(["a"])
+    assert (await embedder.embed(["a"])).shape == (1, HIDDEN)
+    assert len(embedder.loads) == 2
+
+
+async def test_nothing_is_loaded_for_no_texts(embedder):
+    assert (await embedder.embed([])).shape == (0, HIDDEN)
+    assert embedder.loads == []
+
+
+async def test_callers_that_wait_for_a_model_leave_threads_to_others(embedder):
+    embedder.pause = 0.6
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(embedder.embed, ["a"])
+        await anyio.sleep(0.05)
+        start = time.perf_counter()
+        await anyio.to_thread.run_sync(lambda: None)
+        assert time.perf_counter() - start < 0.5

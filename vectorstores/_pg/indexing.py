@@ -1,0 +1,85 @@
+"""Indexes that are made while others write, by one process at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+from psycopg import sql
+
+from vectorstores._pg.columns import index_name
+
+if TYPE_CHECKING:
+    from vectorstores._pg.pool import Connection, Pool
+
+# For the graph of an index over vectors, which is far slower to make where it does not fit. Taken as needed.
+_MEMORY: Final = "1GB"
+_LOOK_AGAIN: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """An index to be made: its name and the statement, with CONCURRENTLY."""
+
+    name: str
+    statement: sql.Composed
+
+    @classmethod
+    def of_vectors(cls, generation: int, statement: sql.Composed) -> Self:
+        """Return the index over a column of vectors."""
+        return cls(index_name(generation), statement)
+
+
+async def make_index(pool: Pool, building: Building, wanted: Callable[[Connection], Awaitable[bool]]) -> None:
+    """Make an index unless it is there or no longer ``wanted``; where another process makes it, wait for that."""
+    schema = pool.place.schema
+    async with pool.connection() as connection:
+        try:
+            # Whoever waits for a lock of the server keeps such a build from its end: we ask, and come back.
+            while not await _is_there(connection, schema, building.name) and await wanted(connection):
+                if await _ask(connection, b"SELECT pg_try_advisory_lock(hashtextextended(%b, 0))", schema):
+                    await _build(connection, building, schema, wanted)
+                else:
+                    await anyio.sleep(_LOOK_AGAIN)
+        finally:
+            # Its settings and its lock go with it.
+            connection.pgconn.finish()
+
+
+async def is_building(connection: Connection, schema: str) -> bool:
+    """Say whether a process makes an index; if not, none begins before this transaction ends."""
+    return not await _ask(connection, b"SELECT pg_try_advisory_xact_lock(hashtextextended(%b, 0))", schema)
+
+
+async def _build(
+    connection: Connection, building: Building, schema: str, wanted: Callable[[Connection], Awaitable[bool]]
+) -> None:
+    if await _is_there(connection, schema, building.name) or not await wanted(connection):
+        return
+    await connection.execute(b"SET statement_timeout = 0")
+    await connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(_MEMORY)))
+    # What a build that was stopped has left serves nobody.
+    await connection.execute(
+        sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(building.name))
+    )
+    await connection.execute(building.statement)
+    await connection.execute(b"SELECT pg_advisory_unlock_all()")
+
+
+async def _ask(connection: Connection, statement: bytes, schema: str) -> bool:
+    cursor = await connection.execute(statement, (f"vectorstores indexes of {schema}",))
+    found: Any = await cursor.fetchone()
+    return bool(found[0])
+
+
+async def _is_there(connection: Connection, schema: str, name: str) -> bool:
+    cursor = await connection.execute(
+        b"SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+        b" JOIN pg_namespace n ON n.oid = c.relnamespace"
+        b" WHERE n.nspname = %b AND c.relname = %b AND i.indisvalid",
+        (schema, name),
+    )
+    found: Any = await cursor.fetchone()
+    return bool(found[0])

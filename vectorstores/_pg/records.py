@@ -1,0 +1,113 @@
+"""Records in SQL. Every function runs on a connection that the caller holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from vectorstores._engine import conflict_message
+from vectorstores._pg.wire import known
+from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
+
+if TYPE_CHECKING:
+    from vectorstores._checks import RecordRow
+    from vectorstores._pg.pool import Connection
+    from vectorstores.base import JSON
+
+_APPEND: Final = (
+    b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"
+    b" ON CONFLICT (namespace, collection, key) DO NOTHING RETURNING 1"
+)
+_MAX: Final = 2**31 - 1
+
+
+async def append_record(connection: Connection, namespace: str, record: RecordRow) -> bool:
+    """Write a record unless its key exists."""
+    cursor = await connection.execute(
+        _APPEND, (namespace, record.collection, record.key, record.value), prepare=True, binary=True
+    )
+    return await cursor.fetchone() is not None
+
+
+async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
+    """Write those records whose keys don't exist."""
+    # In one order for everybody, so that two writers don't wait for each other in a circle.
+    for record in sorted(records, key=lambda record: (record.collection, record.key)):
+        await connection.execute(
+            _APPEND, (namespace, record.collection, record.key, record.value), prepare=True, binary=True
+        )
+
+
+async def get_record(
+    connection: Connection, namespace: str, collection: str, key: str, *, lock: bool = False
+) -> Record | None:
+    """Return a record, and hold it until the transaction ends if ``lock`` is set."""
+    cursor = await connection.execute(
+        b"SELECT value, version FROM records WHERE namespace = %b AND collection = %b AND key = %b"
+        + (b" FOR UPDATE" if lock else b""),
+        (namespace, collection, key),
+        prepare=True,
+        binary=True,
+    )
+    found: Any = await cursor.fetchone()
+    return None if found is None else Record(collection, key, _value(found[0], collection, key), found[1])
+
+
+async def swap_record(
+    connection: Connection, namespace: str, record: RecordRow, version: int | None
+) -> Record:
+    """Write a record if it is still at ``version``."""
+    if version is None and await append_record(connection, namespace, record):
+        return Record(record.collection, record.key, json.loads(record.value), 1)
+    now = await get_record(connection, namespace, record.collection, record.key, lock=True)
+    if version is None or now is None or now.version != version:
+        raise ConflictError(conflict_message(record, version, None if now is None else now.version))
+    await connection.execute(
+        b"UPDATE records SET value = %b::text::json, version = version + 1"
+        b" WHERE namespace = %b AND collection = %b AND key = %b",
+        (record.value, namespace, record.collection, record.key),
+        prepare=True,
+    )
+    return Record(record.collection, record.key, json.loads(record.value), version + 1)
+
+
+async def scan_records(
+    connection: Connection, namespace: str, collection: str, after: int, limit: int
+) -> RecordPage:
+    """Return a page of records in the order of their first write."""
+    limit = min(limit, _MAX)
+    cursor = await connection.execute(
+        b"SELECT number, key, value, version FROM records"
+        b" WHERE namespace = %b AND collection = %b AND number > %b::bigint ORDER BY number LIMIT %b::bigint",
+        (namespace, collection, after, limit + 1),
+        prepare=True,
+        binary=True,
+    )
+    found = await cursor.fetchall()
+    records = tuple(
+        Record(collection, key, _value(value, collection, key), version)
+        for _, key, value, version in found[:limit]
+    )
+    return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+async def delete_records(connection: Connection, namespace: str, collection: str, keys: Sequence[str]) -> int:
+    """Delete records and return how many there were."""
+    cursor = await connection.execute(
+        b"DELETE FROM records WHERE namespace = %b AND collection = %b AND key = ANY(%b::text[]) RETURNING 1",
+        (namespace, collection, known(keys)),
+        prepare=True,
+        binary=True,
+    )
+    return len(await cursor.fetchall())
+
+
+def _value(text: str, collection: str, key: str) -> JSON:
+    try:
+        value: JSON = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise StoreCorruptError(
+            f"the record {collection}/{key} is damaged: {error}; restore a backup"
+        ) from error
+    return value

@@ -1,0 +1,190 @@
+"""Calls that are tried again while that is safe, and writes that happen once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+import anyio
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from vectorstores._pg.errors import is_lost, is_passing, translated
+from vectorstores._pg.pool import NotConnectedError
+from vectorstores._pg.quiet import quiet
+from vectorstores.base import StoreUnavailableError, VectorStoreError
+
+if TYPE_CHECKING:
+    from vectorstores._pg.pool import Connection, Pool
+    from vectorstores._pg.settings import PostgresOptions
+
+T = TypeVar("T")
+Kind: TypeAlias = Literal["chunks", "records"]
+Work: TypeAlias = Callable[["Connection"], Awaitable[T]]
+
+_FIRST_WAIT: Final = 0.03
+_LONGEST_WAIT: Final = 2.0
+# How long beyond its own limit a statement may stay silent before the connection is given up.
+_GRACE: Final = 15.0
+_TELL: Final = b"SELECT pg_current_xact_id()::text, pg_notify(%b, %b)"
+_NUMBER: Final = b"SELECT pg_current_xact_id()::text"
+_ASK: Final = b"SELECT pg_xact_status(%b::text::xid8)"
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """What a write did: its result, whether there is anything to commit, and a channel and payload to tell it by."""
+
+    result: T
+    changed: bool = True
+    told: tuple[str, str] | None = None
+
+
+@dataclass(slots=True)
+class _Doubt(Generic[T]):
+    """A write whose COMMIT was sent and not answered."""
+
+    xid: str
+    result: T
+
+
+class Runner:
+    """Runs work on a connection of a pool."""
+
+    def __init__(self, pool: Pool, options: PostgresOptions) -> None:
+        self._pool = pool
+        self._options = options
+
+    async def read(self, work: Work[T]) -> T:
+        """Run work that changes nothing, again when the connection is lost."""
+        try:
+            return await self._read_once(work)
+        except (psycopg.Error, TimeoutError) as error:
+            return await self._insist(lambda: self._read_once(work), error)
+
+    async def _read_once(self, work: Work[T]) -> T:
+        connection = await self._pool.take()
+        try:
+            async with asyncio.timeout(self._options.statement_timeout + _GRACE):
+                return await work(connection)
+        finally:
+            await self._pool.give_back(connection)
+
+    async def write(self, work: Work[Change[T]], *, copies: bool = False, size: int = 1) -> T:
+        """Run work in a transaction, again when it failed for a passing reason: it happens once or not at all.
+
+        When the connection is lost while the server commits, the server is asked, by the transaction's
+        number, whether it did. ``copies`` says that the work uses COPY, ``size`` how many rows it brings.
+        """
+        doubt: _Doubt[T] | None = None
+        patience = (self._options.statement_timeout + _GRACE) * (1 + size // 2000)
+
+        async def once() -> T:
+            nonlocal doubt
+            async with self._pool.connection() as connection:
+                with anyio.fail_after(patience):
+                    if doubt is not None:
+                        if await _committed(connection, doubt.xid):
+                            return doubt.result
+                        doubt = None
+                    change, xid = await _prepare(connection, work, copies=copies)
+                    if xid is None:
+                        return change.result
+                    doubt = _Doubt(xid, change.result)
+                    # From here on the outcome is the server's: a cancelled caller waits for the answer.
+                    with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
+                        await connection.execute(b"COMMIT")
+                    return change.result
+
+        return await self._insist(once)
+
+    async def _insist(
+        self, once: Callable[[], Awaitable[T]], failed: psycopg.Error | TimeoutError | None = None
+    ) -> T:
+        """Try until it works; ``failed`` is how a first attempt went."""
+        deadline = time.monotonic() + self._options.retry_for
+        pause = _FIRST_WAIT
+        while True:
+            if failed is None:
+                try:
+                    with quiet():
+                        return await once()
+                except (psycopg.Error, TimeoutError) as error:
+                    failed = error
+            pause = self._pause_after(failed, pause, deadline)
+            failed = None
+            # Apart from each other: those who failed together would otherwise meet again.
+            await anyio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - no secret
+
+    def _pause_after(self, error: psycopg.Error | TimeoutError, pause: float, deadline: float) -> float:
+        """Return how long to wait before the next attempt; raise if there is to be none."""
+        passing = isinstance(error, TimeoutError | _StillOpenError) or is_passing(error)
+        if not passing or time.monotonic() + pause > deadline:
+            raise self._told(error) from error
+        if is_lost(error):
+            self._pool.drop_idle()
+        if is_lost(error) and not isinstance(error, NotConnectedError):
+            # There is a server, which ended a connection: the next one is likely to do.
+            return _FIRST_WAIT
+        return min(2 * pause, _LONGEST_WAIT)
+
+    def _told(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
+        if isinstance(error, psycopg.Error):
+            return translated(error, self._pool.place)
+        return StoreUnavailableError(f"{self._pool.place}: the server did not answer in time; is it running?")
+
+
+class _StillOpenError(psycopg.OperationalError):
+    """The server has not yet decided about a transaction whose connection was lost."""
+
+
+async def _prepare(
+    connection: Connection, work: Work[Change[T]], *, copies: bool
+) -> tuple[Change[T], str | None]:
+    """Run work up to its commit; return what it did and the transaction's number, if there is one to commit."""
+    try:
+        # In a pipeline, statements that don't wait for each other share a round trip; COPY can't be in one.
+        async with contextlib.nullcontext() if copies else connection.pipeline():
+            await connection.execute(b"BEGIN")
+            change = await work(connection)
+            if not change.changed:
+                # Not ROLLBACK, at which psycopg forgets the statements that are prepared.
+                await connection.execute(b"COMMIT")
+                return change, None
+            if change.told is None:
+                cursor = await connection.execute(_NUMBER, prepare=True)
+            else:
+                cursor = await connection.execute(_TELL, change.told, prepare=True)
+            found: Any = await cursor.fetchone()
+            return change, found[0]
+    except BaseException:
+        await _undo(connection)
+        raise
+
+
+async def _undo(connection: Connection) -> None:
+    status = connection.info.transaction_status
+    if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+        # What can't be rolled back is rolled back by the server when the connection is closed.
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_GRACE):
+            try:
+                await connection.rollback()
+            except psycopg.Error:
+                await connection.close()
+
+
+async def _committed(connection: Connection, xid: str) -> bool:
+    cursor = await connection.execute(_ASK, (xid,))
+    found: Any = await cursor.fetchone()
+    if found[0] == "in progress":
+        raise _StillOpenError("a transaction of a lost connection is still open on the server")
+    if found[0] is None:
+        raise psycopg.DatabaseError(
+            "the server no longer knows whether a write was committed; read before trying again"
+        )
+    return bool(found[0] == "committed")

@@ -1,0 +1,301 @@
+"""The tables of a store, made once by whoever comes first, and what the store says about itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from psycopg import AsyncConnection, AsyncCursor, sql
+from psycopg import errors as pg
+
+from vectorstores._pg.columns import MAX_DIM, add_column, add_index
+from vectorstores._pg.session import About, search_path
+from vectorstores.base import (
+    EmbedderMismatchError,
+    FormatVersionError,
+    StoreCorruptError,
+    StoreUnavailableError,
+    new_id,
+)
+
+if TYPE_CHECKING:
+    from vectorstores._pg.address import Place
+
+Connection = AsyncConnection[Any]
+
+FORMAT: Final = 1
+OLDEST_SERVER: Final = 140000
+OLDEST_VECTOR: Final = (0, 7)
+
+# By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
+HAS_META: Final = (
+    "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = 'meta'"
+)
+_TABLES: Final = """
+    CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
+    CREATE TABLE chunks (
+        namespace text COLLATE "C" NOT NULL,
+        number bigint GENERATED ALWAYS AS IDENTITY,
+        id text COLLATE "C" NOT NULL,
+        content text NOT NULL,
+        embed_text text,
+        metadata json NOT NULL,
+        facts jsonb NOT NULL,
+        PRIMARY KEY (namespace, number));
+    CREATE UNIQUE INDEX chunks_by_id ON chunks (namespace, id);
+    CREATE TABLE records (
+        namespace text COLLATE "C" NOT NULL,
+        collection text COLLATE "C" NOT NULL,
+        key text COLLATE "C" NOT NULL,
+        number bigint GENERATED ALWAYS AS IDENTITY,
+        value json NOT NULL,
+        version bigint NOT NULL,
+        PRIMARY KEY (namespace, collection, key));
+    CREATE UNIQUE INDEX records_by_number ON records (namespace, collection, number);
+    CREATE TABLE embeddings (
+        owner name NOT NULL DEFAULT current_user,
+        key bytea NOT NULL,
+        vector bytea NOT NULL,
+        used bigint NOT NULL,
+        PRIMARY KEY (owner, key));
+    CREATE INDEX embeddings_by_use ON embeddings (owner, used);
+    CREATE SEQUENCE embedding_clock;
+    CREATE TABLE scopes (role name NOT NULL, namespace text COLLATE "C" NOT NULL, PRIMARY KEY (role, namespace));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a store is opened with."""
+
+    embedder_id: str
+    embedder_name: str
+    dim: int
+    indexed: tuple[str, ...]
+    create: bool
+
+
+async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About:
+    """Make the store if there is none and ``wanted.create`` is set, check it, and return what it says.
+
+    Raises :class:`StoreUnavailableError`, :class:`FormatVersionError`, :class:`EmbedderMismatchError` and
+    :class:`StoreCorruptError`.
+    """
+    _check_server(connection, place)
+    said = await read_meta(connection, place)
+    if said is None:
+        if not wanted.create:
+            raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
+        said = await _create(connection, place, wanted)
+    _check_embedder(said, place, wanted)
+    return await describe(connection, place, said)
+
+
+async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
+    """Return what a store and its server say about themselves."""
+    oid, vector_schema, version = await _extension(connection, place)
+    return About(
+        store=said["store"],
+        dim=int(said["dim"]),
+        generation=int(said["generation"]),
+        indexed=tuple(json.loads(said["indexed"])),
+        vector_oid=oid,
+        vector_schema=vector_schema,
+        iterative=version >= (0, 8),
+        guarded=await _is_guarded(connection, place),
+    )
+
+
+def _check_server(connection: Connection, place: Place) -> None:
+    version = connection.info.server_version
+    if version < OLDEST_SERVER:
+        raise StoreUnavailableError(
+            f"{place}: the server is PostgreSQL {version // 10000}; 14 or newer is needed"
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreUnavailableError(
+            f"{place}: the database is encoded in {encoding}, which can't hold every text;"
+            " make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+async def lock_schema(connection: Connection, place: Place) -> None:
+    """Wait until nobody else changes the tables of the store, and keep others from it until the transaction ends."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"vectorstores {place.schema}",)
+    )
+
+
+async def read_meta(connection: Connection, place: Place) -> dict[str, str] | None:
+    """Return what a store says about itself, None where there is no store."""
+    table = sql.SQL("{}.meta").format(sql.Identifier(place.schema))
+    cursor = await connection.execute(HAS_META, (place.schema,))
+    if not (await _one(cursor))[0]:
+        return None
+    found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
+    return checked_meta(dict(await found.fetchall()), place)
+
+
+def checked_meta(said: Mapping[str, str], place: Place) -> dict[str, str]:
+    """Check the format of what a store says about itself, and that nothing is missing."""
+    version = said.get("format")
+    if version != str(FORMAT):
+        known = version is not None and version.isdecimal() and int(version) > FORMAT
+        advice = "update this package" if known else "open it once with the version that wrote it, and export"
+        raise FormatVersionError(
+            f"{place} has format {version}, this version reads format {FORMAT}; {advice}"
+        )
+    missing = {"store", "embedder", "embedder_name", "dim", "generation", "indexed"} - said.keys()
+    if missing:
+        raise StoreCorruptError(
+            f"{place} does not say its {', '.join(sorted(missing))}; restore it from a backup"
+        )
+    return dict(said)
+
+
+def _check_embedder(said: Mapping[str, str], place: Place, wanted: Wanted) -> None:
+    if (said["embedder"], said["dim"]) == (wanted.embedder_id, str(wanted.dim)):
+        return
+    made = f"{said['embedder_name']} ({said['embedder']}, dim {said['dim']})"
+    given = f"{wanted.embedder_name} ({wanted.embedder_id}, dim {wanted.dim})"
+    raise EmbedderMismatchError(
+        f"the store at {place} was made with {made} but is opened with {given}; their vectors can't be"
+        " compared: open it with the embedder that it was made with, or move it to the new one by"
+        " vectorstores.reembed()"
+    )
+
+
+async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[str, str]:
+    if wanted.dim > MAX_DIM:
+        raise StoreUnavailableError(
+            f"{place}: pgvector holds vectors up to dimension {MAX_DIM}, not {wanted.dim}"
+        )
+    schema = sql.Identifier(place.schema)
+    async with connection.transaction():
+        # Whoever comes second waits here, and then finds the tables.
+        await lock_schema(connection, place)
+        said = await read_meta(connection, place)
+        if said is not None:
+            return said
+        vector_schema = await _make_extension(connection, place)
+        try:
+            async with connection.transaction():
+                await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+        except pg.InsufficientPrivilege as error:
+            if not await _has_schema(connection, place):
+                raise _not_allowed(connection, place) from error
+        # For the length of this transaction: the connection is not one of the store's yet.
+        await connection.execute(_local(search_path(place.schema, vector_schema)))
+        try:
+            await connection.execute(_TABLES)
+            for statement in _vector_statements(wanted):
+                await connection.execute(statement)
+        except pg.InsufficientPrivilege as error:
+            raise _not_allowed(connection, place) from error
+        except pg.DuplicateTable as error:
+            raise StoreUnavailableError(
+                f"{place}: the schema holds other tables ({error.diag.message_primary}); name one of its own by schema="
+            ) from error
+        said = {
+            "format": str(FORMAT),
+            "store": new_id(),
+            "embedder": wanted.embedder_id,
+            "embedder_name": wanted.embedder_name,
+            "dim": str(wanted.dim),
+            "generation": "1",
+            "indexed": json.dumps(wanted.indexed),
+        }
+        for item in said.items():
+            await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
+        return said
+
+
+def _vector_statements(wanted: Wanted) -> list[sql.Composed]:
+    statements: list[sql.Composed] = []
+    for number in range(1, len(wanted.indexed) + 1):
+        name = sql.Identifier(f"k{number}")
+        statements += [
+            sql.SQL("ALTER TABLE chunks ADD COLUMN {} jsonb").format(name),
+            sql.SQL("CREATE INDEX {} ON chunks (namespace, {}) WHERE {} IS NOT NULL").format(
+                sql.Identifier(f"chunks_by_k{number}"), name, name
+            ),
+        ]
+    index = add_index(1, wanted.dim)
+    return [*statements, *add_column(1, wanted.dim), *([] if index is None else [index])]
+
+
+async def _extension(connection: Connection, place: Place) -> tuple[int, str, tuple[int, ...]]:
+    """Return the type's number, the schema and the version of pgvector."""
+    cursor = await connection.execute(
+        "SELECT t.oid, n.nspname, e.extversion FROM pg_extension e"
+        " JOIN pg_namespace n ON n.oid = e.extnamespace"
+        " JOIN pg_type t ON t.typnamespace = n.oid AND t.typname = 'vector' WHERE e.extname = 'vector'"
+    )
+    found = await cursor.fetchone()
+    if found is None:
+        raise StoreUnavailableError(f"{place}: the extension pgvector was dropped; restore the database")
+    version = tuple(int(part) for part in found[2].split(".") if part.isdecimal())
+    if version < OLDEST_VECTOR:
+        raise StoreUnavailableError(
+            f"{place}: pgvector {found[2]} is too old, 0.7 is needed: install a newer one on the server, then an"
+            " administrator runs in this database: ALTER EXTENSION vector UPDATE;"
+        )
+    return int(found[0]), str(found[1]), version
+
+
+async def _is_guarded(connection: Connection, place: Place) -> bool:
+    """Say whether row-level security holds for this role."""
+    table = sql.SQL("{}.chunks").format(sql.Identifier(place.schema)).as_string(connection)
+    return bool((await _one(await connection.execute("SELECT row_security_active(%s)", (table,))))[0])
+
+
+async def _make_extension(connection: Connection, place: Place) -> str:
+    cursor = await connection.execute("SELECT count(*) FROM pg_extension WHERE extname = 'vector'")
+    if not (await _one(cursor))[0]:
+        database = connection.info.dbname
+        try:
+            async with connection.transaction():
+                await connection.execute("CREATE EXTENSION vector SCHEMA public")
+        except (pg.UndefinedFile, pg.FeatureNotSupported) as error:
+            raise StoreUnavailableError(
+                f"{place}: the server has no pgvector: install version 0.7 or newer on it (Debian:"
+                f" postgresql-{connection.info.server_version // 10000}-pgvector), then an administrator runs in"
+                f" database {database}: CREATE EXTENSION vector;"
+            ) from error
+        except pg.InsufficientPrivilege as error:
+            raise StoreUnavailableError(
+                f"{place}: the role {connection.info.user} may not install pgvector; an administrator runs in"
+                f" database {database}: CREATE EXTENSION vector;"
+            ) from error
+    return (await _extension(connection, place))[1]
+
+
+def _local(statement: sql.Composed) -> sql.Composed:
+    words: Sequence[sql.Composable] = list(statement)
+    return sql.Composed([sql.SQL("SET LOCAL search_path = "), *words[1:]])
+
+
+async def _has_schema(connection: Connection, place: Place) -> bool:
+    cursor = await connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = %s", (place.schema,))
+    return bool((await _one(cursor))[0])
+
+
+def _not_allowed(connection: Connection, place: Place) -> StoreUnavailableError:
+    schema, role = sql.Identifier(place.schema), sql.Identifier(connection.info.user)
+    statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}; GRANT USAGE, CREATE ON SCHEMA {} TO {};").format(
+        schema, schema, role
+    )
+    return StoreUnavailableError(
+        f"{place}: the role {connection.info.user} may not make the store's tables; an administrator runs in"
+        f" database {connection.info.dbname}: {statement.as_string(connection)}"
+    )
+
+
+async def _one(cursor: AsyncCursor[Any]) -> tuple[Any, ...]:
+    found: Any = await cursor.fetchone()
+    row: tuple[Any, ...] = found
+    return row

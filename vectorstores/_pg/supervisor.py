@@ -1,0 +1,180 @@
+"""The process beside an embedded PostgreSQL: starts it, and stops it when nobody uses it any more.
+
+Run as a script by :mod:`vectorstores._pg.server`, with the standard library alone. Users hold a shared lock on
+``users.lock``, which the kernel takes from them also when they are killed, so that no list of processes can go
+stale. While the server has users it is started again when it dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+_PAUSE: Final = 0.1
+_QUICK_DEATH: Final = 5.0
+_MAX_QUICK_DEATHS: Final = 5
+_STOP_TIMEOUT: Final = 60.0
+
+
+class Supervisor:
+    """One server and its users. ``lock`` is the descriptor of the supervisor's own lock, held until the end."""
+
+    def __init__(self, folder: Path, command: list[str], account: tuple[int, int] | None, lock: int) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self._command = command
+        self._account = account
+        self._lock = lock
+        self._child: subprocess.Popen[bytes] | None = None
+        self._asked_to_stop = False
+
+    def run(self) -> None:
+        """Keep the server up as long as it has users, then stop it."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        try:
+            self._watch()
+        finally:
+            # Also when the folder was removed under it.
+            self._stop()
+
+    def _watch(self) -> None:
+        deaths = 0
+        started = 0.0
+        while not self._unused():
+            if not self._running():
+                deaths = deaths + 1 if time.monotonic() - started < _QUICK_DEATH else 0
+                if deaths > _MAX_QUICK_DEATHS:
+                    return
+                time.sleep(_PAUSE * deaths)
+                started = time.monotonic()
+                self._start()
+            time.sleep(_PAUSE)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        self._asked_to_stop = True
+
+    def _unused(self) -> bool:
+        """Stop the server if it has no users; whoever wants to join meanwhile waits for ``start.lock``."""
+        start = _lock(self._folder / "start.lock", wait=self._asked_to_stop)
+        if start is None:
+            return False
+        try:
+            users = _lock(self._folder / "users.lock")
+            if users is not None:
+                os.close(users)
+            elif not self._asked_to_stop:
+                return False
+            self._stop()
+            self._remove_socket_folder()
+            # Free before start.lock is: whoever joins next must see that nobody supervises any more.
+            os.close(self._lock)
+            return True
+        finally:
+            os.close(start)
+
+    def _running(self) -> bool:
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
+        return self._child is not None or self._other() is not None or self._answers()
+
+    def _other(self) -> int | None:
+        """Return the process of a server on this folder that an earlier supervisor left behind."""
+        try:
+            pid = int((self._data / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+            os.kill(pid, 0)
+        except (OSError, ValueError):
+            return None
+        return pid if str(self._data) in _command_of(pid) else None
+
+    def _answers(self) -> bool:
+        """Say whether a server listens whose process can't be seen from here, as in another container."""
+        try:
+            place = (self._data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[4]
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(f"{place}/.s.PGSQL.5432")
+        except (OSError, IndexError):
+            return False
+        return True
+
+    def _start(self) -> None:
+        # What is left is a stranger's process with the number of a dead server, or nothing.
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
+        with (self._folder / "log").open("ab") as log:
+            self._child = subprocess.Popen(  # noqa: S603 - our own server, no shell
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                user=self._account and self._account[0],
+                group=self._account and self._account[1],
+                extra_groups=self._account and [],
+            )
+
+    def _stop(self) -> None:
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):  # fast, immediate, by force
+            pid = self._child.pid if self._child is not None else self._other()
+            if pid is None or not self._running():
+                return
+            os.kill(pid, number)
+            end = time.monotonic() + _STOP_TIMEOUT
+            while self._running() and time.monotonic() < end:
+                time.sleep(0.02)
+
+    def _remove_socket_folder(self) -> None:
+        name = "unix_socket_directories="
+        for place in (Path(part.removeprefix(name)) for part in self._command if part.startswith(name)):
+            if place != self._folder and place.exists() and not any(place.iterdir()):
+                place.rmdir()
+
+
+def _lock(path: Path, *, wait: bool = False) -> int | None:
+    """Return a descriptor that holds the lock, or None if another process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _command_of(pid: int) -> str:
+    """Return the command line of a process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        if Path("/proc/self").exists():
+            return ""
+    listing = ["/bin/ps", "-p", str(pid), "-o", "command="]
+    return subprocess.run(listing, capture_output=True, text=True, check=False).stdout  # noqa: S603
+
+
+def main() -> None:
+    """Become a daemon and supervise: the argument is a JSON object of folder, command, account and lock."""
+    options = json.loads(sys.argv[1])
+    lock: int = options["lock"]
+    os.set_inheritable(lock, False)  # noqa: FBT003 - positional only
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)  # for whoever looks into the folder
+    Supervisor(Path(options["folder"]), options["command"], options["account"], lock).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Records in SQL. Every function runs inside a transaction that the caller holds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vectorstores._engine import conflict_message
+from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
+
+if TYPE_CHECKING:
+    from vectorstores._checks import RecordRow
+    from vectorstores.base import JSON
+
+
+def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
+    """Write a record unless its key exists."""
+    cursor = connection.execute(
+        "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
+        " ON CONFLICT (namespace, collection, key) DO NOTHING",
+        (namespace, record.collection, record.key, record.value),
+    )
+    return cursor.rowcount == 1
+
+
+def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:
+    """Return a record."""
+    found = connection.execute(
+        "SELECT value, version FROM records WHERE namespace = ? AND collection = ? AND key = ?",
+        (namespace, collection, key),
+    ).fetchone()
+    return None if found is None else Record(collection, key, _value(found[0], collection, key), found[1])
+
+
+def swap_record(
+    connection: sqlite3.Connection, namespace: str, record: RecordRow, version: int | None
+) -> Record:
+    """Write a record if it is still at ``version``."""
+    now = get_record(connection, namespace, record.collection, record.key)
+    if (None if now is None else now.version) != version:
+        raise ConflictError(conflict_message(record, version, None if now is None else now.version))
+    if now is None:
+        append_record(connection, namespace, record)
+    else:
+        connection.execute(
+            "UPDATE records SET value = ?, version = version + 1"
+            " WHERE namespace = ? AND collection = ? AND key = ?",
+            (record.value, namespace, record.collection, record.key),
+        )
+    return Record(record.collection, record.key, json.loads(record.value), (version or 0) + 1)
+
+
+def scan_records(
+    connection: sqlite3.Connection, namespace: str, collection: str, after: int, limit: int
+) -> RecordPage:
+    """Return a page of records in the order of the rows."""
+    found = connection.execute(
+        "SELECT row, key, value, version FROM records WHERE namespace = ? AND collection = ? AND row > ?"
+        " ORDER BY row LIMIT ?",
+        (namespace, collection, after, limit + 1),
+    ).fetchall()
+    records = tuple(
+        Record(collection, key, _value(value, collection, key), v) for _, key, value, v in found[:limit]
+    )
+    return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+def delete_records(
+    connection: sqlite3.Connection, namespace: str, collection: str, keys: Sequence[str]
+) -> int:
+    """Delete records."""
+    return sum(
+        connection.execute(
+            "DELETE FROM records WHERE namespace = ? AND collection = ? AND key = ?",
+            (namespace, collection, key),
+        ).rowcount
+        for key in keys
+    )
+
+
+def _value(text: str, collection: str, key: str) -> JSON:
+    try:
+        value: JSON = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise StoreCorruptError(
+            f"the record {collection}/{key} is damaged: {error}; restore a backup"
+        ) from error
+    return value

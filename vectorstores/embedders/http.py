@@ -1,0 +1,280 @@
+"""Embeddings by a service that speaks OpenAI's ``/embeddings``: OpenAI, vLLM, Ollama, llama.cpp and others."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import numpy as np
+
+from vectorstores._checks import unit_vector
+from vectorstores._combine import Failure
+from vectorstores.base import EmbeddingError, InvalidChunkError
+from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError, is_loopback, parse_address
+from vectorstores.embedders._merge import Merger
+from vectorstores.embedders._texts import check_texts
+
+if TYPE_CHECKING:
+    from vectorstores.base import JSON, FloatArray
+
+_OPENAI: Final = "https://api.openai.com/v1"
+# Of one request, unless a single text is longer: services bound the tokens of a request as well.
+_MOST_CHARACTERS: Final = 200_000
+# More numbers than this would be felt on the event loop while they are checked.
+_INLINE_NUMBERS: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How a service is asked.
+
+    ``send_dimensions`` asks for vectors of the embedder's ``dim``, from models that can shorten theirs;
+    ``encoding`` is how numbers travel (base64 is a quarter of the size, where the service has it).
+    ``batch_size`` is the most texts of a request, ``concurrency`` the most requests at a time. A request may
+    take ``timeout`` seconds, its connection ``connect_timeout``; after 408, 409, 429, 5xx and broken
+    connections it is repeated up to ``retries`` times, with waits of up to ``longest_wait`` seconds.
+    """
+
+    send_dimensions: bool = False
+    encoding: Literal["float", "base64"] = "float"
+    batch_size: int = 64
+    concurrency: int = 8
+    timeout: float = 60.0
+    connect_timeout: float = 10.0
+    retries: int = 4
+    longest_wait: float = 60.0
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.encoding not in {"float", "base64"}:
+            raise ValueError(f"encoding must be 'float' or 'base64', not {self.encoding!r}")
+        for name, least in (("batch_size", 1), ("concurrency", 1), ("retries", 0), ("longest_wait", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for name in ("timeout", "connect_timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
+
+
+class HttpEmbedder:
+    """Unit vectors by the model of a service with OpenAI's ``POST {base_url}/embeddings``.
+
+    ``dim`` is the length of the model's vectors; another length in a reply is an error. ``base_url`` is taken
+    from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from ``OPENAI_API_KEY``, and a
+    service on this machine needs none; ``""`` sends none. Both are read here, at construction. ``revision``
+    tells apart models that change under one name: it is part of ``id``, as are ``model`` and ``dim``, but not
+    the address.
+
+    Calls that come while ``options.concurrency`` requests are under way are sent together. Close it, or use
+    ``async with``; else connections are closed when the event loop ends. Raises ``ValueError`` for a bad
+    address or setting, or where a key is needed and there is none.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        dim: int,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        revision: str | None = None,
+        options: HttpOptions | None = None,
+    ) -> None:
+        if not model.strip():
+            raise ValueError("HttpEmbedder needs the name of a model, such as text-embedding-3-small")
+        if dim < 1:
+            raise ValueError(f"dim must be at least 1, got {dim}")
+        base = parse_address(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI)
+        key = (os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key).strip()
+        if not key and api_key is None and not is_loopback(base.host):
+            raise ValueError(
+                f"{base} needs a key: set OPENAI_API_KEY or pass api_key ('' for a service without keys)"
+            )
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ValueError("the API key holds characters that a key can't have: was it copied whole?")
+        self._model = model
+        self._dim = dim
+        self._revision = revision
+        self._base = str(base).rstrip("/")
+        self._url = base.copy_with(path=base.path.rstrip("/") + "/embeddings")
+        self._key = key
+        self._options = options or HttpOptions()
+        self._line: anyio.lowlevel.RunVar[_Line | None]
+        self._line = anyio.lowlevel.RunVar(f"vectorstores-{uuid.uuid4()}", None)
+
+    def __repr__(self) -> str:
+        return f"HttpEmbedder({self._model!r}, dim={self._dim}, base_url={self._base!r})"
+
+    @property
+    def id(self) -> str:
+        """Digest of the model's name, the dimension and the revision; the same at every address."""
+        parts = json.dumps([self._model, self._dim, self._revision])
+        return f"http-{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return self._dim
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop; the next call opens new ones."""
+        line = self._line.get()
+        self._line.set(None)
+        if line is not None:
+            await line.endpoint.close()
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order.
+
+        Services refuse an empty text, so it is sent as a space. Raises :class:`~vectorstores.EmbeddingError`
+        if the service can't be reached, refuses, or answers with something that is no embedding of each text.
+        """
+        checked = check_texts(texts)
+        await anyio.lowlevel.checkpoint()
+        vectors = np.empty((len(checked), self._dim), dtype=np.float32)
+        failures: list[EmbeddingError] = []
+
+        async def fill(start: int, part: list[str]) -> None:
+            try:
+                rows = await line.merger(part)
+                work = partial(self._checked, rows, start)
+                many = len(rows) * self._dim > _INLINE_NUMBERS
+                vectors[start : start + len(part)] = await anyio.to_thread.run_sync(work) if many else work()
+            except EmbeddingError as error:
+                failures.append(error)
+                tasks.cancel_scope.cancel()
+
+        line = await self._connected()
+        async with anyio.create_task_group() as tasks:
+            for start, part in _parts(checked, self._options.batch_size):
+                tasks.start_soon(fill, start, part)
+        if failures:
+            raise failures[0]
+        return vectors
+
+    async def _connected(self) -> _Line:
+        line = self._line.get()
+        if line is None:
+            options = self._options
+            endpoint = Endpoint(
+                self._url,
+                headers={
+                    **options.headers,
+                    **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+                },
+                secret=self._key,
+                patience=Patience(
+                    options.timeout, options.connect_timeout, options.retries, options.longest_wait
+                ),
+            )
+            merger = Merger[str, "list[JSON]"](
+                partial(self._send, endpoint), lanes=options.concurrency, most=options.batch_size
+            )
+            line = _Line(endpoint, merger)
+            self._line.set(line)
+            await endpoint.open()
+        return line
+
+    async def _send(
+        self, endpoint: Endpoint, requests: Sequence[Sequence[str]]
+    ) -> list[list[JSON] | Failure]:
+        """Ask for the vectors of several callers; if they are refused together, for each caller's alone."""
+        try:
+            return await self._ask(endpoint, requests)
+        except RefusedError as error:
+            if len(requests) == 1:
+                return [Failure(error)]
+        found: list[list[JSON] | Failure] = []
+        for request in requests:
+            found += await self._send(endpoint, [request])
+        return found
+
+    async def _ask(self, endpoint: Endpoint, requests: Sequence[Sequence[str]]) -> list[list[JSON] | Failure]:
+        texts = [text or " " for request in requests for text in request]
+        body: dict[str, JSON] = {
+            "model": self._model,
+            "input": texts,
+            "encoding_format": self._options.encoding,
+        }
+        if self._options.send_dimensions:
+            body["dimensions"] = self._dim
+        rows = _in_order((await endpoint.post(body)).get("data"), len(texts), str(self._url))
+        ends = np.cumsum([0, *(len(request) for request in requests)]).tolist()
+        return [rows[start:end] for start, end in pairwise(ends)]
+
+    def _checked(self, rows: Sequence[JSON], start: int) -> FloatArray:
+        """Return embeddings as an array; ``start`` is the index of the first among its caller's texts."""
+        vectors = np.empty((len(rows), self._dim), dtype=np.float32)
+        for number, row in enumerate(rows):
+            place = f"{self._url}, the embedding of texts[{start + number}]"
+            try:
+                vectors[number] = unit_vector(_numbers(row), self._dim, place)
+            except InvalidChunkError as error:
+                raise EmbeddingError(str(error)) from error
+            except ValueError as error:
+                raise EmbeddingError(f"{place}: not a list of numbers: {error}") from error
+        return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What an event loop has of its own."""
+
+    endpoint: Endpoint
+    merger: Merger[str, list[JSON]]
+
+
+def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the texts in requests, each with the index of its first text."""
+    start, size = 0, 0
+    for index, text in enumerate(texts):
+        if index > start and (index - start == most or size + len(text) > _MOST_CHARACTERS):
+            yield start, list(texts[start:index])
+            start, size = index, 0
+        size += len(text)
+    if texts:
+        yield start, list(texts[start:])
+
+
+def _in_order(data: JSON, expected: int, url: str) -> list[JSON]:
+    """Return the embeddings of a reply in the order of the texts."""
+    if not isinstance(data, list) or len(data) != expected:
+        found = f"{len(data)} embeddings" if isinstance(data, list) else "no list 'data'"
+        raise RefusedError(f"{url} answered with {found} for {expected} texts")
+    rows: dict[int, JSON] = {}
+    for number, item in enumerate(data):
+        match item:
+            case {"embedding": embedding, **rest}:
+                index = rest.get("index", number)
+            case _:
+                raise RefusedError(f"{url} answered with an item that has no embedding, data[{number}]")
+        if not isinstance(index, int) or index in rows or not 0 <= index < expected:
+            raise RefusedError(f"{url} answered with a wrong or repeated index, {index!r}, in data[{number}]")
+        rows[index] = embedding
+    return [rows[index] for index in range(expected)]
+
+
+def _numbers(row: JSON) -> FloatArray:
+    if isinstance(row, str):
+        return np.frombuffer(base64.b64decode(row, validate=True), dtype="<f4")
+    return np.asarray(row)

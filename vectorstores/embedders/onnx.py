@@ -1,0 +1,184 @@
+"""Sentence embeddings by a model on this machine, through onnxruntime: quick to load, and without torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from vectorstores.base import EmbeddingError, MissingDependencyError
+from vectorstores.embedders._bert import WEIGHTS, build_encoder
+from vectorstores.embedders._local import LocalEmbedder
+from vectorstores.embedders._model_folder import Recipe, read_recipe
+
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
+
+# A run takes one thread; texts that come together are shared out among so many. More than a few take turns.
+_MOST_THREADS: Final = 4
+# Per token this costs least: the activations stay in the processor's cache, the weights serve several texts.
+_MOST_TEXTS: Final = 4
+
+
+class OnnxEmbedder(LocalEmbedder):
+    """Unit vectors by a BERT encoder on onnxruntime, loaded at the first text and shared by the whole
+    process.
+
+    ``model`` is a folder or a name, as for :class:`~vectorstores.SentenceTransformerEmbedder`, whose vectors
+    and ``id`` it shares, so that a store made with one is opened with the other. Needs a model of type bert
+    with ``model.safetensors`` (which is mapped, not copied), or any with ``onnx/model.onnx`` in its folder,
+    and mean or cls pooling.
+
+    Raises :class:`~vectorstores.MissingDependencyError` if onnxruntime or tokenizers is not installed, and
+    later :class:`~vectorstores.EmbeddingError` if there is no such model or it is of another make.
+    """
+
+    _concurrent = True
+
+    def __init__(self, model: str = "all-MiniLM-L6-v2") -> None:
+        for package in ("onnxruntime", "tokenizers"):
+            if importlib.util.find_spec(package) is None:
+                raise MissingDependencyError(
+                    f"embedding with onnxruntime needs {package}, which is not installed:"
+                    ' pip install "jeeves-reflexion[onnx]"'
+                )
+        super().__init__(model)
+
+    def _load(self, folder: Path) -> Callable[[Sequence[str]], FloatArray]:
+        recipe = read_recipe(folder)
+        if len(recipe.pooling) != 1 or recipe.pooling[0] not in {"mean", "cls"} or recipe.other_modules:
+            made = ", ".join((*recipe.pooling, *recipe.other_modules))
+            raise EmbeddingError(
+                f"{folder}: onnxruntime is given models with mean or cls pooling and nothing after it, this one"
+                f" has {made}; use SentenceTransformerEmbedder"
+            )
+        try:
+            return _Encoder(_Tokens(folder, recipe), _session(folder, recipe), recipe.pooling[0])
+        except EmbeddingError:
+            raise
+        except Exception as error:  # both libraries raise plain exceptions of their own
+            raise EmbeddingError(f"the model in {folder} can't be loaded: {error}") from error
+
+
+class _Tokens:
+    """Turns a text into the numbers of its tokens."""
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        library = import_module("tokenizers")
+        self._tokenizer = library.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(recipe.max_tokens)
+        if recipe.lower_case:
+            own = [self._tokenizer.normalizer] if self._tokenizer.normalizer else []
+            lower = library.normalizers.Lowercase()
+            self._tokenizer.normalizer = library.normalizers.Sequence([lower, *own])
+        self._prompt = recipe.prompt
+        self._most = recipe.max_tokens
+        # This kind never joins what a space divides, so the tokens of a beginning are the first tokens.
+        self._divided_by_spaces = type(self._tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
+
+    def __call__(self, text: str) -> Any:  # noqa: ANN401 - tokenizers.Encoding
+        text = self._prompt + text
+        end = text.rfind(" ", 0, 16 * self._most) if self._divided_by_spaces else -1
+        if 0 < end < len(text):
+            beginning = self._encode(text[:end])
+            if len(beginning.ids) == self._most:
+                return beginning
+        return self._encode(text)
+
+    def _encode(self, text: str) -> Any:  # noqa: ANN401 - as above
+        # Other than encode(), this lets other threads run; for one text it starts none of its own.
+        return self._tokenizer.encode_batch([text])[0]
+
+
+class _Encoder:
+    """Texts to unit vectors; may be called by several threads at a time."""
+
+    def __init__(self, tokens: _Tokens, session: Any, pooling: str) -> None:  # noqa: ANN401 - onnxruntime's
+        self._tokens = tokens
+        self._session = session
+        self._pooling = pooling
+        self._inputs = {
+            given.name: np.dtype(np.int32 if given.type == "tensor(int32)" else np.int64)
+            for given in session.get_inputs()
+        }
+        outputs = [given.name for given in session.get_outputs()]
+        self._output = next((name for name in _HIDDEN if name in outputs), None)
+        if self._output is None or not self._inputs.keys() <= _FEEDS.keys():
+            raise EmbeddingError(
+                f"the ONNX model takes {sorted(self._inputs)} and gives {outputs}; it should take"
+                f" {', '.join(_FEEDS)} and give {' or '.join(_HIDDEN)}"
+            )
+
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        tokens = [self._tokens(text) for text in texts]
+        order = sorted(range(len(texts)), key=lambda index: -len(tokens[index].ids))
+        size = min(-(-len(texts) // _threads()), _MOST_TEXTS)
+        parts = [order[start : start + size] for start in range(0, len(order), size)]
+        # The longest come first, so that threads that finish early find something left to do.
+        run = map if len(parts) == 1 else _pool(os.getpid()).map
+        vectors = np.concatenate(
+            list(run(self._encode, ([tokens[index] for index in part] for part in parts)))
+        )
+        in_order = np.empty_like(vectors)
+        in_order[order] = vectors
+        return in_order
+
+    def _encode(self, tokens: Sequence[Any]) -> FloatArray:
+        shape = len(tokens), max(len(each.ids) for each in tokens)
+        feeds = {name: np.zeros(shape, dtype) for name, dtype in self._inputs.items()}
+        mask = np.zeros(shape, np.float32)
+        for row, each in enumerate(tokens):
+            mask[row, : len(each.ids)] = 1.0
+            for name, array in feeds.items():
+                array[row, : len(each.ids)] = getattr(each, _FEEDS[name])
+        (hidden,) = self._session.run([self._output], feeds)
+        # The mean's divisor falls away when the length of the vector is made one.
+        vectors = hidden[:, 0] if self._pooling == "cls" else (mask[:, np.newaxis] @ hidden)[:, 0]
+        unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+
+_FEEDS: Final = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+_HIDDEN: Final = ("last_hidden_state", "token_embeddings")
+
+
+def _session(folder: Path, recipe: Recipe) -> Any:  # noqa: ANN401 - onnxruntime.InferenceSession
+    runtime = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # it is for inputs of one shape
+    options.log_severity_level = 3
+    weights, ready = (folder / WEIGHTS).resolve(), folder / "onnx" / "model.onnx"
+    if recipe.config.get("model_type") == "bert" and weights.is_file():
+        source: str | bytes = build_encoder(recipe.config, weights)
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(weights.parent)
+        )
+    elif ready.is_file():
+        source = str(ready.resolve())
+    else:
+        raise EmbeddingError(
+            f"{folder} holds neither a model of type bert with {WEIGHTS} nor onnx/model.onnx (it is of type"
+            f" {recipe.config.get('model_type')}); use SentenceTransformerEmbedder"
+        )
+    return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+@lru_cache(maxsize=1)
+def _threads() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_THREADS)
+
+
+@lru_cache(maxsize=1)
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Return the threads of this process; those of a parent did not come along in a fork."""
+    return ThreadPoolExecutor(_threads(), thread_name_prefix=f"vectorstores-onnx-{process}")
