@@ -14,6 +14,10 @@
       x  ToolError                 a tool could not be called as asked
       x  BudgetExceededError       tokens, cost, attempts or time of the run are used up
       x  LessonStoreError          lessons could not be stored or recalled
+      x  SandboxError              code could not be run in the sandbox, or failed there
+         +  SandboxUnavailableError  this machine lacks the isolation or the runtime; says what to do
+         +  CodeError              the code itself failed: what it raised and at which line
+         +  CodeLimitError         the code hit a limit: time, memory, output, files or processes
       x  ExperimentError           an experiment can't go on, or its log can't be written
       x  SessionError              the run's own records are used in a way that can't be right
 
@@ -88,6 +92,41 @@ class LessonStoreError(ReflexionError):
     """Lessons could not be stored or recalled; what was stored before is untouched."""
 
 
+class SandboxError(ReflexionError):
+    """Code could not be run in the sandbox, or failed there; this process is untouched by it."""
+
+
+class SandboxUnavailableError(SandboxError):
+    """Isolation or a runtime that the code needs is missing on this machine; the message says what to do."""
+
+
+class CodeError(SandboxError):
+    """The code failed.
+
+    ``type`` is the name of what it raised, ``line`` the line of the code as it was given (from 1, ``None`` when
+    unknown), ``traceback`` the end of its traceback, ``stdout`` and ``stderr`` what it had printed. All of them come
+    from the code: they are data, not instructions.
+    """
+
+    def __init__(self, message: str, *, type: str = "", line: int | None = None, traceback: str = "") -> None:  # noqa: A002
+        super().__init__(message)
+        self.type = type
+        self.line = line
+        self.traceback = traceback
+        self.stdout = ""
+        self.stderr = ""
+
+
+class CodeLimitError(SandboxError):
+    """The code was stopped at a limit; ``limit`` is the field of ``SandboxLimits`` that stopped it."""
+
+    def __init__(self, message: str, *, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.stdout = ""
+        self.stderr = ""
+
+
 class ExperimentError(ReflexionError):
     """An experiment can't go on, or its log can't be written; what was tried before is kept."""
 
@@ -96,5 +135,11 @@ class SessionError(ReflexionError):
     """The run's own records are used in a way that can't be right."""
 
 
-HOPELESS = (BudgetExceededError, ConfigurationError, MissingDependencyError, ModelAuthError)
+HOPELESS = (
+    BudgetExceededError,
+    ConfigurationError,
+    MissingDependencyError,
+    ModelAuthError,
+    SandboxUnavailableError,
+)
 """What no further attempt of a run would mend."""

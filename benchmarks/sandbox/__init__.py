@@ -1,0 +1,1 @@
+"""What a sandboxed evaluation costs, beside a bare process of the same interpreter."""

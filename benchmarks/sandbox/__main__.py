@@ -1,0 +1,56 @@
+"""``python -m benchmarks.sandbox``: measures, prints the page and writes it with its JSON beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import click
+
+from benchmarks.sandbox.measure import Measurement, measure
+
+
+@click.command()
+@click.option("--repetitions", type=click.IntRange(min=1), default=25, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("docs/results"),
+    show_default=True,
+    help="Folder for sandbox.json and sandbox.md.",
+)
+def main(repetitions: int, out: Path) -> None:
+    """Measure what a sandboxed evaluation costs, cold and warm, beside a bare process."""
+    measured = anyio.run(measure, repetitions)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "sandbox.json").write_text(json.dumps(measured.as_json(), indent=1) + "\n", encoding="utf-8")
+    page = _page(measured, repetitions)
+    (out / "sandbox.md").write_text(page, encoding="utf-8")
+    click.echo(page)
+
+
+def _page(measured: Measurement, repetitions: int) -> str:
+    bare = measured.sides[0].median
+    rows = [
+        f"| {side.name} | {1000 * side.median:.1f} ({1000 * min(side.seconds):.1f} to {1000 * max(side.seconds):.1f})"
+        f" | {side.median / bare:.2f} |"
+        for side in measured.sides
+    ]
+    intro = (
+        f"Measured by `python -m benchmarks.sandbox` on {measured.machine}, isolation by {measured.way}:"
+        f" {repetitions} evaluations of each kind, one at a time, the kinds taking turns. The Python evaluator is the"
+        " same on all sides: it reads a JSON profile and scores it. The bare process is"
+        ' `subprocess.run([python, "-c", ...])`: the interpreter as it is installed, without isolation and limits.'
+        " A warm evaluation finds an interpreter that waits; between two of them there is time for the next to start."
+    )
+    head = [
+        "| | milliseconds, median (smallest to largest) | ratio to the bare process |",
+        "| --- | --- | --- |",
+    ]
+    end = "Each time is a whole evaluation: from the call until the value is there and all its processes are gone."
+    return "\n".join(["# What a sandboxed evaluation costs", "", intro, "", *head, *rows, "", end, ""])
+
+
+if __name__ == "__main__":
+    main()

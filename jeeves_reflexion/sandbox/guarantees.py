@@ -1,0 +1,172 @@
+"""What this machine can guarantee about code that nobody trusts: found out by trying."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from jeeves_reflexion.sandbox.inside import frames, seccomp
+from jeeves_reflexion.sandbox.launch import configuration
+from jeeves_reflexion.sandbox.limits import SandboxLimits
+from jeeves_reflexion.sandbox.runtimes import Runtime, interpreter
+
+Way = Literal["namespaces", "landlock", "limits"]
+
+_SECONDS = 30.0
+_LIMITS = SandboxLimits(seconds=20)
+
+_TRY = """
+import os, socket
+def refused(action):
+    try:
+        action()
+    except OSError:
+        return True
+    return False
+result = {
+    "network": refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    and refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)),
+    "files": refused(lambda: open(witness)) and refused(lambda: open(witness, "a"))
+    and refused(lambda: os.listdir("/proc")) and refused(lambda: os.open("/etc/passwd", os.O_RDONLY))
+    and not refused(lambda: open("scratch", "w").close()),
+    "processes": refused(os.fork) and refused(lambda: os.kill(parent, 0)),
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What the sandbox isolates on this machine.
+
+    The first three are what untrusted code is refused without. ``way`` is how: ``"namespaces"``, ``"landlock"`` or
+    ``"limits"`` (the last is no isolation: resource limits and the ending of all its processes only). ``seccomp``,
+    ``rlimits`` and ``cgroups`` say what is in use; control groups never are. ``text`` says it all for people.
+    """
+
+    network: bool
+    files: bool
+    processes: bool
+    way: Way
+    user_namespaces: bool
+    seccomp: bool
+    rlimits: bool
+    cgroups: bool
+    text: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether network, files and processes are all isolated."""
+        return self.network and self.files and self.processes
+
+
+@functools.cache
+def probe() -> Guarantees:
+    """Find out by trying, once per process (0.1 to 0.3 s; the answer is kept). It blocks: call it from a thread."""
+    tried: dict[str, str] = {}
+    ways: tuple[Way, ...] = ("namespaces", "landlock", "limits")
+    for way in ways:
+        found, reason = _attempt(way)
+        isolated = {name: bool(found.get(name)) for name in ("network", "files", "processes")}
+        if all(isolated.values()) or (way == "limits"):
+            return _guarantees(way, isolated, reason, tried)
+        tried[way] = reason or "it let through: " + ", ".join(
+            name for name, held in isolated.items() if not held
+        )
+    raise AssertionError("unreachable")
+
+
+def _guarantees(way: Way, isolated: dict[str, bool], reason: str, tried: dict[str, str]) -> Guarantees:
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    lines = [f"{name}: {'isolated' if held else 'NOT isolated'}" for name, held in isolated.items()]
+    lines.append(f"by: {_HOW[way]}")
+    lines += [f"{name} not possible here: {why}" for name, why in tried.items()]
+    if reason:
+        lines.append(f"even that does not work: {reason}")
+    return Guarantees(
+        network=isolated["network"],
+        files=isolated["files"],
+        processes=isolated["processes"],
+        way=way,
+        user_namespaces=way == "namespaces" and not root,
+        seccomp=seccomp.available() and not reason,
+        rlimits=not reason,
+        cgroups=False,
+        text="\n".join(lines),
+    )
+
+
+_HOW = {
+    "namespaces": "root, network and process table of its own (Linux namespaces), system calls filtered (seccomp)",
+    "landlock": "files shut off (Landlock), sockets, new processes and signals refused (seccomp)",
+    "limits": "limits on resources, and the ending of all its processes",
+}
+
+
+def _attempt(way: Way) -> tuple[dict[str, Any], str]:
+    """Run code that tries to get out; return what held, or why the way does not work at all."""
+    if sys.platform == "win32":
+        return {}, "the sandbox needs a POSIX system"
+    with (
+        tempfile.TemporaryDirectory(prefix="jeeves-sandbox-") as scratch,
+        tempfile.TemporaryDirectory() as other,
+    ):
+        witness = Path(other, "witness")
+        witness.touch()
+        for path, mode in ((Path(other), 0o777), (witness, 0o666)):  # nothing but the sandbox is in the way
+            path.chmod(mode)
+        config = configuration(way, Runtime("python"), _LIMITS, scratch)
+        inputs = {"witness": str(witness), "parent": os.getpid()}
+        try:
+            return _tried(config, {"code": _TRY, "inputs": inputs, "result": "result"})
+        except (OSError, ValueError) as error:
+            return {}, str(error) or type(error).__name__
+
+
+def _tried(config: Mapping[str, Any], request: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    command = interpreter()
+    with subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+        start_new_session=True,
+    ) as process:
+        alarm = threading.Timer(_SECONDS, process.kill)
+        alarm.start()
+        try:
+            return _talk(process.stdin, process.stdout, config, request)
+        finally:
+            alarm.cancel()
+            process.kill()
+
+
+def _talk(
+    stdin: IO[bytes] | None, stdout: IO[bytes] | None, *messages: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    if stdin is None or stdout is None:
+        return {}, "no pipes"
+    for message in messages:
+        stdin.write(frames.packed(json.dumps(message).encode()))
+        stdin.flush()
+        said = frames.receive_json(stdout.fileno())
+        if said is None:
+            return {}, "its process ended without a word"
+        if "problem" in said:
+            return {}, str(said["problem"])
+    answer = frames.receive(stdout.fileno()) or b"{}"
+    outcome = json.loads(answer or b"{}")
+    if "value" not in outcome:
+        return {}, str(outcome.get("error", said))[:500]
+    value: dict[str, Any] = outcome["value"]
+    return value, ""

@@ -1,0 +1,111 @@
+"""The calls of Linux that the standard library lacks. ctypes only; each raises ``OSError`` that names the call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE = 1024, 2048, 4096, 16384, 1 << 18
+MS_RELATIME = 1 << 21
+_MNT_DETACH = 2
+
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+PR_SET_SECCOMP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 22, 47, 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_LAST_CAPABILITY = 63
+
+MACHINE = os.uname().machine if sys.platform == "linux" else ""
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def call(name: str, *arguments: object) -> int:
+    """Call a function of libc; -1 becomes an ``OSError`` that names it."""
+    if _libc is None:
+        raise OSError(f"{name}: this is not Linux")
+    result: int = getattr(_libc, name)(*arguments)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def system_call(name: str, number: int, *arguments: object) -> int:
+    """Make a system call that libc has no function for."""
+    try:
+        return call("syscall", ctypes.c_long(number), *arguments)
+    except OSError as error:
+        raise OSError(error.errno, f"{name}: {os.strerror(error.errno or 0)}") from None
+
+
+def prctl(option: int, first: object = 0, second: object = 0) -> None:
+    """Set an attribute of this process."""
+    arguments = [
+        ctypes.c_ulong(value) if isinstance(value, int) else value for value in (first, second, 0, 0)
+    ]
+    call("prctl", ctypes.c_int(option), *arguments)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of the host."""
+    call("unshare", ctypes.c_int(flags))
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount, bind or remount."""
+    texts = [text.encode() if text else None for text in (source, target, kind)]
+    try:
+        call("mount", *texts, ctypes.c_ulong(flags), options.encode() if options else None)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"mount {kind or source} at {target}: {os.strerror(error.errno or 0)}"
+        ) from None
+
+
+def make_root(folder: str) -> None:
+    """Make ``folder`` (a mount point) the root of this process and let go of the old one."""
+    os.chdir(folder)
+    system_call("pivot_root", _PIVOT_ROOT[MACHINE], b".", b".")
+    call("umount2", b".", ctypes.c_int(_MNT_DETACH))
+    os.chdir("/")
+
+
+def drop_bounding_set() -> None:
+    """Give up the right to ever get a capability back. For a process that may not, there is nothing to give up."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            return
+
+
+def drop_capabilities() -> None:
+    """Give up every capability that this process has."""
+    try:
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    except OSError as error:
+        if error.errno != 22:  # a kernel without ambient capabilities
+            raise
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    call("capset", header, (ctypes.c_uint32 * 6)())
+
+
+NOBODY = 65534
+
+
+def knows_user(uid: int) -> bool:
+    """Whether there is such a user in this user namespace, to become."""
+    with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123
+        ranges = [[int(number) for number in line.split()] for line in file]
+    return any(first <= uid < first + count for first, _, count in ranges)

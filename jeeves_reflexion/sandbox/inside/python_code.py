@@ -1,0 +1,215 @@
+"""Running Python: as a module, or as the body of a function when it has a ``return`` at top level."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import types
+
+from . import frames, values
+
+TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
+if TYPE_CHECKING:
+    import ast
+    from typing import Any, NoReturn
+
+_FILE = "<code>"
+_GENERATOR_OR_COROUTINE = 0x20 | 0x80 | 0x200
+_MESSAGE = 2_000
+_TRACEBACK = 4_000
+
+
+def prepare() -> None:
+    """Load what most code imports, while nobody waits."""
+    import ast, collections, datetime, math, random, re, textwrap, traceback, typing  # noqa: E401, F401, I001, PLC0415
+
+
+def run(request: dict[str, Any], result: int) -> NoReturn:
+    """Run the code of the request, write its value or error to ``result`` and end the process."""
+    # kept here, since the code may replace them where they come from
+    send, leave, own_pid, process_id = frames.send, os._exit, os.getpid, os.getpid()
+    problem: dict[str, Any] | None = None
+    try:
+        answer = _evaluate(request)
+    except BaseException as error:  # noqa: BLE001  everything that code raises is its result
+        problem = _described(error, request["code"])
+        answer = b""
+    if own_pid() != process_id:
+        leave(0)  # a process that the code forked ran on to here
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):  # the code closed or replaced it
+            stream.flush()
+    with contextlib.suppress(BaseException):  # the code closed the pipe: the host says that nothing came
+        if problem is not None:
+            answer = b'{"error": ' + values.encode(problem, "error") + b"}"
+        send(result, answer)
+    leave(0)
+
+
+def _evaluate(request: dict[str, Any]) -> bytes:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = vars(module)
+    names.update(request["inputs"], __file__=_FILE)
+    value = execute(request["code"], names)
+    if value is None:
+        value = names.get(request["result"])
+    try:
+        return b'{"value": ' + values.encode(value, request["result"]) + b"}"
+    except ValueError as error:
+        raise _NoJSONError(str(error)) from None
+
+
+class _NoJSONError(Exception):
+    """The value can't cross."""
+
+
+def execute(source: str, names: dict[str, Any]) -> object:
+    """Run ``source`` with ``names`` as its globals; return what a ``return`` at top level returned, else ``None``."""
+    source = _dedented(source)
+    code = _as_module(source)
+    if code is not None:
+        exec(code, names)  # noqa: S102  the one place for it
+        return None
+    exec(_as_function(source), names)  # noqa: S102
+    return names.pop(_FUNCTION)()
+
+
+def _as_module(source: str) -> types.CodeType | None:
+    """Compile the source; ``None`` when it has a ``return`` at top level."""
+    try:
+        return compile(source, _FILE, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if "'return' outside function" in str(error):
+            return None
+        raise
+
+
+_FUNCTION = "__run__"
+
+
+def _as_function(source: str) -> types.CodeType:
+    """Compile the source as the body of a function whose names are globals all the same."""
+    import ast  # noqa: PLC0415  only here; half the start of a small process
+
+    tree = ast.parse(source, _FILE)
+    future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    body: list[ast.stmt] = [_bare(node) for node in tree.body if node not in future]
+    function = ast.FunctionDef(
+        _FUNCTION, ast.arguments([], [], None, [], [], None, []), body, [], None, lineno=1, col_offset=0
+    )
+    if sys.version_info >= (3, 12):
+        function.type_params = []
+    module = ast.fix_missing_locations(ast.Module([*future, function], []))
+    inner = _function_in(compile(module, _FILE, "exec", dont_inherit=True))
+    if inner.co_flags & _GENERATOR_OR_COROUTINE:
+        raise SyntaxError("'yield' or 'await' outside function")
+    local = [*inner.co_varnames, *inner.co_cellvars]
+    if local:
+        function.body = [ast.Global(sorted(set(local))), *body]
+        ast.fix_missing_locations(module)
+    return compile(module, _FILE, "exec", dont_inherit=True)
+
+
+def _function_in(code: types.CodeType) -> types.CodeType:
+    return next(
+        item for item in code.co_consts if isinstance(item, types.CodeType) and item.co_name == _FUNCTION
+    )
+
+
+def _bare(statement: ast.stmt) -> ast.stmt:
+    """Take the annotations off variables of the top level: a global may have none inside a function."""
+    import ast  # noqa: PLC0415
+
+    class Bare(ast.NodeTransformer):
+        def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+            if not isinstance(node.target, ast.Name):
+                return node
+            bare = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+            return ast.copy_location(bare, node)
+
+        def kept(self, node: ast.AST) -> ast.AST:
+            return node
+
+        visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = kept  # noqa: N815
+
+    bare: ast.stmt = Bare().visit(statement)
+    return bare
+
+
+def _dedented(source: str) -> str:
+    """Take away the indentation that all lines share, as when code is cut out of an indented block."""
+    lines = source.splitlines(keepends=True)
+    margins = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip()]
+    low, high = min(margins, default=""), max(margins, default="")
+    same = next((at for at, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low))
+    margin = low[:same]
+    return (
+        "".join(line[len(margin) :] if line.strip() else line.lstrip(" \t") for line in lines)
+        if margin
+        else source
+    )
+
+
+def _described(error: BaseException, source: str) -> dict[str, Any]:
+    kind = _kind(error)
+    if kind != "raised":
+        return {"kind": kind, "type": type(error).__name__, "message": _said(error), "line": _line(error)}
+    try:
+        trace = _traceback(error, source)
+    except BaseException as other:  # noqa: BLE001  no memory or stack left, or a class of the code that can't be printed
+        trace = f"(no traceback can be made: {type(other).__name__})"
+    return {
+        "kind": "raised",
+        "type": type(error).__name__,
+        "message": _said(error),
+        "line": _line(error),
+        "traceback": trace,
+    }
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, _NoJSONError):
+        return "value"
+    if isinstance(error, MemoryError):
+        return "memory_mb"
+    if isinstance(error, OSError) and error.errno in {errno.EFBIG, errno.ENOSPC, errno.EDQUOT}:
+        return "file_bytes"
+    if isinstance(error, BlockingIOError) and error.filename is None and error.errno == errno.EAGAIN:
+        return "processes"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "processes"
+    return "raised"
+
+
+def _said(error: BaseException) -> str:
+    try:
+        said = str(error.code) if isinstance(error, SystemExit) else str(error)
+    except BaseException:  # noqa: BLE001  the exception is the code's own class
+        said = "(its text can't be made)"
+    return said[:_MESSAGE].encode("utf-8", "replace").decode()
+
+
+def _line(error: BaseException) -> int | None:
+    if isinstance(error, SyntaxError) and error.filename == _FILE:
+        return error.lineno
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _traceback(error: BaseException, source: str) -> str:
+    import linecache  # noqa: PLC0415
+    import traceback  # noqa: PLC0415
+
+    linecache.cache[_FILE] = (len(source), None, _dedented(source).splitlines(keepends=True), _FILE)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != _FILE:
+        trace = trace.tb_next  # our own frames are of no use to the reader
+    text = "".join(traceback.format_exception(error.with_traceback(trace)))
+    return text[-_TRACEBACK:].encode("utf-8", "replace").decode()

@@ -1,0 +1,161 @@
+"""A filter over the system calls of the code: what a computation never needs is refused.
+
+It is a list of what is denied, not of what is allowed: the namespaces (or Landlock) are the wall, this takes away the
+tools with which walls have been broken before, and what no namespace covers (new sockets of any family, vsock among
+them; key rings; shared memory that no limit counts). Written as BPF by hand, so that it needs no package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterable
+
+from . import kernel
+
+_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+# name: (x86_64, aarch64); -1 where the architecture has none
+_NUMBERS = {
+    "fork": (57, -1), "vfork": (58, -1), "clone": (56, 220), "clone3": (435, 435), "execve": (59, 221),
+    "execveat": (322, 281), "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "prlimit64": (302, 261),
+    "fcntl": (72, 25), "ioctl": (16, 29), "socket": (41, 198), "truncate": (76, 45), "chmod": (90, -1),
+    "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, -1), "fchown": (93, 55),
+    "lchown": (94, -1), "fchownat": (260, 54), "utime": (132, -1), "utimes": (235, -1), "futimesat": (261, -1),
+    "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
+    "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "removexattrat": (466, 466), "inotify_init": (253, -1), "inotify_init1": (294, 26), "file_setattr": (469, 469),
+    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
+    "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467), "statmount": (457, 457), "listmount": (458, 458), "swapon": (167, 224),
+    "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443), "ptrace": (101, 117),
+    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "process_madvise": (440, 440),
+    "process_mrelease": (448, 448), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424), "kcmp": (312, 272), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "reboot": (169, 142), "syslog": (103, 116), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
+    "iopl": (172, -1), "ioperm": (173, -1), "modify_ldt": (154, -1), "personality": (135, 92),
+    "lookup_dcookie": (212, 18), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262), "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
+    "shmat": (30, 196), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "mbind": (237, 235),
+    "set_mempolicy": (238, 237), "migrate_pages": (256, 238), "move_pages": (279, 239), "setpriority": (141, 140),
+    "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "sched_setaffinity": (203, 122), "ioprio_set": (251, 30), "vhangup": (153, 58), "nfsservctl": (180, 42),
+    "vmsplice": (278, 75), "remap_file_pages": (216, 234), "mknod": (133, -1), "mknodat": (259, 33),
+    "get_robust_list": (274, 100), "landlock_create_ruleset": (444, 444), "capset": (126, 91),
+}  # fmt: skip
+
+_SPECIAL = frozenset({
+    "fork", "vfork", "clone", "clone3", "execve", "execveat", "kill", "tkill", "tgkill", "prlimit64", "fcntl", "ioctl",
+})  # fmt: skip
+_METADATA = frozenset({
+    "truncate", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
+    "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr",
+    "fremovexattr", "removexattrat", "inotify_init", "inotify_init1", "file_setattr",
+})  # fmt: skip
+"""Ways to change or watch files by name that Landlock does not cover; with a root of its own the code may use them."""
+
+_EPERM, _EAGAIN, _ENOSYS = 1, 11, 38
+_KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_CLONE_THREAD = 0x00010000
+_CLONE_NEW = 0x7E020000
+_SET_OWNER = (8, 10, 15)  # fcntl F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
+_OWNER_IOCTLS = (0x8901, 0x8902, 0x5412, 0x541C)  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
+
+_Instruction = tuple[int, int, int, int]
+_SET_NO_FILTER_FLAGS = 2
+
+
+def available() -> bool:
+    """Whether the filter is written for this architecture."""
+    return kernel.MACHINE in _ARCHITECTURE
+
+
+def install(*, children: bool, programs: bool, own_pid: int | None, root_of_its_own: bool) -> None:
+    """Put the filter on this process and on all that it starts; it can't be taken off again.
+
+    ``children`` allows other processes, ``programs`` allows ``execve``; ``own_pid`` restricts signals and limits to
+    that process (for want of a process namespace); ``root_of_its_own`` says that only scratch is writable anyway.
+    """
+    if not available():
+        raise OSError(f"seccomp: no filter is written for {kernel.MACHINE or 'this system'}")
+    program = _program(children=children, programs=programs, own_pid=own_pid, root_of_its_own=root_of_its_own)
+    code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    pointer = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer)))
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.prctl(kernel.PR_SET_SECCOMP, _SET_NO_FILTER_FLAGS, ctypes.byref(pointer))
+
+
+def _program(
+    *, children: bool, programs: bool, own_pid: int | None, root_of_its_own: bool
+) -> list[_Instruction]:
+    program: list[_Instruction] = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, _ARCHITECTURE[kernel.MACHINE]),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER_AT),
+    ]
+    if kernel.MACHINE == "x86_64":  # the x32 calls have numbers of their own, from here on
+        program += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _KILL)]
+    denied = [
+        name for name in _NUMBERS if name not in _SPECIAL and not (root_of_its_own and name in _METADATA)
+    ]
+    for name in denied:
+        program += _on(name, [_refuse(_EPERM)])
+    program += _on(
+        "clone3", [_refuse(_ENOSYS)]
+    )  # its flags are out of a filter's sight; libc falls back to clone
+    program += _on("clone", _clone(children=children))
+    if not children:
+        program += [*_on("fork", [_refuse(_EAGAIN)]), *_on("vfork", [_refuse(_EAGAIN)])]
+    if not programs:
+        program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
+    program += _on("fcntl", _unless(1, _SET_OWNER)) + _on("ioctl", _unless(1, _OWNER_IOCTLS))
+    if own_pid is not None:
+        for name in ("kill", "tgkill"):
+            program += _on(name, _only(0, (own_pid,)))
+        program += _on("tkill", [_refuse(_EPERM)])
+    program += _on("prlimit64", _only(0, (0,) if own_pid is None else (0, own_pid)))
+    return [*program, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _on(name: str, body: list[_Instruction]) -> list[_Instruction]:
+    number = _NUMBERS[name][0 if kernel.MACHINE == "x86_64" else 1]
+    return [] if number < 0 else [(_EQUAL, 0, len(body), number), *body]
+
+
+def _refuse(error: int) -> _Instruction:
+    return (_RETURN, 0, 0, _ERRNO | error)
+
+
+def _clone(*, children: bool) -> list[_Instruction]:
+    body = [_argument(0), (_ANY_BIT, 0, 1, _CLONE_NEW), _refuse(_EPERM)]
+    if not children:
+        body += [(_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(_EAGAIN)]
+    return [*body, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _argument(index: int) -> _Instruction:
+    return (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
+
+
+def _unless(index: int, values: Iterable[int]) -> list[_Instruction]:
+    body = [_argument(index)]
+    for value in values:
+        body += [(_EQUAL, 0, 1, value), _refuse(_EPERM)]
+    return [*body, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _only(index: int, values: Iterable[int]) -> list[_Instruction]:
+    body = [_argument(index)]
+    for value in values:
+        body += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
+    return [*body, _refuse(_EPERM)]

@@ -1,0 +1,206 @@
+"""Watching the processes of the code from outside, and ending them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from . import frames, namespaces
+
+TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .worker import Ends
+
+HOST_IN = 0
+_MOMENT = 0.5
+_LOOK_EVERY = 0.05
+_PART = 1 << 16
+
+
+class Watch:
+    """Our view of the code's processes: what they print, when they end, and how to end them."""
+
+    def __init__(self, config: dict[str, Any], child: int, ends: Ends) -> None:
+        self._limits = config["resources"]
+        self._walled = config["way"] == "namespaces"
+        self._scratch = config["scratch"]
+        self._looked = 0.0
+        self._child = child
+        self._ends = ends
+        self._told = b""
+        self._read = {ends.stdout: bytearray(), ends.stderr: bytearray(), ends.result: bytearray()}
+        self._limit: str | None = None
+        self._host_gone = False
+
+    def until_ready(self) -> str:
+        """Wait until the code's process is shut in; return the problem if it could not be."""
+        while True:
+            ready = select.select([self._ends.status, HOST_IN], [], [])[0]
+            if self._ends.status in ready:
+                part = os.read(self._ends.status, _PART)
+                self._told += part
+                told = self._messages()
+                if "problem" in told:
+                    return str(told["problem"])
+                if "ended" in told or not part:
+                    return "the process of the code ended before it was ready"
+                if "ready" in told:
+                    return ""
+            else:  # the host speaks again only after "ready"
+                return "the host is gone"
+
+    def run(self, request: bytes) -> tuple[dict[str, Any], bytes, bytes, bytes] | None:
+        """Hand over the request, watch until the end, and report; ``None`` when the host is gone."""
+        begun = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):  # it ended already; how, it says below
+            frames.send(self._ends.request, frames.packed(request))
+        os.close(self._ends.request)
+        self._until_end(begun + self._limits["seconds"])
+        seconds = time.monotonic() - begun
+        self.end()
+        if self._host_gone:
+            return None
+        self._drain()
+        told = self._messages()
+        head = {
+            "limit": self._limit,
+            "status": told.get("ended"),
+            "cpu": told.get("cpu", 0.0),
+            "seconds": seconds,
+        }
+        out, error, result = (bytes(self._read[end]) for end in self._order())
+        return head, result, out, error
+
+    def end(self) -> None:
+        """End all processes of the code, and wait until they are gone."""
+        if self._child:
+            if not self._walled:
+                _kill_group(self._child)
+            os.kill(self._child, signal.SIGKILL)
+            os.waitpid(self._child, 0)
+            self._child = 0
+        if not self._walled:
+            _end_descendants()
+
+    def _order(self) -> tuple[int, int, int]:
+        return self._ends.stdout, self._ends.stderr, self._ends.result
+
+    def _until_end(self, deadline: float) -> None:
+        watched = {*self._read, self._ends.status, HOST_IN}
+        while self._ends.status in watched:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self._limit = "seconds"
+                return
+            if not self._walled and self._scratch_full():
+                self._limit = "file_bytes"
+                return
+            for end in select.select(list(watched), [], [], left if self._walled else min(left, _LOOK_EVERY))[
+                0
+            ]:
+                part = os.read(end, _PART)
+                if not part:
+                    watched.discard(end)
+                if end == HOST_IN:
+                    self._host_gone = True
+                    return
+                if end == self._ends.status:
+                    self._told += part
+                    if "ended" in self._messages():
+                        return
+                elif self._full(end, part):
+                    return
+
+    def _scratch_full(self) -> bool:
+        """Look now and then at what lies in a scratch folder that has no size of its own."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_EVERY:
+            return False
+        self._looked = now
+        size = count = 0
+        for folder, _, names in os.walk(self._scratch):
+            count += 1
+            for name in names:
+                count += 1
+                try:
+                    size += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
+                except OSError:
+                    continue  # it was removed meanwhile
+                if size > self._limits["file_bytes"] or count > namespaces.INODES:
+                    return True
+        return count > namespaces.INODES
+
+    def _full(self, end: int, part: bytes) -> bool:
+        """Keep what was read; whether it is more than the code may write."""
+        self._read[end] += part
+        out, error, result = (len(self._read[end]) for end in self._order())
+        if max(out + error, result) > self._limits["output_bytes"]:
+            self._limit = "output_bytes"
+            return True
+        return False
+
+    def _drain(self) -> None:
+        """Read what is still in the pipes, now that nobody can write to them any more."""
+        for end in self._order():
+            while self._limit is None and select.select([end], [], [], 0)[0]:
+                part = os.read(end, _PART)
+                if not part:
+                    break
+                self._full(end, part)
+        while select.select([self._ends.status], [], [], 0)[0]:
+            part = os.read(self._ends.status, _PART)
+            if not part:
+                break
+            self._told += part
+
+    def _messages(self) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for line in self._told.split(b"\n")[:-1]:
+            told.update(json.loads(line))
+        return told
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # no group of its own yet, or none any more
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _end_descendants() -> None:
+    """End what was orphaned and came to us, until there is no more. New ones may appear while we do."""
+    until = time.monotonic() + _MOMENT
+    while time.monotonic() < until:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid:
+            continue
+        for child in _children():
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.001)
+
+
+def _children() -> list[int]:
+    own = os.getpid()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc") if sys.platform == "linux" else []):  # noqa: PTH208
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                parent = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it ended meanwhile
+        if parent == own:
+            found.append(int(name))
+    return found

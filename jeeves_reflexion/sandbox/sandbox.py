@@ -1,0 +1,192 @@
+"""Running code in a sandbox."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self, get_args
+
+import anyio
+import anyio.to_thread
+
+from jeeves_reflexion.errors import ConfigurationError, SandboxError, SandboxUnavailableError
+from jeeves_reflexion.sandbox.guarantees import Guarantees, probe
+from jeeves_reflexion.sandbox.inside import values
+from jeeves_reflexion.sandbox.launch import Jail, Report
+from jeeves_reflexion.sandbox.limits import Language, Ran, SandboxLimits
+from jeeves_reflexion.sandbox.outcome import judged
+from jeeves_reflexion.sandbox.runtimes import runtime
+from jeeves_reflexion.types import JSON
+
+
+class Sandbox:
+    """Runs code that nobody trusts, each time in a process of its own.
+
+    Parameters
+    ----------
+    limits
+        What a run may use up unless ``run`` is given other limits.
+    allow_weaker
+        Run code also where network, files or processes can't be isolated, under resource limits alone. Without it
+        such a machine is refused with :class:`SandboxUnavailableError`.
+    warm
+        How many Python interpreters to keep started and waiting; each serves one run and is replaced. They serve
+        Python runs with the sandbox's own limits; other runs start cold.
+    concurrency
+        How many runs may go on at once; further ones wait. By default the number of processors.
+
+    Use it as an async context manager, or call :meth:`close`, when ``warm`` is used. One event loop at a time.
+    """
+
+    def __init__(
+        self,
+        limits: SandboxLimits | None = None,
+        *,
+        allow_weaker: bool = False,
+        warm: int = 0,
+        concurrency: int | None = None,
+    ) -> None:
+        if warm < 0 or (concurrency is not None and concurrency < 1):
+            raise ConfigurationError("Sandbox: warm must be at least 0, and concurrency at least 1")
+        self._limits = limits or SandboxLimits()
+        self._allow_weaker = allow_weaker
+        self._warm = warm
+        self._turns = anyio.Semaphore(concurrency or os.cpu_count() or 1)
+        self._waiting: list[Jail] = []
+
+    async def run(
+        self,
+        code: str,
+        *,
+        language: Language = "python",
+        inputs: Mapping[str, JSON] | None = None,
+        result: str = "result",
+        limits: SandboxLimits | None = None,
+    ) -> Ran:
+        """Run ``code`` and return what it came to.
+
+        Python: the names of ``inputs`` are globals; the value is what a ``return`` at top level returns, else the
+        global called ``result`` after the run, else ``None``.
+        Lua: the same (5.x of the installed ``lupa``); ``null`` stands for JSON null inside tables, an empty table is
+        an empty list, ``object(t)`` and ``array(t)`` say which one a table is.
+        Prolog: the code is a program. The goal is ``evaluate(Output, State, Result)`` when it defines that (``inputs``
+        ``output`` and ``state``), else ``result(Inputs, Result)``, else ``result(Result)``; JSON objects are dicts,
+        JSON strings are strings.
+
+        Values cross as JSON only.
+
+        Raises
+        ------
+        ConfigurationError
+            Inputs that are no JSON or whose names are no identifiers, an unknown language.
+        SandboxUnavailableError
+            This machine can't isolate code, or the language's runtime (``lupa``, ``swipl``) is not installed.
+        CodeError
+            The code raised, ended its process, could not be read, or made a value that is no JSON.
+        CodeLimitError
+            The code reached a limit.
+        """
+        if language not in get_args(Language):
+            raise ConfigurationError(
+                f"language is {language!r}, but must be one of {', '.join(get_args(Language))}"
+            )
+        request = _request(code, inputs or {}, result)
+        limits = limits or self._limits
+        guarantees = await self._guarantees()
+        if limits.processes > 1 and guarantees.way != "namespaces" and not self._allow_weaker:
+            raise SandboxUnavailableError(
+                "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
+            )
+        needed = await anyio.to_thread.run_sync(runtime, language, abandon_on_cancel=True)
+        async with self._turns:
+            if needed.language == "python" and limits == self._limits:
+                ran = await self._run_warm(guarantees, request)
+                if ran is not None:
+                    return ran
+            jail = await Jail.start(guarantees.way, needed, limits)
+            return judged(await _run_in(jail, request), limits)
+
+    async def close(self) -> None:
+        """End the interpreters that wait."""
+        while self._waiting:
+            await self._waiting.pop().close()
+
+    async def __aenter__(self) -> Self:
+        if self._warm:
+            guarantees = await self._guarantees()
+            await self._refill(guarantees)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _guarantees(self) -> Guarantees:
+        guarantees = await anyio.to_thread.run_sync(probe, abandon_on_cancel=True)
+        if not guarantees.complete and not self._allow_weaker:
+            raise SandboxUnavailableError(
+                f"this machine can't isolate untrusted code:\n{guarantees.text}\n"
+                "Allow user namespaces (or Landlock) here, or pass allow_weaker=True for code that you trust."
+            )
+        return guarantees
+
+    async def _run_warm(self, guarantees: Guarantees, request: bytes) -> Ran | None:
+        """Run in an interpreter that waits; ``None`` if none does, or if it died while it waited."""
+        if not self._waiting:
+            await self._refill(guarantees)
+        if not self._waiting:
+            return None
+        jail = self._waiting.pop(0)
+        try:
+            await self._refill(guarantees)
+        except BaseException:
+            await jail.close()
+            raise
+        try:
+            report = await _run_in(jail, request)
+        except SandboxError:
+            return None
+        return judged(report, self._limits)
+
+    async def _refill(self, guarantees: Guarantees) -> None:
+        while len(self._waiting) < self._warm:
+            jail = await Jail.start(guarantees.way, runtime("python"), self._limits, warm=True)
+            self._waiting.append(jail)
+
+
+async def _run_in(jail: Jail, request: bytes) -> Report:
+    """Run in a jail when it is ready, and end it."""
+    try:
+        await jail.ready()
+        return await jail.run(request)
+    finally:
+        await jail.close()
+
+
+def _request(code: str, inputs: Mapping[str, JSON], result: str) -> bytes:
+    for name in (*inputs, result):
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise ConfigurationError(f"sandbox: {name!r} can't be the name of an input or result")
+    try:
+        code.encode()
+        encoded = {name: _plain(value) for name, value in inputs.items()}
+        for name, value in encoded.items():
+            values.encode(value, f"inputs[{name!r}]")
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"sandbox: the code is no text: {error.reason}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"sandbox: {error}") from error
+    return json.dumps({"code": code, "inputs": encoded, "result": result}).encode()
+
+
+def _plain(value: JSON) -> object:
+    """Turn mappings and sequences of any kind into those that JSON knows."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
