@@ -1,0 +1,1 @@
+"""What the schema evaluator costs, beside jsonschema itself."""

@@ -1,0 +1,158 @@
+"""What the steps of a workflow work with: models, the sandbox, actions of one's own, and the run's session."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias, TypeVar
+
+import anyio
+
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, SandboxUnavailableError
+from jeeves_reflexion.models import open_model
+from jeeves_reflexion.protocols import ChatModel
+from jeeves_reflexion.sandbox import Language, Ran, Sandbox
+from jeeves_reflexion.session import Session
+from jeeves_reflexion.types import JSON
+from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
+from jeeves_reflexion.workflows.inprocess import run_here
+from jeeves_reflexion.workflows.plan import LANGUAGES, SchemaEvaluation
+from jeeves_reflexion.workflows.schemas import SchemaCheck
+from jeeves_reflexion.workflows.templates import render
+from jeeves_reflexion.workflows.values import NoJSONError, State, produced
+
+T = TypeVar("T")
+
+OwnAction: TypeAlias = "Callable[[dict[str, JSON], dict[str, JSON]], JSON | Awaitable[JSON]]"
+"""An action of one's own: gets a copy of the state and its parameters, returns its result."""
+
+Models: TypeAlias = Mapping[str, ChatModel] | Callable[[str], ChatModel]
+
+FATAL = (*HOPELESS, SandboxUnavailableError, TemplateError)
+"""What no further attempt of a loop would mend, so that it ends the workflow."""
+
+STEP_SECONDS = 300.0
+
+
+class CodeRunner(Protocol):
+    """Where code is run; :class:`~jeeves_reflexion.sandbox.Sandbox` is one."""
+
+    async def run(
+        self,
+        code: str,
+        *,
+        language: Language = "python",
+        inputs: Mapping[str, JSON] | None = None,
+        result: str = "result",
+    ) -> Ran:
+        """Run code and return what it came to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a caller gives to a workflow.
+
+    ``models`` are the models by the names that the steps use, or a function from a name to its model. ``model`` is
+    asked for every name that they don't have, and where no name is given. Without it a name is opened at the
+    OpenAI-compatible endpoint of the environment. ``sandbox`` is where code runs, by default one with the default
+    limits. ``base_folder`` is where ``$ref`` finds files. ``trusted`` runs inline Python in this process. A step that
+    takes longer than ``step_seconds`` has failed.
+    """
+
+    model: ChatModel | None = None
+    models: Models | None = None
+    sandbox: CodeRunner | None = None
+    base_folder: Path | None = None
+    trusted: bool = False
+    actions: Mapping[str, OwnAction] = field(default_factory=dict)
+    default_model: str | None = None
+    step_seconds: float = STEP_SECONDS
+
+
+class Toolbox:
+    """The tools of one run; opens what is missing when it is first needed, and closes that at the end."""
+
+    def __init__(self, tools: Tools | None = None, session: Session | None = None) -> None:
+        self.tools = tools or Tools()
+        self.session = session or Session()
+        self._open_things = AsyncExitStack()
+        self._opened: dict[str, ChatModel] = {}
+        self._sandbox: CodeRunner | None = None
+        self._checks: dict[int, tuple[SchemaEvaluation, SchemaCheck]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open_things.aclose()
+
+    def model(self, name: str | None, state: State) -> ChatModel:
+        """Return the model for a step: the one it names, else the state's ``llm_model``, else the workflow's."""
+        chosen = name or _text(state.get("llm_model")) or self.tools.default_model
+        models, model = self.tools.models, self.tools.model
+        if chosen and callable(models):
+            return models(chosen)
+        if chosen and isinstance(models, Mapping) and chosen in models:
+            return models[chosen]
+        if model is not None:
+            return model
+        if not chosen:
+            raise ConfigurationError(
+                "no model is named: give the step a model, the file settings.model, the state llm_model, or pass model="
+            )
+        if chosen not in self._opened:
+            opened = open_model(chosen)
+            self._opened[chosen] = opened
+            close = getattr(opened, "aclose", None)
+            if inspect.iscoroutinefunction(close):
+                self._open_things.push_async_callback(close)
+        return self._opened[chosen]
+
+    async def run_code(self, code: str, language: str, inputs: Mapping[str, JSON], where: str) -> JSON:
+        """Run code and return its value; see :meth:`jeeves_reflexion.sandbox.Sandbox.run` for what is raised."""
+        known = next((each for each in LANGUAGES if each == language), None)
+        if known is None:
+            raise ConfigurationError(
+                f"{where}: the language must be one of {', '.join(LANGUAGES)}, not {language!r}"
+            )
+        if known == "python" and self.tools.trusted:
+            return await run_here(code, inputs, where)
+        ran = await (await self._runner()).run(code, language=known, inputs=inputs)
+        try:
+            return produced(ran.value)
+        except NoJSONError as error:
+            raise WorkflowError(f"{where}: the code made a value that can't be kept: {error}") from error
+
+    async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call comes to within the time of a step; raises :class:`WorkflowError` after that."""
+        seconds = self.tools.step_seconds
+        with anyio.move_on_after(seconds):
+            return await call()
+        raise WorkflowError(f"it took longer than {seconds:g} s")
+
+    async def _runner(self) -> CodeRunner:
+        if self.tools.sandbox is not None:
+            return self.tools.sandbox
+        if self._sandbox is None:
+            self._sandbox = await self._open_things.enter_async_context(Sandbox())
+        return self._sandbox
+
+    async def check(self, spec: SchemaEvaluation, state: State) -> SchemaCheck:
+        """Return a schema made ready; one that is no template is made once."""
+        if isinstance(spec.schema, str):
+            return SchemaCheck(await render(spec.schema, state, str(spec.place)), self.tools.base_folder)
+        known = self._checks.get(id(spec))
+        if known is None:
+            known = self._checks[id(spec)] = (spec, SchemaCheck(spec.schema, self.tools.base_folder))
+        return known[1]
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else ""

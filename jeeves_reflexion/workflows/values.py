@@ -1,0 +1,137 @@
+"""Values of a workflow's state: plain JSON, checked where it comes in and copied where it goes out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from jeeves_reflexion.text import cut_middle
+from jeeves_reflexion.types import JSON
+
+State: TypeAlias = Mapping[str, JSON]
+
+MAX_DEPTH: Final = 100
+MAX_TEXT: Final = 1_000_000
+"""The most characters that a template may come to, or a value that is written into one."""
+
+
+LARGE: Final = 500
+"""How many values, or hundreds of characters, make an output a large one."""
+
+
+class NoJSONError(ValueError):
+    """A value has no form in JSON; the message says where in it and why."""
+
+
+def plain(value: object, depth: int = 0) -> JSON:
+    """Return a copy of a value as lists, dicts with text keys and scalars; raises :class:`NoJSONError`."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise NoJSONError(f"{value} is no number of JSON")
+        return float(value)
+    if depth >= MAX_DEPTH:
+        raise NoJSONError(f"it is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        return {_key(key): plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [plain(item, depth + 1) for item in value]
+    raise NoJSONError(f"a {type(value).__name__} has no form in JSON")
+
+
+def produced(value: object) -> JSON:
+    """Return an output as plain JSON, with room left in depth for the state that it becomes a part of."""
+    return plain(value, MAX_DEPTH // 5)
+
+
+def is_large(value: JSON) -> bool:
+    """Whether looking at a value may take long enough for others on the event loop to notice."""
+    left = LARGE
+    rest: list[JSON] = [value]
+    while rest and left > 0:
+        part = rest.pop()
+        left -= 1
+        if isinstance(part, str):
+            left -= len(part) // 100
+        elif isinstance(part, Mapping):
+            rest.extend(part.values())
+        elif isinstance(part, Sequence):
+            rest.extend(part)
+    return left <= 0
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise NoJSONError(f"the key {key!r} is no text")
+    return _whole(key)
+
+
+def _whole(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise NoJSONError("a text holds half of a surrogate pair") from error
+    return text
+
+
+def whole_text(text: str) -> str:
+    """Return a text from outside without halves of surrogate pairs, which neither files nor processes take."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def as_text(value: object) -> str:
+    """Return a value as a template shows it: a text as it is, lists and objects as JSON, the rest as Python does.
+
+    Raises :class:`OverflowError` beyond :data:`MAX_TEXT` characters, before it has built more.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping | list | tuple):
+        return dumped(value)
+    return str(value)
+
+
+def dumped(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON, within :data:`MAX_TEXT` characters."""
+    parts: list[str] = []
+    length = 0
+    for part in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_refuse).iterencode(value):
+        length += len(part)
+        if length > MAX_TEXT:
+            raise OverflowError(f"a value is longer than {MAX_TEXT:,} characters as JSON")
+        parts.append(part)
+    return "".join(parts)
+
+
+def _refuse(value: object) -> JSON:
+    raise NoJSONError(f"a {type(value).__name__} has no form in JSON")
+
+
+def text_of(value: JSON) -> str:
+    """Return an output as a text for the engine's drafts and events."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def shown(value: object, tokens: int = 40) -> str:
+    """Return a value as an error message quotes it, cut to a few words."""
+    return cut_middle(repr(value), tokens).replace("\n", " ")
+
+
+def strings(value: JSON) -> Iterator[str]:
+    """Yield every text in a value, keys aside."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from strings(item)

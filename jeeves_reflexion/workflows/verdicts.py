@@ -1,0 +1,172 @@
+"""The verdict on an output, and how it is read out of what custom code returns or a judge writes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from jeeves_reflexion.evaluators.replies import field_list, field_text
+from jeeves_reflexion.evaluators.scores import find_json_object, is_number, parse_fields
+from jeeves_reflexion.text import abridge
+from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
+from jeeves_reflexion.workflows.values import shown
+
+PASSING: Final = 0.5
+"""The score from which a number alone, without a word on validity, approves."""
+
+_YES: Final = frozenset({"true", "yes", "valid", "pass", "passed"})
+_NO: Final = frozenset({"false", "no", "invalid", "fail", "failed"})
+_UNREADABLE: Final = "the verdict could not be read, so nothing is approved"
+_MOST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an output: where (keys joined by dots), what, and what to do about it, if that is known."""
+
+    path: str
+    message: str
+    suggestion: str = ""
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return it as the state holds it."""
+        return {"path": self.path, "message": self.message, "suggestion": self.suggestion}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an evaluator says of an output.
+
+    ``output`` is the output as it was judged: parsed and coerced. ``made`` is false where no judgement came about, such
+    as when the judge could not be asked or read; that never approves.
+    """
+
+    valid: bool
+    score: float
+    errors: tuple[Problem, ...] = ()
+    advice: tuple[str, ...] = ()
+    output: JSON = None
+    made: bool = True
+
+    @property
+    def suggestions(self) -> list[str]:
+        """What to do, each once: the advice, and what comes with the errors."""
+        return list(dict.fromkeys([*self.advice, *(e.suggestion for e in self.errors if e.suggestion)]))
+
+    def error_list(self) -> list[JSON]:
+        """Return the errors as the state holds them."""
+        return [error.as_json() for error in self.errors]
+
+    def as_evaluation(self) -> Evaluation:
+        """Return the verdict as the inner loop has it."""
+        return Evaluation(
+            self.score,
+            passed=self.valid,
+            issues=tuple(
+                f"{error.path}: {error.message}" if error.path else error.message for error in self.errors
+            ),
+            suggestions=tuple(self.suggestions),
+            errors=tuple(EvaluationError(error.path, error.message) for error in self.errors),
+        )
+
+
+def refusal(message: str, output: JSON = None) -> Verdict:
+    """Return the verdict that there was no verdict."""
+    return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output, made=False)
+
+
+def of_code(value: JSON, output: JSON) -> Verdict:
+    """Read what custom code returned: a mapping with ``valid`` and ``score``, a boolean, or a number.
+
+    A number approves from 0.5 on. A mapping without a readable ``valid``, and anything else, approves nothing.
+    """
+    if isinstance(value, bool):
+        return _judged(value, None, (), (), output)
+    if is_number(value) and math.isfinite(value):
+        score = min(max(float(value), 0.0), 1.0)
+        return _judged(score >= PASSING, score, (), (), output)
+    if isinstance(value, Mapping):
+        return _of_mapping(value, output) or refusal(f"{_UNREADABLE}: 'valid' must be true or false", output)
+    said = "no value in `result`" if value is None else shown(value)
+    return refusal(f"{_UNREADABLE}: the evaluator gave {said}, not a mapping, a boolean or a number", output)
+
+
+def of_reply(text: str, output: JSON) -> Verdict | None:
+    """Read a judge's reply: the first JSON object in it that has ``valid``. None if there is none that can be read."""
+    return next((verdict for fields in _objects(text) if (verdict := _of_mapping(fields, output))), None)
+
+
+def _objects(text: str) -> Iterator[Mapping[str, JSON]]:
+    first = find_json_object(text)
+    if first is None:
+        return
+    yield first
+    decoder = json.JSONDecoder()
+    for start in [match.start() for match in re.finditer(r"\{", text)][:_MOST]:
+        try:
+            value, _ = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:
+    valid = _truth(fields.get("valid"))
+    if valid is None:
+        return None
+    # A score beyond its scale is taken for the end of it; `valid` is the verdict, so a score that can't be read is its.
+    score = parse_fields(fields, clamp=True).score
+    reason = field_text(fields, "reason", "rationale", "explanation")
+    errors = _problems(fields.get("errors"))
+    if not valid and not errors:
+        errors = (Problem("", reason),) if reason.strip() else ()
+    return _judged(valid, score, errors, field_list(fields, "suggestions"), output)
+
+
+def _judged(
+    valid: bool,  # noqa: FBT001 - called from here alone
+    score: float | None,
+    errors: tuple[Problem, ...],
+    advice: tuple[str, ...],
+    output: JSON,
+) -> Verdict:
+    if not valid and not errors:
+        errors = (Problem("", "the output was not approved"),)
+    return Verdict(valid, float(valid) if score is None else score, errors, advice, output)
+
+
+def _truth(value: JSON) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        return True if word in _YES else False if word in _NO else None
+    return None
+
+
+def _problems(value: JSON) -> tuple[Problem, ...]:
+    items = value if isinstance(value, list) else [] if value is None or value == "" else [value]
+    return tuple(_problem(item) for item in items[:_MOST])
+
+
+def _problem(item: JSON) -> Problem:
+    if isinstance(item, Mapping):
+        path, message = item.get("path"), item.get("message")
+        where = ".".join(map(str, path)) if isinstance(path, list) else "" if path is None else str(path)
+        suggestion = item.get("suggestion")
+        return Problem(
+            where,
+            message if isinstance(message, str) else abridge(json.dumps(item, ensure_ascii=False), 300),
+            suggestion if isinstance(suggestion, str) else "",
+        )
+    return Problem("", item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
+
+
+def read_problems(value: JSON) -> list[JSON]:
+    """Return errors from anywhere with the three fields that templates may rely on."""
+    return [problem.as_json() for problem in _problems(value)]

@@ -1,0 +1,307 @@
+"""A workflow: nodes that run one after the other, and the state that they hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import anyio
+
+from jeeves_reflexion.errors import (
+    ConfigurationError,
+    ReflexionError,
+    SandboxError,
+    SandboxUnavailableError,
+    SessionError,
+)
+from jeeves_reflexion.events import AgentEvent
+from jeeves_reflexion.models import open_model
+from jeeves_reflexion.protocols import ChatModel
+from jeeves_reflexion.redaction import redacting
+from jeeves_reflexion.session import Listener, Session
+from jeeves_reflexion.types import JSON
+from jeeves_reflexion.workflows import functions
+from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
+from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowError
+from jeeves_reflexion.workflows.plan import (
+    CallStep,
+    CodeStep,
+    CorrectCall,
+    EvaluateCall,
+    LoopCall,
+    Node,
+    Plan,
+    Route,
+    SchemaEvaluation,
+    Step,
+    check_iterations,
+    check_strategy,
+)
+from jeeves_reflexion.workflows.reading import read_plan
+from jeeves_reflexion.workflows.reading_parts import LLM_CALL, REFLECTION
+from jeeves_reflexion.workflows.schemas import SchemaCheck
+from jeeves_reflexion.workflows.steps import check_action, perform
+from jeeves_reflexion.workflows.templates import holds, render
+from jeeves_reflexion.workflows.toolbox import CodeRunner, Models, OwnAction, Toolbox, Tools
+from jeeves_reflexion.workflows.values import shown
+
+
+class Workflow:
+    """A workflow that was read from a file or a text; runs as often as wanted, also at once.
+
+    The state is a JSON object. A node's result, where it is an object, is merged into it, or stored under the name of
+    its ``output:``. ``reflection.loop`` does both. Nodes run in order; ``goto`` (or ``next``, or ``edges``) goes
+    elsewhere, and ``__end__`` ends.
+    """
+
+    def __init__(self, document: Document, base_folder: Path | None = None) -> None:
+        self.plan: Plan = read_plan(document)
+        self.base_folder = base_folder
+        self._actions: dict[str, OwnAction] = {}
+        self._check_schemas()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a YAML file; ``$ref`` finds files in its folder. Raises :class:`WorkflowFileError`."""
+        path = Path(path)
+        return cls(read_file(path), path.resolve().parent)
+
+    @classmethod
+    def from_text(cls, text: str, *, name: str = "workflow") -> Self:
+        """Read a YAML text. Raises :class:`WorkflowFileError`."""
+        return cls(read_yaml(text, name))
+
+    def register_action(self, name: str, action: OwnAction) -> None:
+        """Add an action of one's own for ``uses:`` and ``action:``.
+
+        It is called with a copy of the state and its parameters, both dicts, and returns JSON; it may be async.
+        """
+        if not name.strip() or name in {LLM_CALL, *REFLECTION}:
+            raise ConfigurationError(f"{name!r} can't be the name of an action")
+        if not callable(action):
+            raise ConfigurationError(f"the action {name!r} can't be called")
+        self._actions[name] = action
+
+    def check(self) -> None:
+        """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
+        toolbox = Toolbox(Tools(actions=self._actions))
+        for step in self._steps():
+            if isinstance(step, CallStep):
+                check_action(step, toolbox)
+
+    async def run(
+        self,
+        state: Mapping[str, JSON] | None = None,
+        *,
+        model: ChatModel | str | None = None,
+        models: Models | None = None,
+        sandbox: CodeRunner | None = None,
+        base_folder: str | Path | None = None,
+        listener: Listener | None = None,
+        trusted: bool = False,
+    ) -> dict[str, JSON]:
+        """Run the nodes and return the final state; the one given is not changed.
+
+        ``models`` are the models by the names that the file uses, or a function from a name to its model; ``model`` is
+        asked for every other name. Without either a name is opened at the OpenAI-compatible endpoint of the
+        environment. ``trusted`` lets a file whose settings say ``trusted: true`` run its inline Python in this process;
+        otherwise all code runs in ``sandbox``. ``listener`` hears the events of the run, without secrets.
+
+        Raises :class:`WorkflowError` for a node that failed, :class:`ReflectionFailedError` for a loop that is to
+        raise, :class:`ConfigurationError`, ``ModelError`` and :class:`SandboxUnavailableError`.
+        """
+        self.check()
+        async with AsyncExitStack() as open_things:
+            if isinstance(model, str):
+                model = open_model(model)
+                if isinstance(model, AbstractAsyncContextManager):
+                    await open_things.enter_async_context(model)
+            tools = Tools(
+                model=model,
+                models=models,
+                sandbox=sandbox,
+                base_folder=self.base_folder if base_folder is None else Path(base_folder),
+                trusted=trusted and self.plan.trusted,
+                actions=dict(self._actions),
+                default_model=self.plan.model,
+            )
+            toolbox = await open_things.enter_async_context(
+                Toolbox(tools, redacting(Session(listener=listener)))
+            )
+            return await _Run(self.plan, toolbox, functions.checked_state(state or {})).go()
+
+    def run_sync(
+        self,
+        state: Mapping[str, JSON] | None = None,
+        *,
+        model: ChatModel | str | None = None,
+        models: Models | None = None,
+        sandbox: CodeRunner | None = None,
+        base_folder: str | Path | None = None,
+        listener: Listener | None = None,
+        trusted: bool = False,
+    ) -> dict[str, JSON]:
+        """Run in an event loop of its own; raises :class:`SessionError` where one runs already. See :meth:`run`."""
+        if _in_event_loop():
+            raise SessionError(
+                "run_sync() can't be used within an event loop: write `await workflow.run(...)` there"
+            )
+
+        async def main() -> dict[str, JSON]:
+            return await self.run(
+                state,
+                model=model,
+                models=models,
+                sandbox=sandbox,
+                base_folder=base_folder,
+                listener=listener,
+                trusted=trusted,
+            )
+
+        return anyio.run(main)
+
+    def _check_schemas(self) -> None:
+        """Find what is wrong with a schema's files now, and not when money was spent; without a folder, later."""
+        for node in self.plan.nodes:
+            evaluator = getattr(node.action, "evaluator", None)
+            if not isinstance(evaluator, SchemaEvaluation) or isinstance(evaluator.schema, str):
+                continue
+            try:
+                SchemaCheck(evaluator.schema, self.base_folder)
+            except SchemaFolderError:
+                continue
+            except ConfigurationError as error:
+                raise evaluator.place.error(str(error)) from error
+
+    def _steps(self) -> Iterator[Step]:
+        for node in self.plan.nodes:
+            match node.action:
+                case LoopCall(generator=generator, corrector=corrector):
+                    yield generator
+                    if corrector is not None:
+                        yield corrector
+                case CorrectCall(corrector=corrector):
+                    yield corrector
+                case CodeStep() | CallStep() as step:
+                    yield step
+
+
+@dataclass(slots=True)
+class _Run:
+    plan: Plan
+    toolbox: Toolbox
+    state: dict[str, JSON]
+    trail: list[str] = field(default_factory=list)
+
+    async def go(self) -> dict[str, JSON]:
+        by_name = {node.name: place for place, node in enumerate(self.plan.nodes)}
+        place: int | None = await self._target(self.plan.start, 0, by_name, "edges")
+        while place is not None and place < len(self.plan.nodes):
+            node = self.plan.nodes[place]
+            if len(self.trail) >= self.plan.max_steps:
+                raise WorkflowError(
+                    f"{self.plan.name}: not at its end after {self.plan.max_steps} nodes (the last: "
+                    f"{' -> '.join(self.trail[-4:])}): is there a cycle without an end? settings.max_steps allows more"
+                )
+            self.trail.append(node.name)
+            await self._node(node)
+            place = await self._target(node.routes, place + 1, by_name, f"{node.place.of('goto')}")
+        return functions.checked_state(self.state)
+
+    async def _target(
+        self, routes: Iterable[Route], following: int, by_name: Mapping[str, int], where: str
+    ) -> int | None:
+        for route in routes:
+            if await holds(route.when, self.state, where):
+                return by_name.get(route.to)
+        return following
+
+    async def _node(self, node: Node) -> None:
+        await self._tell("workflow.node_started", node)
+        try:
+            result = await self._result(node)
+        except (SandboxUnavailableError, WorkflowError):
+            raise
+        except SandboxError as error:
+            raise WorkflowError(f"{node.place}: {error}") from error
+        except ReflexionError as error:
+            error.add_note(f"in {node.place}")
+            raise
+        except Exception as error:
+            raise WorkflowError(f"{node.place}: {type(error).__name__}: {error}") from error
+        merge(self.state, node, result)
+        await self._tell("workflow.node_finished", node)
+
+    async def _tell(self, name: str, node: Node) -> None:
+        if self.toolbox.session.listener is not None:
+            data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
+            await self.toolbox.session.emit(AgentEvent(run_id=self.toolbox.session.id, name=name, data=data))
+
+    async def _result(self, node: Node) -> JSON:
+        state, toolbox = self.state, self.toolbox
+        match node.action:
+            case LoopCall() as call:
+                return await self._loop(call, node)
+            case EvaluateCall() as call:
+                data = await self._filled(call.data, node, "data") if call.has_data else functions.FROM_STATE
+                return await functions.reflection_evaluate(
+                    state, evaluator=call.evaluator, data=data, tools=toolbox
+                )
+            case CorrectCall() as call:
+                return await functions.reflection_correct(
+                    state,
+                    corrector=call.corrector,
+                    data=await self._filled(call.data, node, "data")
+                    if call.has_data
+                    else functions.FROM_STATE,
+                    errors=await self._filled(call.errors, node, "errors")
+                    if call.has_errors
+                    else functions.FROM_STATE,
+                    tools=toolbox,
+                )
+            case CodeStep() | CallStep() as step:
+                return await toolbox.in_time(lambda: perform(step, state, toolbox))
+
+    async def _loop(self, call: LoopCall, node: Node) -> JSON:
+        most = await self._filled(call.max_iterations, node, "max_iterations")
+        strategy = await self._filled(call.on_failure, node, "on_failure")
+        return await functions.reflection_loop(
+            self.state,
+            generator=call.generator,
+            evaluator=call.evaluator,
+            corrector=call.corrector,
+            max_iterations=check_iterations(most, str(node.place.of("with", "max_iterations"))),
+            on_failure=check_strategy(strategy, str(node.place.of("with", "on_failure"))),
+            tools=self.toolbox,
+        )
+
+    async def _filled(self, value: JSON, node: Node, key: str) -> JSON:
+        return await render(value, self.state, str(node.place.of("with", key)))
+
+
+def merge(state: dict[str, JSON], node: Node, result: JSON) -> None:
+    """Put a node's result into the state; see :class:`Workflow`."""
+    loops = isinstance(node.action, LoopCall)
+    if loops:
+        # A loop before this one may have failed; this one did not.
+        state.pop("exhausted", None)
+    if isinstance(result, Mapping) and (loops or node.output is None):
+        state.update(result)
+    if node.output is not None:
+        state[node.output] = result
+    elif result is not None and not isinstance(result, Mapping):
+        raise WorkflowError(
+            f"{node.place}: the result is no object that could be merged into the state but {shown(result)}: name it"
+            " with `output:`"
+        )
+
+
+def _in_event_loop() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True
