@@ -20,6 +20,8 @@ from jeeves_reflexion.types import JSON, Lesson, Role, Step, StopReason, Usage
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from jeeves_reflexion.tasknotes.values import TaskReflection
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
@@ -183,6 +185,36 @@ class RefinementFinished(Occurrence):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotesApplied(Occurrence):
+    """A task's notes from earlier runs stand in its prompt; version 0 is that of a store without versions."""
+
+    identity: str
+    version: int
+    kind: Literal["tasknotes.applied"] = "tasknotes.applied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReflectedEvent(Occurrence):
+    """An accepted run of a task was reflected on, and what came of it is stored."""
+
+    task_description: str
+    reflection: TaskReflection
+    is_first_reflection: bool
+    kind: Literal["tasknotes.reflected"] = "tasknotes.reflected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotesRolledBack(Occurrence):
+    """A version of a task's notes was taken back, because the runs under it went worse; version 0 is none."""
+
+    identity: str
+    old: int
+    new: int
+    reason: str
+    kind: Literal["tasknotes.rolled_back"] = "tasknotes.rolled_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTaken(Occurrence):
     """The base agent took a step."""
 
@@ -228,6 +260,9 @@ Event: TypeAlias = (
     | DraftJudged
     | Reflected
     | RefinementFinished
+    | NotesApplied
+    | TaskReflectedEvent
+    | NotesRolledBack
     | StepTaken
     | ModelCalled
     | AgentEvent

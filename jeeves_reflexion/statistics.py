@@ -1,8 +1,9 @@
-"""Intervals for shares of successes."""
+"""Intervals for shares of successes and for differences of mean scores."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Z95 = 1.959963984540054
@@ -38,3 +39,46 @@ def wilson(successes: int, n: int, *, z: float = Z95) -> Share:
     low = 0.0 if successes == 0 else (centre - spread) / scale
     high = 1.0 if successes == n else (centre + spread) / scale
     return Share(successes, n, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much higher the second of two means is, with the bounds of an interval for the true difference."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def worse(self) -> bool:
+        """Whether the second is lower, as far as the interval can tell."""
+        return self.high < 0.0
+
+    @property
+    def better(self) -> bool:
+        """Whether the second is higher, as far as the interval can tell."""
+        return self.low > 0.0
+
+
+def difference(before: Sequence[float], after: Sequence[float], *, z: float = Z95) -> Difference:
+    """Return by how much the mean score changed, with an interval (Newcombe 1998, method 10), by default at 95 %.
+
+    Scores lie in [0, 1]. Newcombe's interval is made of the two Wilson intervals of shares; a score between the ends
+    varies no more than a success or failure of the same mean, so that it holds for graded scores too, and is wide
+    then. Raises ``ValueError`` for a group without scores, or for one outside of [0, 1].
+    """
+    (p, p_low, p_high), (q, q_low, q_high) = _mean(before, z), _mean(after, z)
+    low = q - p - math.hypot(q - q_low, p_high - p)
+    high = q - p + math.hypot(q_high - q, p - p_low)
+    return Difference(q - p, low, high)
+
+
+def _mean(scores: Sequence[float], z: float) -> tuple[float, float, float]:
+    if not scores or not all(0.0 <= score <= 1.0 for score in scores):
+        raise ValueError(f"no mean of {len(scores)} scores in [0, 1]: {list(scores)[:5]}")
+    n = len(scores)
+    p = math.fsum(scores) / n
+    centre, scale = p + z * z / (2 * n), 1 + z * z / n
+    # Rounding may take the product a hair below zero.
+    spread = z * math.sqrt(max(p * (1 - p), 0.0) / n + z * z / (4 * n * n))
+    return p, max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0)

@@ -1,0 +1,133 @@
+"""Where task notes are kept: a file, a folder, a lesson store, or PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import platformdirs
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.tasknotes import (
+    FileReflectionStore,
+    ReflectionStoreError,
+    SqliteReflectionStore,
+    VersionedReflectionStore,
+)
+from vectorstores import (
+    JSON,
+    AbsentEmbedder,
+    Embedder,
+    HashingEmbedder,
+    Record,
+    RecordPage,
+    Store,
+    open_store,
+    origin_of,
+)
+
+SCHEMA: Final = "task_notes"
+_FILE_ENDINGS: Final = frozenset({".sqlite", ".sqlite3", ".db"})
+# Nothing is embedded; a new store wants one all the same, and this one costs nothing.
+_NO_VECTORS: Final = 8
+
+
+class PostgresReflectionStore(VersionedReflectionStore):
+    """Task notes in PostgreSQL, shared by many machines; asyncio only, as psycopg is.
+
+    ``address`` is ``postgresql://…`` (or ``postgresql+embedded:///folder``). The notes have a schema of their own,
+    ``task_notes``, unless the address names another; the schema of a lesson store will do. Needs the extra
+    ``postgres``.
+    """
+
+    def __init__(self, address: str, *, namespace: str, create: bool = True) -> None:
+        if not _is_postgres(address):
+            raise ConfigurationError(
+                "PostgresReflectionStore needs an address such as postgresql://user@host/db"
+            )
+        if "schema=" not in address:
+            address += f"{'&' if '?' in address else '?'}schema={SCHEMA}"
+        super().__init__(_Later(address, namespace, create=create))
+
+
+def default_notes_place() -> str:
+    """Return the place named by ``JEEVES_NOTES``, else a file among the user's data."""
+    named = os.environ.get("JEEVES_NOTES")
+    return named or str(platformdirs.user_data_path("jeeves-reflexion") / "notes.sqlite3")
+
+
+def open_notes(
+    place: str | os.PathLike[str] | None = None, *, namespace: str, create: bool = True
+) -> VersionedReflectionStore:
+    """Open a store of task notes: by ``postgresql://…``, the folder of a lesson store, a SQLite file, or the default.
+
+    A path is a SQLite file if it is one, or if its name ends in ``.sqlite``, ``.sqlite3`` or ``.db``; a folder that
+    holds a lesson store is that; any other folder keeps JSON files, and has no namespaces. With ``create=False`` a
+    place that is missing is an error. What can't be opened raises
+    :class:`ReflectionStoreError` at the first call.
+    """
+    address = os.fspath(place) if place is not None else default_notes_place()
+    if _is_postgres(address):
+        return PostgresReflectionStore(address, namespace=namespace, create=create)
+    path = Path(address.removeprefix("file://"))
+    if path.is_file() or (path.suffix in _FILE_ENDINGS and not path.is_dir()):
+        return SqliteReflectionStore(path, namespace=namespace, create=create)
+    if (path / "store.sqlite3").exists():
+        return VersionedReflectionStore(_Later(str(path), namespace, create=create))
+    if not create and not path.is_dir():
+        raise ReflectionStoreError(f"there are no task notes at {path}")
+    return FileReflectionStore(path)
+
+
+def _is_postgres(address: str) -> bool:
+    return address.startswith(("postgresql://", "postgres://", "postgresql+embedded://"))
+
+
+class _Later:
+    """The records of a store that is looked at, which may take a while, when it is first used."""
+
+    def __init__(self, address: str, namespace: str, *, create: bool) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._create = create
+        self._store: Store | None = None
+        self._lock = anyio.Lock()
+
+    async def append_once(self, collection: str, key: str, value: JSON) -> bool:
+        return await (await self._opened()).append_once(collection, key, value)
+
+    async def get(self, collection: str, key: str) -> Record | None:
+        return await (await self._opened()).get(collection, key)
+
+    async def compare_and_swap(
+        self, collection: str, key: str, value: JSON, *, version: int | None
+    ) -> Record:
+        return await (await self._opened()).compare_and_swap(collection, key, value, version=version)
+
+    async def scan_records(
+        self, collection: str, *, after: str | None = None, limit: int = 100
+    ) -> RecordPage:
+        return await (await self._opened()).scan_records(collection, after=after, limit=limit)
+
+    async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
+        return await (await self._opened()).delete_records(collection, keys)
+
+    async def close(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    async def _opened(self) -> Store:
+        async with self._lock:
+            if self._store is None:
+                origin = await anyio.to_thread.run_sync(origin_of, self._address)
+                embedder: Embedder = (
+                    HashingEmbedder(_NO_VECTORS) if origin is None else AbsentEmbedder(origin)
+                )
+                self._store = open_store(
+                    self._address, embedder=embedder, namespace=self._namespace, create=self._create
+                )
+            return self._store

@@ -1,0 +1,53 @@
+"""Whether and how a task is reflected on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.protocols import ChatModel
+from jeeves_reflexion.tasknotes.values import ReflectionStrategy
+
+
+class _Unset:
+    """Tells an argument that was left out from one that is None."""
+
+
+_UNSET: Final = _Unset()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ReflectionConfig:
+    """How a task is reflected on.
+
+    ``model`` writes the reflection; left out, the task's own model does. ``strategy`` takes its place: any object
+    with ``reflect(given)``, sync or async. Where both are given, the strategy counts. Raises
+    :class:`ConfigurationError` for None or anything else that is neither.
+    """
+
+    model: ChatModel | None
+    strategy: ReflectionStrategy | None
+
+    def __init__(
+        self, *, model: ChatModel | _Unset = _UNSET, strategy: ReflectionStrategy | _Unset = _UNSET
+    ) -> None:
+        for name, value, kind in (("model", model, ChatModel), ("strategy", strategy, ReflectionStrategy)):
+            if not isinstance(value, _Unset | kind):
+                raise ConfigurationError(
+                    f"{name} must be a {kind.__name__}, not {value!r}: leave it out for the default"
+                )
+            object.__setattr__(self, name, None if isinstance(value, _Unset) else value)
+
+
+DEFAULT_REFLECTION: Final = ReflectionConfig()
+"""What ``reflect=True`` stands for."""
+
+
+def as_config(reflect: object) -> ReflectionConfig | None:
+    """Return what ``reflect`` stands for; None where nothing is to be reflected on."""
+    if isinstance(reflect, bool):
+        return DEFAULT_REFLECTION if reflect else None
+    if not isinstance(reflect, ReflectionConfig):
+        raise ConfigurationError(f"reflect must be True, False or a ReflectionConfig, not {reflect!r}")
+    return reflect

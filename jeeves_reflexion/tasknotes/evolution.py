@@ -1,0 +1,254 @@
+"""How a task's notes change over its runs: versions, what the runs under each scored, and when one is taken back.
+
+Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.versioned` stores it.
+
+A run's score belongs to the version that it was made under, version 0 being none. A version is held against what was
+before it: the scores of the runs under it *and the versions made of it* against those under the versions it was made
+of. It is worse when the interval of the difference of the means lies below zero (:func:`~jeeves_reflexion.statistics.
+difference`) and there are :data:`LEAST` scores on either side. Several versions may be doubted at once, and each is
+looked at after each run: :data:`Z` is wider than usual for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.statistics import Difference, difference
+from jeeves_reflexion.tasknotes.values import TaskReflection
+from jeeves_reflexion.text import abridge
+
+LEAST: Final = 5
+"""So many scores are needed on either side of a comparison."""
+
+Z: Final = 2.576
+"""The width of the interval: 99 %, since many versions are looked at, again after each run.
+
+Simulated (``python -m benchmarks.tasknotes.rollbacks``): where notes made no difference, 6 to 18 % of tasks saw a
+version taken back for nothing within 40 runs, which costs a step back to its equal (30 to 54 % at 95 %). A fall from
+0.9 to 0.3 after 20 runs was taken back in 97 %, half of them within 5 runs; one from 0.9 to 0.5 after 10 in 47 %.
+"""
+
+MOST_VERSIONS: Final = 30
+MOST_SCORES: Final = 200
+MOST_CHANGES: Final = 50
+MOST_CHARACTERS: Final = 12_000
+MOST_ITEMS: Final = 20
+MOST_ITEM_CHARACTERS: Final = 1000
+EXCERPT: Final = 200
+_MARGIN: Final = 1000
+
+ChangeKind: TypeAlias = Literal["stored", "rolled_back", "rolled_back_by_hand"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteVersion:
+    """One version of a task's notes: what it says, the version it was made of (0: none), and its runs' scores."""
+
+    number: int
+    reflection: TaskReflection
+    base: int
+    scores: tuple[float, ...] = ()
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoteChange:
+    """What happened to a task's notes: from which version to which, and why."""
+
+    at: datetime
+    kind: ChangeKind
+    old: int
+    new: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteHistory:
+    """All that is kept of a task's notes; ``current`` is the version that the next run gets, 0 for none.
+
+    ``baseline`` holds the scores of runs without notes, ``run_count`` counts reflections, also those taken back.
+    """
+
+    identity: str
+    description: str = ""
+    current: int = 0
+    run_count: int = 0
+    baseline: tuple[float, ...] = ()
+    versions: tuple[NoteVersion, ...] = ()
+    changes: tuple[NoteChange, ...] = ()
+
+    def version(self, number: int) -> NoteVersion | None:
+        """Return a version, or None if there is none of that number, or no longer."""
+        return next((each for each in self.versions if each.number == number), None)
+
+    @property
+    def reflection(self) -> TaskReflection | None:
+        """What the next run gets; None for nothing."""
+        version = self.version(self.current)
+        return None if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
+
+    @property
+    def lineage(self) -> Iterator[NoteVersion]:
+        """The current version, the one that it was made of, and so on."""
+        version = self.version(self.current)
+        while version is not None:
+            yield version
+            version = self.version(version.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """A version was taken back: from which to which, and by how much its runs were worse."""
+
+    old: int
+    new: int
+    reason: str
+
+
+def with_reflection(
+    history: NoteHistory, reflection: TaskReflection, *, base: int | None = None, description: str = ""
+) -> NoteHistory:
+    """Return the history after one more reflection, made of version ``base`` (by default the current one).
+
+    The count grows by one, whatever the reflection says. What says nothing new makes no version, nor does what was
+    taken back before or is made of that, nor a failed reflection beside a good version.
+    """
+    reflection = storable(reflection)
+    current = history.version(history.current)
+    description = abridge(_storable(description, MOST_CHARACTERS), EXCERPT) or history.description
+    good = current is not None and current.reflection.complete
+    if good and not reflection.complete:
+        return history
+    counted = replace(history, run_count=history.run_count + 1, description=description)
+    reflection = replace(reflection, run_count=counted.run_count)
+    if current is not None:
+        reflection = replace(
+            reflection, reflected_at=max(reflection.reflected_at, current.reflection.reflected_at)
+        )
+    origin = None if base is None else history.version(base)
+    if origin is not None and origin.withdrawn:
+        return counted  # made, elsewhere, of what has been taken back meanwhile
+    same = next((each for each in history.versions if says(each.reflection) == says(reflection)), None)
+    if same is not None and same is current:
+        return replace(counted, versions=_swapped(history.versions, replace(same, reflection=reflection)))
+    if same is not None and same.withdrawn:
+        return counted
+    number = max((each.number for each in history.versions), default=0) + 1
+    version = NoteVersion(number, reflection, history.current if base is None else base)
+    change = NoteChange(reflection.reflected_at, "stored", history.current, number)
+    grown = replace(counted, current=number, versions=(*history.versions, version))
+    return _noted(_pruned(grown), change)
+
+
+def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
+    """Return the history with the score of a run made under a version; a version no longer kept is passed over."""
+    if version == 0:
+        return replace(history, baseline=(*history.baseline, score)[-MOST_SCORES:])
+    found = history.version(version)
+    if found is None:
+        return history
+    scored = replace(found, scores=(*found.scores, score)[-MOST_SCORES:])
+    return replace(history, versions=_swapped(history.versions, scored))
+
+
+def judged(history: NoteHistory) -> tuple[NoteHistory, Rollback | None]:
+    """Return the history after its versions were held against what was before them, and what was taken back."""
+    worst: tuple[NoteVersion, Difference, int, int] | None = None
+    lineage = list(history.lineage)
+    for place, version in enumerate(lineage):
+        after = [score for each in lineage[: place + 1] for score in each.scores]
+        before = [*history.baseline, *(score for each in lineage[place + 1 :] for score in each.scores)]
+        if min(len(before), len(after)) < LEAST:
+            continue
+        change = difference(before, after, z=Z)
+        if change.worse and (worst is None or change.high < worst[1].high):
+            worst = (version, change, len(before), len(after))
+    if worst is None:
+        return history, None
+    version, change, n_before, n_after = worst
+    reason = (
+        f"its runs scored {-change.value:.2f} lower on average ({-change.high:.2f} to {-change.low:.2f}, "
+        f"{n_after} runs against {n_before})"
+    )
+    target = version.base if history.version(version.base) is not None else 0
+    return rolled_back(history, target, reason, by_hand=False), Rollback(history.current, target, reason)
+
+
+def rolled_back(history: NoteHistory, to: int, reason: str, *, by_hand: bool = True) -> NoteHistory:
+    """Return the history with version ``to`` as the current one; those after it on its line count as withdrawn."""
+    kept = {each.number for each in replace(history, current=to).lineage}
+    left = {each.number for each in history.lineage} - kept
+    versions = tuple(
+        replace(each, withdrawn=each.number in left or (each.withdrawn and each.number not in kept))
+        for each in history.versions
+    )
+    kind: ChangeKind = "rolled_back_by_hand" if by_hand else "rolled_back"
+    change = NoteChange(datetime.now(UTC), kind, history.current, to, reason)
+    return _noted(replace(history, current=to, versions=versions), change)
+
+
+def _noted(history: NoteHistory, change: NoteChange) -> NoteHistory:
+    return replace(history, changes=(*history.changes, change)[-MOST_CHANGES:])
+
+
+def _swapped(versions: Sequence[NoteVersion], new: NoteVersion) -> tuple[NoteVersion, ...]:
+    return tuple(new if each.number == new.number else each for each in versions)
+
+
+def _pruned(history: NoteHistory) -> NoteHistory:
+    """Drop the oldest versions that are too many: first of those that nothing current was made of.
+
+    What the runs under those it was made of scored stays: it is what later versions are held against.
+    """
+    surplus = len(history.versions) - MOST_VERSIONS
+    if surplus <= 0:
+        return history
+    line = {each.number for each in history.lineage}
+    order = sorted(history.versions, key=lambda each: (each.number in line, each.number))
+    gone = order[:surplus]
+    scores = [score for each in gone if each.number in line for score in each.scores]
+    return replace(
+        history,
+        baseline=(*history.baseline, *scores)[-MOST_SCORES:],
+        versions=tuple(each for each in history.versions if each not in gone),
+    )
+
+
+def says(reflection: TaskReflection) -> tuple[object, ...]:
+    """Return what a reflection says, without when and how often."""
+    return (
+        reflection.refined_description,
+        reflection.refined_expected_output,
+        reflection.observations,
+        reflection.suggestions,
+        reflection.complete,
+    )
+
+
+def storable(reflection: TaskReflection) -> TaskReflection:
+    """Return a reflection without secrets, of characters that every store holds, and no longer than it may be.
+
+    Without bounds it would grow over many runs.
+    """
+    return replace(
+        reflection,
+        refined_description=_storable(reflection.refined_description, MOST_CHARACTERS),
+        refined_expected_output=_storable(reflection.refined_expected_output, MOST_CHARACTERS),
+        observations=tuple(
+            _storable(text, MOST_ITEM_CHARACTERS) for text in reflection.observations[:MOST_ITEMS]
+        ),
+        suggestions=tuple(
+            _storable(text, MOST_ITEM_CHARACTERS) for text in reflection.suggestions[:MOST_ITEMS]
+        ),
+        failure=None if reflection.failure is None else _storable(reflection.failure, MOST_ITEM_CHARACTERS),
+    )
+
+
+def _storable(text: str, most: int) -> str:
+    # Looked through a little beyond the cut, so that a secret there is found whole.
+    text = redact(text[: most + _MARGIN])
+    return text[:most].replace("\0", "").encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,167 @@
+"""How the notes on a task stand in its prompt: before the task, as data, and never in its place."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from jeeves_reflexion.tasknotes.values import TaskReflection
+from jeeves_reflexion.text import CHARS_PER_TOKEN, cut_middle, estimate_tokens, one_line
+from jeeves_reflexion.types import Task
+
+NOTES_TOKENS: Final = 1000
+"""How long notes may be in a prompt, unless said otherwise."""
+
+_HEAD: Final = """\
+## Task Improvement Notes (from prior executions)
+
+The following refinements were found by looking back at earlier runs of this task. Use them to do better, and fulfil the
+original task below in any case: where the two differ, the original counts."""
+_END: Final = "---"
+_KEPT: Final = frozenset("\t")
+# Quotes and bullets, behind which a heading or a fence is one all the same. Possessive: no text makes it slow.
+_BEFORE = re.compile(r"(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+")
+_POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
+_RULE: Final = frozenset("-=_*")
+_TAG = re.compile(r"<(?=[!?/A-Za-z])")
+
+
+def prompt_with(
+    task: Task,
+    reflection: TaskReflection | None,
+    *,
+    context: Sequence[tuple[str, str]] = (),
+    max_tokens: int = NOTES_TOKENS,
+    said: Collection[str] = (),
+    inputs: Mapping[str, str] | None = None,
+) -> str:
+    """Return a prompt with the notes (layout of seed 000, section 5), then what came before, then the original.
+
+    ``context`` holds descriptions and outputs of tasks before this one; ``said`` what the agent is told elsewhere,
+    such as recalled lessons, which the notes then leave out; ``inputs`` fills placeholders of the notes.
+    """
+    notes = (
+        ""
+        if reflection is None
+        else notes_section(reflection, max_tokens=max_tokens, said=said, inputs=inputs)
+    )
+    parts = [notes] if notes else []
+    if context:
+        outputs = "\n\n".join(f"### {one_line(name)}\n{as_data(output)}" for name, output in context)
+        parts.append(f"## Context from Previous Tasks\n\n{outputs}")
+    parts.append(f"## Task\n\n{task.prompt}")
+    if task.expected_output:
+        parts.append(f"## Expected Output\n\n{task.expected_output}")
+    return "\n\n".join(parts)
+
+
+def with_prompt(task: Task, prompt: str) -> Task:
+    """Return the task with such a prompt, which says what output is expected too."""
+    return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
+
+
+def notes_section(
+    reflection: TaskReflection,
+    *,
+    max_tokens: int = NOTES_TOKENS,
+    said: Collection[str] = (),
+    inputs: Mapping[str, str] | None = None,
+) -> str:
+    """Return the notes as a section of at most ``max_tokens`` tokens; empty if there is nothing to say or no room.
+
+    Stored text can't close the section or open another one: what would pass for a heading, a rule, a fence or a tag
+    is escaped. Where room is short, the last suggestions go first, then the last observations; then the middle of
+    the instructions.
+    """
+    if not reflection.complete:
+        return ""
+    known = {_key(text) for text in said}
+    parts = _Parts(
+        _filled(reflection.refined_description, inputs).strip(),
+        _filled(reflection.refined_expected_output, inputs).strip(),
+        tuple(text for text in reflection.observations if _key(text) not in known),
+        tuple(text for text in reflection.suggestions if _key(text) not in known),
+    )
+    section = parts.rendered()
+    while estimate_tokens(section) > max_tokens and (parts.observations or parts.suggestions):
+        parts = parts.shorter()
+        section = parts.rendered()
+    room = max_tokens
+    while section and estimate_tokens(section) > max_tokens:
+        if room < len(_HEAD) // CHARS_PER_TOKEN:
+            return ""
+        section = parts.cut(room).rendered()
+        room -= max(estimate_tokens(section) - max_tokens, 8)
+    return section
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    description: str
+    expected: str
+    observations: tuple[str, ...]
+    suggestions: tuple[str, ...]
+
+    def rendered(self) -> str:
+        sections = [
+            ("Refined Instructions", as_data(self.description)),
+            ("Output Guidance", as_data(self.expected)),
+            ("Observations", _listed(self.observations)),
+            ("Suggestions", _listed(self.suggestions)),
+        ]
+        said = [f"### {name}\n{body}" for name, body in sections if body.strip()]
+        return "\n\n".join([_HEAD, *said, _END]) if said else ""
+
+    def shorter(self) -> _Parts:
+        if self.suggestions:
+            return replace(self, suggestions=self.suggestions[:-1])
+        return replace(self, observations=self.observations[:-1])
+
+    def cut(self, tokens: int) -> _Parts:
+        """Cut both texts so that they share so many tokens less the headings', the longer one first."""
+        room = max(tokens - len(_HEAD) // CHARS_PER_TOKEN - 20, 0)
+        expected = min(
+            estimate_tokens(self.expected), max(room // 2, room - estimate_tokens(self.description))
+        )
+        return replace(
+            self,
+            description=cut_middle(self.description, max(room - expected, 1)),
+            expected=cut_middle(self.expected, max(expected, 1)) if self.expected else "",
+        )
+
+
+def as_data(text: str) -> str:
+    """Return stored text line by line, so that none of it passes for a part of our own prompt; else as it is."""
+    return "\n".join(_escaped(line) for line in text.splitlines())
+
+
+def _escaped(line: str) -> str:
+    if not (line.isascii() and line.isprintable()):
+        line = "".join(c for c in line if c in _KEPT or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
+    line = _TAG.sub("&lt;", line)
+    stripped = line.lstrip(" \t>")
+    if stripped and _RULE.issuperset(stripped.replace(" ", "").replace("\t", "").replace(">", "")):
+        place = len(line) - len(stripped)
+    else:
+        match = _BEFORE.match(line)
+        place = match.end() if match else 0
+        if not line.startswith(_POSING, place):
+            return line
+    return f"{line[:place]}\\{line[place:]}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {_escaped(one_line(text))}" for text in texts if text.strip())
+
+
+def _key(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text)).casefold()
+
+
+def _filled(text: str, inputs: Mapping[str, str] | None) -> str:
+    if not inputs:
+        return text
+    return re.sub(r"\{(\w+)\}", lambda match: inputs.get(match[1], match[0]), text)

@@ -1,0 +1,193 @@
+"""Reads the four sections of a reflection out of a model's reply: JSON, or prose with headings.
+
+A heading stands at the start of a line, however decorated. Where a section's name occurs there more than once, the
+plainest spelling counts, alone on its line before one with text after it, and of those the last: the others are text
+that quotes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jeeves_reflexion.evaluators.scores import find_json_object
+from jeeves_reflexion.types import JSON
+
+SECTIONS: Final = ("refined_description", "refined_expected_output", "observations", "suggestions")
+
+_DECORATION = r"[\s>#*_`~\[\]|\"'\u201c\u201d-]{0,30}+"  # possessive, as below: no reply makes reading slow
+_HEADING = re.compile(
+    rf"^(?P<bullet>\s{{0,30}}+[-+*\u2022]\s++)?+{_DECORATION}(?P<number>\(?\d{{1,2}}[.)]\s*)?{_DECORATION}"
+    r"(?P<name>refined[ _-]?description|refined[ _-]?expected[ _-]?output|observations?|suggestions?)"
+    r"(?P<after>[\s*_`~\]\"'\u201d]*)(?P<colon>[:\uff1a]?)[*_`~|\s]*(?P<rest>.*)$",
+    re.IGNORECASE,
+)
+_TAG = re.compile(
+    r"^[ \t]*<(/?)(refined_description|refined_expected_output|observations|suggestions)>",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CLOSING = re.compile(
+    r"</(?:refined_description|refined_expected_output|observations|suggestions)>[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BULLET = re.compile(
+    r"^(?P<indent>\s*)(?:[-+*\u2022\u2023\u25aa\u25cf\u25e6\u2043\u2013\u2014\u00b7]|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+(?P<text>.*)$"
+)
+_NOTHING = re.compile(
+    r"^\W*+(?:none|n/?a|nothing|empty|unchanged|no (?:changes?|observations?|suggestions?)(?: needed)?)?+\W*+$",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(r"^\[[^\]\n]{0,200}\]$")
+_RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
+_FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<body>.*)\n(?P=fence)\s*$", re.DOTALL)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What a reply says; a text that it doesn't have is None. ``found`` names the sections that it has."""
+
+    refined_description: str | None = None
+    refined_expected_output: str | None = None
+    observations: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    found: frozenset[str] = frozenset()
+
+    @property
+    def readable(self) -> bool:
+        """Whether the reply says anything of what it was asked for."""
+        return any(
+            (self.refined_description, self.refined_expected_output, self.observations, self.suggestions)
+        )
+
+
+def read_sections(text: str) -> Sections:
+    """Read a reply; one that can't be read is not ``readable``."""
+    # What a model thought aloud comes first, and ends with its last closing tag.
+    text = _THOUGHT.split(text)[-1].strip()
+    fields = find_json_object(text)
+    if fields is not None:
+        named = {_name(key): value for key, value in fields.items()}
+        if named.keys() & set(SECTIONS):
+            return _of_fields({name: named[name] for name in SECTIONS if name in named})
+    fenced = _FENCED.match(text)
+    return _of_prose(_without_tags(fenced["body"] if fenced else text))
+
+
+def _without_tags(text: str) -> str:
+    """Write sections in tags, which some models prefer, as sections under headings."""
+    if not _TAG.search(text):
+        return text
+    opened = _TAG.sub(lambda match: "" if match[1] else f"{match[2].upper()}:\n", text)
+    return _CLOSING.sub("", opened)
+
+
+def _of_fields(fields: Mapping[str, JSON]) -> Sections:
+    return Sections(
+        _field_text(fields.get("refined_description")),
+        _field_text(fields.get("refined_expected_output")),
+        _field_list(fields.get("observations")),
+        _field_list(fields.get("suggestions")),
+        frozenset(fields),
+    )
+
+
+def _field_text(value: JSON) -> str | None:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = "\n".join(item for item in value if isinstance(item, str))
+    return _said(value.strip()) if isinstance(value, str) else None
+
+
+def _field_list(value: JSON) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return _items(value.splitlines())
+    if not isinstance(value, Sequence):
+        return ()
+    texts = [
+        next((v for v in i.values() if isinstance(v, str)), "") if isinstance(i, Mapping) else i
+        for i in value
+    ]
+    return tuple(text.strip() for text in texts if isinstance(text, str) and not _NOTHING.match(text))
+
+
+def _of_prose(text: str) -> Sections:
+    lines = text.splitlines()
+    headings = _headings(lines)
+    parts: dict[str, list[str]] = {}
+    current: list[str] = []
+    for number, line in enumerate(lines):
+        if number in headings:
+            name, rest = headings[number]
+            current = parts.setdefault(name, [])
+            if rest.strip():
+                current.append(rest)
+        else:
+            current.append(line)
+    return Sections(
+        _text(parts.get("refined_description", [])),
+        _text(parts.get("refined_expected_output", [])),
+        _items(parts.get("observations", [])),
+        _items(parts.get("suggestions", [])),
+        frozenset(parts),
+    )
+
+
+def _headings(lines: Sequence[str]) -> dict[int, tuple[str, str]]:
+    """Return the line of each section's heading, with the section and what follows on that line."""
+    best: dict[str, tuple[tuple[int, ...], int, str]] = {}
+    for number, line in enumerate(lines):
+        match = _HEADING.match(line)
+        if match is None:
+            continue
+        rest = match["rest"]
+        if not match["colon"] and rest:
+            continue  # a sentence that begins with the word
+        marker = match["name"]
+        plain = marker.isupper() and not re.search(r"[ -]", marker)
+        rank = (not match["bullet"], plain, not match["number"], not rest)
+        name = _name(marker)
+        if name not in best or rank >= best[name][0]:
+            best[name] = (rank, number, rest)
+    return {number: (name, rest) for name, (_, number, rest) in best.items()}
+
+
+def _name(marker: str) -> str:
+    name = re.sub(r"[ _-]+", "_", marker.strip()).lower()
+    if name in ("refineddescription", "refinedexpectedoutput"):
+        return "refined_description" if name.endswith("description") else "refined_expected_output"
+    return f"{name}s" if name in ("observation", "suggestion") else name
+
+
+def _text(lines: Sequence[str]) -> str | None:
+    kept = list(lines)
+    while kept and (not kept[-1].strip() or _RULE.match(kept[-1])):
+        kept.pop()
+    text = "\n".join(kept).strip()
+    fenced = _FENCED.match(text)
+    return _said(fenced["body"].strip() if fenced else text)
+
+
+def _said(text: str) -> str | None:
+    return None if _NOTHING.match(text) or _PLACEHOLDER.match(text) else text
+
+
+def _items(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the items of a list. Lines that go on with an item belong to it; without any bullet each line is one."""
+    items: list[str] = []
+    bulleted = any(_BULLET.match(line) for line in lines)
+    open_item = False
+    for line in lines:
+        match = _BULLET.match(line)
+        stripped = line.strip()
+        if match:
+            items.append(match["text"].strip())
+            open_item = True
+        elif not stripped or _RULE.match(line) or stripped.startswith(("```", "~~~")):
+            open_item = False
+        elif bulleted and open_item:
+            items[-1] = f"{items[-1]} {stripped}"
+        elif not bulleted or not items:
+            items.append(stripped)
+    return tuple(item for item in items if not _NOTHING.match(item) and not _PLACEHOLDER.match(item))

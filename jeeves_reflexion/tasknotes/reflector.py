@@ -1,0 +1,307 @@
+"""The step after acceptance: reads a task's notes before a run, and writes better ones after it.
+
+Nothing here fails a task: whatever goes wrong, in a store, a strategy or a model, costs a warning and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import anyio
+
+from jeeves_reflexion.callables import run as run_callable
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
+from jeeves_reflexion.protocols import ChatModel
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.tasknotes.config import ReflectionConfig
+from jeeves_reflexion.tasknotes.evolution import says, storable
+from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
+from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
+from jeeves_reflexion.tasknotes.values import (
+    ReflectionInput,
+    ReflectionStore,
+    ReflectionStrategy,
+    TaskReflection,
+)
+from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
+from jeeves_reflexion.types import Attempt, Evaluation, Task
+
+STORE_SECONDS: Final = 30.0
+REFLECTION_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """A task's notes as one run finds them: version 0 is none, None is that of a store without versions."""
+
+    identity: str
+    reflection: TaskReflection | None = None
+    version: int | None = None
+    problem: str = ""
+
+
+class TaskReflector:
+    """Reads and writes the notes of tasks in one store; ``store=None`` does nothing.
+
+    Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone is written under a lock
+    of this object, so that no run count is lost within it; such a store gets neither scores nor rollbacks.
+    ``store_seconds`` and ``reflection_seconds`` bound each call of the store and of the strategy.
+    """
+
+    def __init__(
+        self,
+        store: ReflectionStore | None,
+        *,
+        store_seconds: float = STORE_SECONDS,
+        reflection_seconds: float = REFLECTION_SECONDS,
+    ) -> None:
+        if store is not None and not isinstance(store, ReflectionStore):
+            raise ConfigurationError(
+                f"reflection_store must have the methods store and retrieve; {type(store).__name__} hasn't"
+            )
+        self.store = store
+        self._store_seconds = store_seconds
+        self._reflection_seconds = reflection_seconds
+        self._locks = _locks_of(store)
+
+    async def recall(self, task: AnyTask, session: Session) -> Notes:
+        """Return the task's notes for a run; none, and a warning, where the store fails."""
+        identity = task_identity(task)
+        versioned = self.versioned
+        notes = Notes(identity, version=None if versioned is None else 0)
+        if self.store is None:
+            return notes
+        try:
+            reflection, version = await self._latest(identity)
+        except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
+            problem = await self.warn(session, "the notes of a task could not be read", error)
+            return replace(notes, version=None, problem=problem)
+        if reflection is not None and reflection.complete:
+            await session.emit(
+                NotesApplied(
+                    run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0
+                )
+            )
+        return replace(notes, reflection=reflection, version=version)
+
+    async def score(self, notes: Notes, score: float | None, session: Session) -> str:
+        """Note what a run under these notes scored; take back, and tell, what proved worse. Returns a problem."""
+        versioned = self.versioned
+        if versioned is None or notes.version is None or score is None:
+            return ""
+        version = notes.version
+        try:
+            with anyio.fail_after(self._store_seconds):
+                taken = await versioned.score(notes.identity, version, score)
+        except Exception as error:  # noqa: BLE001 - as above
+            return await self.warn(session, "the score of a run could not be noted", error)
+        if taken is not None:
+            logger.warning(
+                "notes of task %s rolled back from version %d to %d: %s",
+                notes.identity,
+                taken.old,
+                taken.new,
+                taken.reason,
+            )
+            await session.emit(
+                NotesRolledBack(
+                    run_id=session.id,
+                    attempt=session.attempt,
+                    identity=notes.identity,
+                    old=taken.old,
+                    new=taken.new,
+                    reason=taken.reason,
+                )
+            )
+        return ""
+
+    async def reflect(
+        self,
+        task: Task,
+        output: str,
+        *,
+        config: ReflectionConfig | None,
+        model: ChatModel | None = None,
+        session: Session | None = None,
+        evaluation: Evaluation | None = None,
+        attempt: Attempt | None = None,
+    ) -> tuple[TaskReflection | None, str]:
+        """Reflect on an accepted output; return what was stored, if anything, and a problem, if there was one.
+
+        ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`, unless it only says
+        that there could be no reflection; that is stored where there is nothing better, and never in place of it.
+        """
+        session = session or Session()
+        if config is None or self.store is None:
+            return None, ""
+        try:
+            strategy = strategy_of(config, model)
+            given = await self._given(task, output, evaluation, attempt)
+            reflection = await self._reflection(strategy, given[0], session)
+            return await self._keep(task, *given, reflection, session)
+        except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
+            return None, await self.warn(session, "a task could not be reflected on", error)
+
+    @property
+    def versioned(self) -> VersionedReflectionStore | None:
+        """The store, if it keeps versions."""
+        return self.store if isinstance(self.store, VersionedReflectionStore) else None
+
+    async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
+        """Log and tell a problem that fails nothing, and return it in words."""
+        said = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        problem = redact(f"{what}: {said}")
+        logger.warning(problem)
+        await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
+        return problem
+
+    async def _given(
+        self, task: Task, output: str, evaluation: Evaluation | None, attempt: Attempt | None
+    ) -> tuple[ReflectionInput, int | None]:
+        prior, version = await self._latest(task_identity(task))
+        public = None if evaluation is None else evaluation.public(task.reference)
+        return ReflectionInput(task.public(), output, prior, public, attempt), version
+
+    async def _reflection(
+        self, strategy: ReflectionStrategy, given: ReflectionInput, session: Session
+    ) -> TaskReflection:
+        call = functools.partial(strategy.reflect, given)
+
+        async def reflect() -> object:
+            return await run_callable(strategy.reflect, call)
+
+        try:
+            with anyio.fail_after(self._reflection_seconds):
+                reflection = await session.spending("reflector", reflect)
+        except TimeoutError:
+            return failed_reflection(given, f"no answer within {self._reflection_seconds:g} s")
+        except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
+            logger.warning("a reflection strategy failed", exc_info=error)
+            return failed_reflection(given, f"{type(error).__name__}: {error}")
+        if not isinstance(reflection, TaskReflection):
+            return failed_reflection(
+                given, f"the strategy returned {type(reflection).__name__}, no TaskReflection"
+            )
+        return storable(reflection)
+
+    async def _keep(
+        self,
+        task: Task,
+        given: ReflectionInput,
+        base: int | None,
+        reflection: TaskReflection,
+        session: Session,
+    ) -> tuple[TaskReflection | None, str]:
+        prior = given.prior_reflection
+        good = prior is not None and prior.complete
+        problem = ""
+        if not reflection.complete:
+            problem = await self.warn(
+                session, "there is no new reflection on a task", reflection.failure or ""
+            )
+        if good and not reflection.complete:
+            return None, problem
+        stored = await self._store(task, reflection, base)
+        if stored is None:
+            return None, await self.warn(
+                session,
+                "a reflection was counted and not taken",
+                "what it says or was made of was taken back, or a better one was there first",
+            )
+        if not reflection.complete:
+            return stored, problem
+        await session.emit(
+            TaskReflectedEvent(
+                run_id=session.id,
+                attempt=session.attempt,
+                task_description=description_of(task),
+                reflection=stored,
+                is_first_reflection=not good,
+            )
+        )
+        return stored, problem
+
+    async def _store(self, task: Task, reflection: TaskReflection, base: int | None) -> TaskReflection | None:
+        """Store a reflection and return it as stored; None if it was not taken."""
+        identity = task_identity(task)
+        versioned = self.versioned
+        if versioned is not None:
+            with anyio.fail_after(self._store_seconds):
+                history = await versioned.commit(
+                    identity, reflection, base=base, description=description_of(task)
+                )
+            current = history.reflection
+            return current if current is not None and says(current) == says(reflection) else None
+        async with _held(self._locks, identity):
+            latest, _ = await self._latest(identity)
+            if latest is not None and latest.complete and not reflection.complete:
+                return None
+            counted = replace(reflection, run_count=1 if latest is None else latest.run_count + 1)
+            await self._call("store", identity, counted)
+            return counted
+
+    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
+        versioned = self.versioned
+        if versioned is None:
+            found = await self._call("retrieve", identity)
+            if found is not None and not isinstance(found, TaskReflection):
+                raise ConfigurationError(
+                    f"the reflection store returned {type(found).__name__}, no TaskReflection"
+                )
+            return found, None
+        with anyio.fail_after(self._store_seconds):
+            history = await versioned.history(identity)
+        return (None, 0) if history is None else (history.reflection, history.current)
+
+    async def _call(self, name: str, *arguments: object) -> object:
+        method: Callable[..., Awaitable[object] | object] = getattr(self.store, name)
+        with anyio.fail_after(self._store_seconds):
+            return await run_callable(method, functools.partial(method, *arguments))
+
+
+_Locks: TypeAlias = dict[str, threading.Lock]
+_LOCKS: weakref.WeakKeyDictionary[object, _Locks] = weakref.WeakKeyDictionary()
+
+
+def _locks_of(store: object) -> _Locks:
+    """Return the locks of a store, the same for everyone in this process who uses it."""
+    try:
+        return _LOCKS.setdefault(store, {})
+    except TypeError:  # it can't be referred to weakly, or has no hash: each reflector then has its own
+        return {}
+
+
+@contextlib.asynccontextmanager
+async def _held(locks: _Locks, identity: str) -> AsyncIterator[None]:
+    """Hold the lock of one task's notes, among threads and event loops."""
+    lock = locks.setdefault(identity, threading.Lock())
+    while not lock.acquire(blocking=False):  # noqa: ASYNC110 - it is held in other threads and loops too
+        await anyio.sleep(0.005)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def strategy_of(config: ReflectionConfig, model: ChatModel | None) -> ReflectionStrategy:
+    """Return what reflects: the configured strategy, else a model asked by :class:`LlmReflectionStrategy`.
+
+    Raises :class:`ConfigurationError` where there is neither a strategy nor a model.
+    """
+    if config.strategy is not None:
+        return config.strategy
+    chosen = config.model or model
+    if chosen is None:
+        raise ConfigurationError(
+            "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
+            "(strategy=...), or give the ensemble a model"
+        )
+    return LlmReflectionStrategy(chosen)

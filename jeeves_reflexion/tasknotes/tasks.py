@@ -1,0 +1,187 @@
+"""Tasks of an ensemble: a description that never changes, and whether its runs are reflected on.
+
+A core :class:`~jeeves_reflexion.types.Task` is what one run asks of an agent. An :class:`EnsembleTask` is the lasting
+definition that such tasks are made of, run after run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.protocols import ChatModel
+from jeeves_reflexion.tasknotes.config import ReflectionConfig, as_config
+from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate
+from jeeves_reflexion.tasknotes.identity import task_identity
+from jeeves_reflexion.tasknotes.values import TaskReflection
+from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnsembleTask:
+    """What is to be done, in each run anew.
+
+    ``description`` may have placeholders such as ``{topic}``, filled by ``inputs`` or by those of the run; without
+    any inputs it is taken as it stands. ``reflect`` is True, False or a :class:`ReflectionConfig`. ``agent`` is any
+    callable that :func:`~jeeves_reflexion.agents.as_agent` takes, or a model; left out, the ensemble's. ``context``
+    names tasks of the same run whose outputs this one is told. ``prompt`` is the text of this run where it was filled
+    in elsewhere. Two tasks are equal only if they are one object.
+    """
+
+    description: str
+    expected_output: str | None = None
+    reflect: bool | ReflectionConfig = False
+    agent: ChatModel | Callable[..., Any] | None = None
+    evaluator: ChatModel | Callable[..., Any] | None = None
+    review: ReviewGate | None = None
+    input_guards: Sequence[InputGuard] = ()
+    output_guards: Sequence[OutputGuard] = ()
+    context: Sequence[EnsembleTask] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    kind: str | None = None
+    reference: JSON = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    prompt: str | None = None
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.description, str) or not self.description.strip():
+            raise ConfigurationError("EnsembleTask.description is empty: say what is asked")
+        as_config(self.reflect)
+        for name in ("input_guards", "output_guards", "context"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
+
+    @classmethod
+    def of(cls, task: Task | EnsembleTask | str, *, reflect: bool | ReflectionConfig = False) -> EnsembleTask:
+        """Return the ensemble task that a task or a text stands for; an ensemble task as it is."""
+        if isinstance(task, EnsembleTask):
+            return task
+        if isinstance(task, str):
+            return cls(task, reflect=reflect)
+        if not isinstance(task, Task):
+            raise ConfigurationError(
+                f"a task must be an EnsembleTask, a Task or a text, not {type(task).__name__}"
+            )
+        return cls(
+            task.prompt if task.template is None else task.template,
+            task.expected_output,
+            reflect=reflect,
+            kind=task.kind,
+            reference=task.reference,
+            metadata=task.metadata,
+            prompt=None if task.template is None else task.prompt,
+            id=task.id,
+        )
+
+    @property
+    def reflection(self) -> ReflectionConfig | None:
+        """How the task is reflected on; None for not at all."""
+        return as_config(self.reflect)
+
+    @property
+    def identity(self) -> str:
+        """The key of the task's notes."""
+        return task_identity(self)
+
+    def bound(self, inputs: Mapping[str, str] | None = None) -> Task:
+        """Return the task of one run. Raises :class:`ConfigurationError` for a placeholder without its input."""
+        given = {**self.inputs, **(inputs or {})}
+        prompt = self.prompt if self.prompt is not None else _filled(self.description, given)
+        return Task(
+            prompt,
+            template=self.description if prompt != self.description else None,
+            id=self.id,
+            kind=self.kind,
+            expected_output=None if self.expected_output is None else _filled(self.expected_output, given),
+            reference=self.reference,
+            metadata=self.metadata,
+        )
+
+
+def _filled(text: str, inputs: Mapping[str, str]) -> str:
+    if not inputs:
+        return text
+    missing = sorted({name for name in _PLACEHOLDER.findall(text) if name not in inputs})
+    if missing:
+        raise ConfigurationError(f"the task has no input for {', '.join(missing)}: pass inputs={{...}}")
+    return _PLACEHOLDER.sub(lambda match: str(inputs[match[1]]), text)
+
+
+PhaseReviewer: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phase:
+    """Tasks that are accepted together: nothing is learned from any of them until the review accepts them all.
+
+    ``review`` is called with the outcomes and answers with a :class:`ReviewDecision` (accept, reject or retry), sync
+    or async, within ``timeout`` seconds; ``max_retries`` bounds the retries, after which the phase is rejected.
+    """
+
+    name: str
+    tasks: Sequence[EnsembleTask]
+    review: PhaseReviewer | None = None
+    max_retries: int = 1
+    timeout: float | None = None
+    on_timeout: Literal["accept", "reject"] = "reject"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tasks", tuple(EnsembleTask.of(task) for task in self.tasks))
+        if self.max_retries < 0:
+            raise ConfigurationError(f"max_retries must be at least 0, not {self.max_retries}")
+
+
+Status: TypeAlias = Literal["accepted", "rejected", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What came of one task in one run.
+
+    ``reason`` says why it was not accepted. ``version`` is the version of the notes that the agent was shown (0:
+    none; None: the store keeps no versions), ``notes`` what they said, ``reflection`` what was stored after the
+    run, if anything. ``problems`` is what went wrong without failing the task.
+    """
+
+    task: EnsembleTask
+    status: Status
+    output: str = ""
+    reason: str = ""
+    attempt: Attempt | None = None
+    evaluation: Evaluation | None = None
+    decision: ReviewDecision | None = None
+    notes: TaskReflection | None = None
+    version: int | None = None
+    reflection: TaskReflection | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every guard, evaluator and review accepted it."""
+        return self.status == "accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleResult:
+    """The outcomes of a run, in the order of its tasks."""
+
+    run_id: str
+    outcomes: tuple[TaskOutcome, ...]
+    seconds: float
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every task was accepted."""
+        return all(outcome.accepted for outcome in self.outcomes)
+
+    @property
+    def output(self) -> str:
+        """The output of the last accepted task; empty if there is none."""
+        return next((outcome.output for outcome in reversed(self.outcomes) if outcome.accepted), "")

@@ -1,0 +1,150 @@
+"""What is known of a task from its earlier runs: a better version of its instructions, and how it came to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, Self, runtime_checkable
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.types import Attempt, Evaluation, Task
+
+
+class ReflectionStoreError(LessonStoreError):
+    """Task notes could not be stored or read; what was stored before is untouched."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReflection:
+    """A better version of a task's instructions, made of an accepted run; the task itself never changes.
+
+    ``run_count`` says how often the task was reflected on. ``failure`` says why there is no better version: the
+    texts are then the task's own, and such a record is neither shown to an agent nor put in place of a good one.
+    Raises :class:`ConfigurationError` naming the field that can't be.
+    """
+
+    refined_description: str
+    refined_expected_output: str
+    observations: tuple[str, ...]
+    suggestions: tuple[str, ...]
+    reflected_at: datetime
+    run_count: int
+    failure: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("refined_description", "refined_expected_output"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigurationError(f"{name} must be a text, not {getattr(self, name)!r}")
+        for name in ("observations", "suggestions"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        if not isinstance(self.reflected_at, datetime) or self.reflected_at.tzinfo is None:
+            raise ConfigurationError(
+                f"reflected_at must be a time with its time zone, not {self.reflected_at!r}"
+            )
+        count = self.run_count
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ConfigurationError(f"run_count must be a whole number of at least 1, not {count!r}")
+
+    @property
+    def complete(self) -> bool:
+        """Whether this is a reflection, and not the note that there was none."""
+        return self.failure is None
+
+    @classmethod
+    def of_first_run(
+        cls,
+        refined_description: str,
+        refined_expected_output: str,
+        observations: Sequence[str] = (),
+        suggestions: Sequence[str] = (),
+    ) -> Self:
+        """Return the reflection on a task's first run."""
+        return cls(
+            refined_description,
+            refined_expected_output,
+            _texts("observations", observations),
+            _texts("suggestions", suggestions),
+            datetime.now(UTC),
+            1,
+        )
+
+    @classmethod
+    def from_prior(
+        cls,
+        prior: TaskReflection,
+        refined_description: str,
+        refined_expected_output: str,
+        observations: Sequence[str] = (),
+        suggestions: Sequence[str] = (),
+    ) -> Self:
+        """Return the reflection after ``prior``: one run more, and not earlier."""
+        if not isinstance(prior, TaskReflection):
+            raise ConfigurationError(f"prior must be a TaskReflection, not {prior!r}")
+        return cls(
+            refined_description,
+            refined_expected_output,
+            _texts("observations", observations),
+            _texts("suggestions", suggestions),
+            max(datetime.now(UTC), prior.reflected_at),
+            prior.run_count + 1,
+        )
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigurationError(f"{name} must be a list of texts, not {value!r}")
+    if not all(isinstance(item, str) for item in value):
+        raise ConfigurationError(f"{name} must hold texts alone, not {value!r}")
+    return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionInput:
+    """What a strategy reflects on.
+
+    ``task`` has no gold in it and ``evaluation`` nothing that quotes it. ``task_output`` is the accepted output, as a
+    reviewer may have edited it; ``attempt`` how it came to be, with its steps.
+    """
+
+    task: Task
+    task_output: str
+    prior_reflection: TaskReflection | None = None
+    evaluation: Evaluation | None = None
+    attempt: Attempt | None = None
+
+    @property
+    def description(self) -> str:
+        """The task's description before substitution."""
+        return self.task.prompt if self.task.template is None else self.task.template
+
+    @property
+    def expected_output(self) -> str:
+        """The form of output that the task asks for; empty if it says nothing of it."""
+        return self.task.expected_output or ""
+
+
+@runtime_checkable
+class ReflectionStrategy(Protocol):
+    """How a better version of a task's instructions is made. A sync ``reflect`` runs in a worker thread."""
+
+    async def reflect(self, given: ReflectionInput) -> TaskReflection:
+        """Return the reflection; what is raised costs a warning."""
+        ...
+
+
+@runtime_checkable
+class ReflectionStore(Protocol):
+    """Keeps the latest reflection of each task. Sync methods will do; they run in a worker thread.
+
+    It must be safe for concurrent use. :class:`VersionedReflectionStore` does more: it loses no run count among
+    processes, and keeps versions, so that a bad one can be taken back.
+    """
+
+    async def store(self, task_identity: str, reflection: TaskReflection) -> None:
+        """Store or replace the reflection of a task."""
+        ...
+
+    async def retrieve(self, task_identity: str) -> TaskReflection | None:
+        """Return the latest reflection of a task, or None."""
+        ...

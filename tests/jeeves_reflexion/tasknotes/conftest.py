@@ -1,0 +1,45 @@
+"""Stores of every kind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jeeves_reflexion.tasknotes import (
+    FileReflectionStore,
+    InMemoryReflectionStore,
+    SqliteReflectionStore,
+    VersionedReflectionStore,
+)
+from vectorstores import HashingEmbedder, open_store
+
+
+@pytest.fixture(params=["memory", "sqlite", "files", "lesson-store", "postgres"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
+) -> AsyncIterator[VersionedReflectionStore]:
+    """A store of each kind, empty."""
+    made: VersionedReflectionStore
+    match request.param:
+        case "memory":
+            made = InMemoryReflectionStore()
+        case "sqlite":
+            made = SqliteReflectionStore(tmp_path / "notes.sqlite3")
+        case "files":
+            made = FileReflectionStore(tmp_path / "notes")
+        case "lesson-store":
+            made = VersionedReflectionStore(
+                open_store(tmp_path / "lessons", embedder=HashingEmbedder(), namespace="tests")
+            )
+        case _:
+            if anyio_backend == "trio":
+                pytest.skip("psycopg runs on asyncio only")
+            from jeeves_reflexion.note_places import PostgresReflectionStore
+
+            database = request.getfixturevalue("postgres_database")
+            made = PostgresReflectionStore(f"{database}&schema=s{uuid.uuid4().hex}", namespace="tests")
+    async with made:
+        yield made

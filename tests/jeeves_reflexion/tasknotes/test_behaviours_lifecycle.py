@@ -1,0 +1,209 @@
+"""Behaviours 50 to 58: the step after acceptance, by itself."""
+
+import hashlib
+
+import anyio
+import pytest
+from noting import REPLY, Broken, Counting, Heard, TwoMethods
+
+from jeeves_reflexion import ModelTimeoutError, ScriptedModel, Session, Task
+from jeeves_reflexion.tasknotes import (
+    InMemoryReflectionStore,
+    ReflectionConfig,
+    TaskReflector,
+    task_identity,
+)
+from jeeves_reflexion.tasknotes import Task as EnsembleTask
+
+pytestmark = pytest.mark.anyio
+
+TASK = Task("Research AI trends", expected_output="A report")
+
+
+@pytest.fixture
+def heard():
+    return Heard()
+
+
+@pytest.fixture(params=[InMemoryReflectionStore, TwoMethods])
+def any_store(request):
+    return request.param()
+
+
+async def reflect(store, heard, config=None, task=TASK):
+    config = ReflectionConfig(strategy=Counting()) if config is None else config
+    reflector = TaskReflector(store)
+    return await reflector.reflect(task, "the output", config=config, session=Session(listener=heard))
+
+
+async def kept(store, task=TASK):
+    return (await TaskReflector(store).recall(task, Session())).reflection
+
+
+async def test_50_a_reflection_is_stored_under_the_tasks_identity(any_store, heard):
+    await reflect(any_store, heard)
+    assert (await kept(any_store)).run_count == 1
+    found = any_store.retrieve(task_identity(TASK))
+    assert (found if isinstance(any_store, TwoMethods) else await found) is not None
+
+
+async def test_51_one_event_tells_of_it(any_store, heard):
+    await reflect(any_store, heard)
+    (event,) = heard.reflected
+    assert (event.task_description, event.is_first_reflection) == ("Research AI trends", True)
+    assert event.reflection == await kept(any_store)
+
+
+async def test_52_the_second_is_not_the_first(any_store, heard):
+    await reflect(any_store, heard)
+    await reflect(any_store, heard)
+    assert [event.is_first_reflection for event in heard.reflected] == [True, False]
+    assert heard.reflected[1].reflection.run_count == 2
+
+
+async def test_53_the_count_grows(any_store, heard):
+    for _ in range(3):
+        await reflect(any_store, heard)
+    assert (await kept(any_store)).run_count == 3
+
+
+async def test_54_without_a_config_nothing_happens(any_store, heard):
+    reflector = TaskReflector(any_store)
+    assert await reflector.reflect(TASK, "out", config=None, session=Session(listener=heard)) == (None, "")
+    assert (await kept(any_store), heard) == (None, [])
+
+
+async def test_55_without_a_store_nothing_happens(heard):
+    assert await reflect(None, heard) == (None, "")
+    assert heard == []
+
+
+def test_56_one_description_is_one_identity():
+    other = Task("Research AI trends", expected_output="Something else", id="another", kind="research")
+    assert task_identity(TASK) == task_identity(other) == task_identity(EnsembleTask("Research AI trends"))
+    assert task_identity(TASK) == hashlib.sha256(b"Research AI trends").hexdigest()
+
+
+def test_56_a_template_is_one_task_whatever_fills_it():
+    task = EnsembleTask("Research {topic} trends")
+    bound = [task.bound({"topic": topic}) for topic in ("AI", "food")]
+    assert [each.prompt for each in bound] == ["Research AI trends", "Research food trends"]
+    assert {task_identity(each) for each in bound} == {task.identity}
+
+
+def test_57_other_descriptions_are_other_identities():
+    assert task_identity("Research AI trends") != task_identity("Research AI trends.")
+
+
+async def test_58_a_model_that_fails_leaves_a_record_that_says_so(any_store, heard):
+    config = ReflectionConfig(model=ScriptedModel([ModelTimeoutError("no answer")]))
+    await reflect(any_store, heard, config)
+    found = await kept(any_store)
+    assert "Reflection could not be completed" in found.observations[0]
+    assert (found.complete, heard.reflected) == (False, [])
+    assert len(heard.warnings) == 1
+
+
+class Failing:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def reflect(self, given):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ReflectionConfig(strategy=Failing(RuntimeError("no idea"))),
+        ReflectionConfig(strategy=Failing("no reflection")),
+        ReflectionConfig(model=ScriptedModel(lambda _: "I can't.")),
+        ReflectionConfig(model=ScriptedModel([])),
+    ],
+    ids=["raises", "returns nonsense", "unreadable", "not to be asked"],
+)
+async def test_a_failure_never_takes_the_place_of_a_good_record(any_store, heard, config):
+    await reflect(any_store, heard)
+    good = await kept(any_store)
+    stored, problem = await reflect(any_store, heard, config)
+    assert (await kept(any_store), stored) == (good, None)
+    assert len(heard.reflected) == 1
+    assert problem in heard.warnings
+
+
+async def test_a_good_record_takes_the_place_of_a_failure_and_counts_as_the_first(any_store, heard):
+    await reflect(any_store, heard, ReflectionConfig(strategy=Failing(RuntimeError("no"))))
+    await reflect(any_store, heard, ReflectionConfig(model=ScriptedModel([REPLY])))
+    (event,) = heard.reflected
+    assert event.is_first_reflection
+    assert (await kept(any_store)).refined_description == "Research three trends in AI."
+
+
+@pytest.mark.parametrize("store", [Broken(), Broken(reads=True), Broken(writes=True)])
+async def test_a_store_that_fails_costs_a_warning(store, heard, caplog):
+    stored, problem = await reflect(store, heard)
+    assert stored is None
+    assert heard.reflected == []
+    assert heard.warnings == [problem]
+    assert "OSError" in problem
+    assert "hunter2secret" not in problem + caplog.text
+
+
+async def test_a_store_that_cannot_be_read_gives_no_notes_and_a_warning(heard):
+    notes = await TaskReflector(Broken()).recall(TASK, Session(listener=heard))
+    assert notes.reflection is None
+    assert heard.warnings == [notes.problem]
+
+
+async def test_a_strategy_that_hangs_is_left(heard):
+    class Hanging:
+        async def reflect(self, given):
+            await anyio.sleep_forever()
+
+    store = InMemoryReflectionStore()
+    reflector = TaskReflector(store, reflection_seconds=0.05)
+    config = ReflectionConfig(strategy=Hanging())
+    stored, _ = await reflector.reflect(TASK, "out", config=config, session=Session(listener=heard))
+    assert "no answer within" in stored.failure
+
+
+async def test_secrets_reach_neither_store_nor_event(any_store, heard):
+    secret = "sk-proj-" + "a1B2c3D4" * 4
+    reply = REPLY.replace("It had no sources.", f"It printed {secret}.").replace(
+        "three trends", f"three {secret}"
+    )
+    task = Task(f"Use api_key={secret} to research")
+    await reflect(any_store, heard, ReflectionConfig(model=ScriptedModel([reply])), task)
+    found = await kept(any_store, task)
+    assert "REDACTED" in found.refined_description
+    assert secret not in repr(found)
+    if not isinstance(any_store, TwoMethods):
+        assert secret not in repr(await any_store.history(task_identity(task)))
+
+
+async def test_the_strategy_sees_no_gold(heard):
+    strategy = Counting()
+    task = Task("Name the moon", reference="Titan")
+    await reflect(InMemoryReflectionStore(), heard, ReflectionConfig(strategy=strategy), task)
+    assert strategy.given[0].task.reference is None
+
+
+async def test_many_reflections_at_once_lose_no_count(any_store, heard):
+    async with anyio.create_task_group() as group:
+        for _ in range(12):
+            group.start_soon(reflect, any_store, heard)
+    assert (await kept(any_store)).run_count == 12
+    assert sorted(event.reflection.run_count for event in heard.reflected) == list(range(1, 13))
+
+
+async def test_what_was_taken_back_is_neither_taken_again_nor_announced(heard):
+    store = InMemoryReflectionStore()
+    config = ReflectionConfig(model=ScriptedModel(lambda _: REPLY))
+    await reflect(store, heard, config)
+    await store.rollback(task_identity(TASK), to=0)
+    stored, problem = await reflect(store, heard, config)
+    assert (stored, len(heard.reflected)) == (None, 1)
+    assert "not taken" in problem
+    assert await kept(store) is None

@@ -1,0 +1,301 @@
+"""What the stores of task notes hold to: versions, many writers, real files and processes, damage."""
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import anyio
+import pytest
+from noting import noted
+
+from jeeves_reflexion import ConfigurationError
+from jeeves_reflexion.tasknotes import (
+    FileReflectionStore,
+    ReflectionStoreError,
+    SqliteReflectionStore,
+    VersionedReflectionStore,
+    task_identity,
+)
+from vectorstores import FaissVectorStore, HashingEmbedder
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_scores_are_kept_beside_the_version_that_they_were_made_under(store):
+    await store.score("key", 0, 0.5)
+    await store.commit("key", noted("one"), description="Do it.")
+    await store.score("key", 1, 0.75)
+    history = await store.history("key")
+    assert (history.description, history.baseline) == ("Do it.", (0.5,))
+    assert [version.scores for version in history.versions] == [(0.75,)]
+
+
+async def test_scores_and_reflections_of_many_tasks_at_once_are_all_kept(store):
+    async with anyio.create_task_group() as group:
+        for number in range(6):
+            group.start_soon(store.store, "key", noted(f"text {number}"))
+            group.start_soon(store.score, "key", 0, 1.0)
+    history = await store.history("key")
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (6, 6, 6)
+
+
+async def test_what_proved_worse_is_rolled_back_by_the_store(store):
+    await store.store("key", noted("one"))
+    await store.store("key", noted("two"))
+    for _ in range(8):
+        assert await store.score("key", 1, 1.0) is None
+    taken = [await store.score("key", 2, 0.0) for _ in range(6)]
+    (rollback,) = [each for each in taken if each]
+    assert (rollback.old, rollback.new) == (2, 1)
+    assert (await store.retrieve("key")).refined_description == "one"
+
+
+async def test_rollback_by_hand_goes_back_one_or_to_a_version(store):
+    for text in ("one", "two", "three"):
+        await store.store("key", noted(text))
+    assert (await store.rollback("key")).current == 2
+    assert (await store.rollback("key", to=0, reason="start over")).reflection is None
+    assert await store.retrieve("key") is None
+    assert (await store.rollback("key", to=3)).current == 3
+    assert (await store.history("key")).changes[-2].reason == "start over"
+    with pytest.raises(ReflectionStoreError, match="no version 9"):
+        await store.rollback("key", to=9)
+    with pytest.raises(ReflectionStoreError, match="no notes"):
+        await store.rollback("unknown")
+    assert await store.history("unknown") is None
+
+
+async def test_forget_removes_everything(store):
+    await store.store("key", noted())
+    assert await store.forget("key") is True
+    assert await store.forget("key") is False
+    assert await store.history("key") is None
+    assert (await store.list()).histories == ()
+
+
+async def test_list_goes_through_all_tasks_a_page_at_a_time(store):
+    for number in range(5):
+        await store.store(task_identity(f"task {number}"), noted())
+    found, after = [], None
+    while True:
+        page = await store.list(after=after, limit=2)
+        found += [history.identity for history in page.histories]
+        if page.next is None:
+            break
+        after = page.next
+    assert sorted(found) == sorted(task_identity(f"task {number}") for number in range(5))
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
+async def test_a_score_outside_of_its_range_is_refused(store, score):
+    with pytest.raises(ConfigurationError, match="score"):
+        await store.score("key", 0, score)
+
+
+async def test_odd_keys_and_texts_are_kept_as_they_are(store):
+    for key in ("../../etc/passwd", "Ümläut key", "a/b", "x" * 300):
+        await store.store(key, noted("text \U0001f600 \u2028"))
+        assert (await store.retrieve(key)).refined_description == "text \U0001f600 \u2028"
+
+
+@pytest.fixture(params=["sqlite", "files"])
+def reopened(request, tmp_path):
+    if request.param == "sqlite":
+        return lambda: SqliteReflectionStore(tmp_path / "deep" / "notes.sqlite3")
+    return lambda: FileReflectionStore(tmp_path / "deep" / "notes")
+
+
+async def test_another_object_reads_what_was_written(reopened):
+    await reopened().store("key", noted("kept"))
+    assert (await reopened().retrieve("key")).refined_description == "kept"
+
+
+async def test_files_are_for_their_user_alone(reopened, tmp_path):
+    await reopened().store("key", noted())
+    for path in tmp_path.rglob("*"):
+        if path.suffix in {".json", ".sqlite3"}:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
+
+
+async def test_reading_makes_no_files(reopened, tmp_path):
+    assert await reopened().retrieve("key") is None
+    assert (await reopened().list()).histories == ()
+    assert await reopened().forget("key") is False
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITER = """
+import sys, anyio
+from jeeves_reflexion.note_places import open_notes
+from jeeves_reflexion.tasknotes import TaskReflection
+
+async def main(place, name, count):
+    store = open_notes(place, namespace="tests")
+    async with store:
+        for number in range(int(count)):
+            await store.store("key", TaskReflection.of_first_run(f"{name} {number}", "e"))
+            await store.score("key", 0, 1.0)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def write_together(place, *, writers, each):
+    command = [sys.executable, "-W", "error", "-c", WRITER, str(place)]
+    running = [
+        subprocess.Popen([*command, f"writer{n}", str(each)], stderr=subprocess.PIPE, text=True)
+        for n in range(writers)
+    ]
+    said = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * writers, said
+
+
+@pytest.mark.parametrize("name", ["notes.sqlite3", "notes"])
+def test_processes_at_once_lose_no_count_and_no_score(tmp_path, name):
+    from jeeves_reflexion.note_places import open_notes
+
+    write_together(tmp_path / name, writers=3, each=6)
+    history = anyio.run(open_notes(tmp_path / name, namespace="tests").history, "key")
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (18, 18, 18)
+
+
+def test_processes_at_once_lose_nothing_in_postgres(postgres_database):
+    from jeeves_reflexion.note_places import open_notes
+
+    write_together(postgres_database, writers=3, each=4)
+
+    async def read():
+        async with open_notes(postgres_database, namespace="tests") as store:
+            return await store.history("key")
+
+    history = anyio.run(read)
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (12, 12, 12)
+
+
+def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
+    store = SqliteReflectionStore(tmp_path / "notes.db")
+    threads = [
+        threading.Thread(target=anyio.run, args=(store.store, "key", noted(f"text {n}"))) for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert anyio.run(store.retrieve, "key").run_count == 6
+
+
+async def test_namespaces_of_one_file_do_not_see_each_other(tmp_path):
+    mine = SqliteReflectionStore(tmp_path / "notes.db", namespace="mine")
+    theirs = SqliteReflectionStore(tmp_path / "notes.db", namespace="theirs")
+    await mine.store("key", noted())
+    assert await theirs.retrieve("key") is None
+    assert (await theirs.list()).histories == ()
+    assert await theirs.forget("key") is False
+    assert await mine.retrieve("key") is not None
+
+
+async def test_notes_live_in_the_folder_of_the_lessons(tmp_path):
+    from jeeves_reflexion.note_places import open_notes
+
+    async with FaissVectorStore(tmp_path / "lessons", embedder=HashingEmbedder(64), namespace="n") as lessons:
+        await VersionedReflectionStore(lessons).store("key", noted("kept"))
+    async with open_notes(tmp_path / "lessons", namespace="n", create=False) as notes:
+        assert (await notes.retrieve("key")).refined_description == "kept"
+
+
+async def test_a_damaged_file_is_said_to_be_damaged(tmp_path):
+    path = tmp_path / "notes.db"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(ReflectionStoreError, match="damaged"):
+        await SqliteReflectionStore(path).retrieve("key")
+
+    files = FileReflectionStore(tmp_path / "notes")
+    await files.store("abc", noted())
+    (tmp_path / "notes" / "task_notes-abc.json").write_text("{half")
+    with pytest.raises(ReflectionStoreError, match="restore it"):
+        await files.retrieve("abc")
+    with pytest.raises(ReflectionStoreError, match="restore it"):
+        await files.store("abc", noted())
+
+
+async def test_a_database_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(ReflectionStoreError, match="another program"):
+        await SqliteReflectionStore(path).store("key", noted())
+
+
+async def test_a_newer_format_is_refused(tmp_path):
+    store = SqliteReflectionStore(tmp_path / "notes.db")
+    await store.store("key", noted())
+    connection = sqlite3.connect(tmp_path / "notes.db")
+    connection.execute("PRAGMA user_version=7")
+    connection.close()
+    with pytest.raises(ReflectionStoreError, match="format 7"):
+        await store.retrieve("key")
+
+
+async def test_a_missing_file_is_an_error_where_none_is_to_be_made(tmp_path):
+    store = SqliteReflectionStore(tmp_path / "notes.db", create=False)
+    with pytest.raises(ReflectionStoreError, match="there is no file"):
+        await store.retrieve("key")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+async def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ReflectionStoreError):
+        await FileReflectionStore(tmp_path / "notes").store("key", noted())
+
+
+async def test_a_place_that_is_no_folder_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ReflectionStoreError):
+        await FileReflectionStore(tmp_path / "file").store("key", noted())
+    with pytest.raises(ReflectionStoreError):
+        await SqliteReflectionStore(tmp_path / "file" / "notes.db").store("key", noted())
+
+
+async def test_a_file_is_readable_by_people(tmp_path):
+    store = FileReflectionStore(tmp_path)
+    await store.commit(task_identity("Do."), noted("Better."), description="Do.")
+    kept = json.loads((tmp_path / f"task_notes-{task_identity('Do.')}.json").read_text())
+    assert kept["value"]["versions"][0]["reflection"]["refined_description"] == "Better."
+
+
+async def test_secrets_reach_no_file(reopened, tmp_path):
+    secret = "sk-proj-" + "a1B2c3D4" * 4
+    store = reopened()
+    await store.commit("key", noted(f"use {secret}", f"it printed {secret}"), description=f"key {secret}")
+    assert not any(secret.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_what_is_no_record_store_is_refused():
+    with pytest.raises(ConfigurationError, match="RecordStore"):
+        VersionedReflectionStore(object())
+
+
+@pytest.mark.parametrize("namespace", ["", " ", None])
+def test_a_missing_namespace_is_refused(tmp_path, namespace):
+    with pytest.raises(ValueError, match="namespace"):
+        SqliteReflectionStore(tmp_path / "notes.db", namespace=namespace)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_postgres_store_wants_an_address_and_shows_no_password():
+    from jeeves_reflexion.note_places import PostgresReflectionStore
+
+    with pytest.raises(ConfigurationError, match="postgresql://"):
+        PostgresReflectionStore("notes.db", namespace="n")
+    store = PostgresReflectionStore("postgresql://me:hunter2secret@127.0.0.1:1/none", namespace="n")
+    with pytest.raises(ReflectionStoreError) as caught:
+        await store.retrieve("key")
+    assert "hunter2secret" not in str(caught.value)
