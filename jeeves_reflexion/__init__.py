@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
     from jeeves_reflexion.errors import (
         BudgetExceededError,
+        CodeError,
+        CodeLimitError,
         ConfigurationError,
         ExperimentError,
         LessonStoreError,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
         ModelResponseError,
         ModelTimeoutError,
         ReflexionError,
+        SandboxError,
+        SandboxUnavailableError,
         SessionError,
         ToolError,
         UnreadableReplyError,
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     )
     from jeeves_reflexion.lessons import FileMemory, LessonSettings, TransientMemory, VectorLessonStore
     from jeeves_reflexion.models import OpenAIModel, ScriptedModel
+    from jeeves_reflexion.note_places import PostgresReflectionStore, default_notes_place, open_notes
     from jeeves_reflexion.pattern import (
         PatternAgent,
         QualityCriterion,
@@ -72,7 +77,25 @@ if TYPE_CHECKING:
     from jeeves_reflexion.reflectors import LessonReflector, as_reflector
     from jeeves_reflexion.reflexion import LoopOptions, Reflexion
     from jeeves_reflexion.revisers import AgentReviser, ModelReviser, as_reviser
+    from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, probe
     from jeeves_reflexion.session import Budget, Session, Spend
+    from jeeves_reflexion.tasknotes import (
+        Ensemble,
+        EnsembleTask,
+        FileReflectionStore,
+        InMemoryReflectionStore,
+        LlmReflectionStrategy,
+        ReflectionConfig,
+        ReflectionInput,
+        ReflectionStore,
+        ReflectionStoreError,
+        ReflectionStrategy,
+        SqliteReflectionStore,
+        TaskReflectedEvent,
+        TaskReflection,
+        VersionedReflectionStore,
+        task_identity,
+    )
     from jeeves_reflexion.types import (
         Attempt,
         Evaluation,
@@ -87,6 +110,14 @@ if TYPE_CHECKING:
         Task,
         Trial,
         Usage,
+    )
+    from jeeves_reflexion.workflows import (
+        ReflectionFailedError,
+        Workflow,
+        WorkflowError,
+        reflection_correct,
+        reflection_evaluate,
+        reflection_loop,
     )
 
 __version__ = "0.1.0"
@@ -113,6 +144,8 @@ _ROOMS = {
     ),
     "errors": (
         "BudgetExceededError",
+        "CodeError",
+        "CodeLimitError",
         "ConfigurationError",
         "ExperimentError",
         "LessonStoreError",
@@ -123,6 +156,8 @@ _ROOMS = {
         "ModelResponseError",
         "ModelTimeoutError",
         "ReflexionError",
+        "SandboxError",
+        "SandboxUnavailableError",
         "SessionError",
         "ToolError",
         "UnreadableReplyError",
@@ -145,6 +180,11 @@ _ROOMS = {
     "models": (
         "OpenAIModel",
         "ScriptedModel",
+    ),
+    "note_places": (
+        "PostgresReflectionStore",
+        "default_notes_place",
+        "open_notes",
     ),
     "pattern": (
         "PatternAgent",
@@ -194,10 +234,34 @@ _ROOMS = {
         "ModelReviser",
         "as_reviser",
     ),
+    "sandbox": (
+        "Guarantees",
+        "Ran",
+        "Sandbox",
+        "SandboxLimits",
+        "probe",
+    ),
     "session": (
         "Budget",
         "Session",
         "Spend",
+    ),
+    "tasknotes": (
+        "Ensemble",
+        "EnsembleTask",
+        "FileReflectionStore",
+        "InMemoryReflectionStore",
+        "LlmReflectionStrategy",
+        "ReflectionConfig",
+        "ReflectionInput",
+        "ReflectionStore",
+        "ReflectionStoreError",
+        "ReflectionStrategy",
+        "SqliteReflectionStore",
+        "TaskReflectedEvent",
+        "TaskReflection",
+        "VersionedReflectionStore",
+        "task_identity",
     ),
     "types": (
         "Attempt",
@@ -214,6 +278,14 @@ _ROOMS = {
         "Trial",
         "Usage",
     ),
+    "workflows": (
+        "ReflectionFailedError",
+        "Workflow",
+        "WorkflowError",
+        "reflection_correct",
+        "reflection_evaluate",
+        "reflection_loop",
+    ),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -224,6 +296,8 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "ChatModel",
+    "CodeError",
+    "CodeLimitError",
     "Comparison",
     "Completion",
     "ConfigurationError",
@@ -232,18 +306,24 @@ __all__ = [
     "CriteriaEvaluator",
     "Decision",
     "Draft",
+    "Ensemble",
+    "EnsembleTask",
     "Evaluation",
     "EvaluationError",
     "Evaluator",
     "ExperimentError",
     "FileMemory",
+    "FileReflectionStore",
     "FunctionAgent",
+    "Guarantees",
+    "InMemoryReflectionStore",
     "Judge",
     "Lesson",
     "LessonReflector",
     "LessonSettings",
     "LessonStore",
     "LessonStoreError",
+    "LlmReflectionStrategy",
     "LoopOptions",
     "Memory",
     "Message",
@@ -258,8 +338,10 @@ __all__ = [
     "OpenAIModel",
     "Panel",
     "PatternAgent",
+    "PostgresReflectionStore",
     "Provenance",
     "QualityCriterion",
+    "Ran",
     "ReAct",
     "Recall",
     "RecalledLesson",
@@ -268,11 +350,17 @@ __all__ = [
     "RefinementOptions",
     "Reflection",
     "ReflectionCallbacks",
+    "ReflectionConfig",
     "ReflectionDecision",
     "ReflectionEvaluation",
+    "ReflectionFailedError",
     "ReflectionHistory",
+    "ReflectionInput",
     "ReflectionPattern",
     "ReflectionResult",
+    "ReflectionStore",
+    "ReflectionStoreError",
+    "ReflectionStrategy",
     "ReflectionVersion",
     "Reflector",
     "Reflexion",
@@ -283,12 +371,19 @@ __all__ = [
     "RewardEvaluator",
     "RunResult",
     "Sampling",
+    "Sandbox",
+    "SandboxError",
+    "SandboxLimits",
+    "SandboxUnavailableError",
     "ScriptedModel",
     "Session",
     "SessionError",
     "Spend",
+    "SqliteReflectionStore",
     "Step",
     "Task",
+    "TaskReflectedEvent",
+    "TaskReflection",
     "Tool",
     "ToolCall",
     "ToolError",
@@ -299,16 +394,26 @@ __all__ = [
     "UnreadableReplyError",
     "Usage",
     "VectorLessonStore",
+    "VersionedReflectionStore",
+    "Workflow",
+    "WorkflowError",
     "__version__",
     "as_agent",
     "as_evaluator",
     "as_reflector",
     "as_reviser",
     "as_tool",
+    "default_notes_place",
     "default_place",
     "open_lessons",
+    "open_notes",
     "parse_score",
+    "probe",
     "redact",
+    "reflection_correct",
+    "reflection_evaluate",
+    "reflection_loop",
+    "task_identity",
 ]
 
 

@@ -19,6 +19,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.MissingDependencyError, 3),
     (base.MissingDependencyError, 3),
     (errors.ModelAuthError, 3),
+    (errors.SandboxUnavailableError, 3),
     (errors.ModelError, 4),
     (errors.UnreadableReplyError, 4),
     (errors.LessonStoreError, 5),

@@ -8,8 +8,10 @@ from jeeves_reflexion import __version__
 from jeeves_reflexion.cli.bench import bench
 from jeeves_reflexion.cli.failures import CAUGHT, report
 from jeeves_reflexion.cli.lessons import lessons
+from jeeves_reflexion.cli.notes import notes
 from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
 from jeeves_reflexion.cli.run import run
+from jeeves_reflexion.cli.workflow import workflow
 
 EXIT_CODES = """\b
 Exit codes:
@@ -18,7 +20,7 @@ Exit codes:
   2    the command line can't be read
   3    configuration: a key, an optional package, the place of the lessons
   4    the model's endpoint
-  5    the lesson store
+  5    the lesson store, or that of task notes
   130  interrupted
 """
 
@@ -47,4 +49,6 @@ def program() -> None:
 
 program.add_command(run)
 program.add_command(lessons)
+program.add_command(notes)
 program.add_command(bench)
+program.add_command(workflow)

@@ -71,6 +71,18 @@ def test_drafts_grow_better(tmp_path: Path) -> None:
     ]
 
 
+def test_a_task_reads_in_its_second_run_what_the_first_learned(tmp_path: Path) -> None:
+    told = run("task_notes", tmp_path)
+    assert told == [
+        "  reflected: Say in which order they should come. (reflection 1)",
+        "Run 1, no notes: Io and Ganymede, among others.",
+        "  reflected: Say in which order they should come. (reflection 2)",
+        "Run 2, notes of version 1: Io, Europa, Ganymede, Callisto",
+        "The task itself is as it was: Name some moons of Jupiter.",
+    ]
+    assert "Run 1, notes of version 1: Io, Europa, Ganymede, Callisto" in run("task_notes", tmp_path)
+
+
 def test_every_example_is_tested() -> None:
     assert {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()} == {
         "environment",
@@ -78,5 +90,8 @@ def test_every_example_is_tested() -> None:
         "reflection_code",
         "reflection_validator",
         "reflection_writing",
+        "task_notes",
+        "workflow_own_steps",  # run by tests/jeeves_reflexion/workflows
+        "workflow_profile",
         "wrap_your_agent",
     }
