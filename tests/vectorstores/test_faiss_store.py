@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -159,7 +160,19 @@ async def test_a_cancel_while_embedding_stores_nothing(tmp_path):
 
 
 async def test_the_event_loop_is_not_held_up(tmp_path):
-    longest = 0.0
+    longest = held = 0.0
+    done = threading.Event()
+
+    def beside() -> None:
+        # What a busy machine does to any thread is no fault of the store's.
+        nonlocal held
+        while not done.is_set():
+            start = time.perf_counter()
+            time.sleep(0.001)
+            held = max(held, time.perf_counter() - start)
+
+    thread = threading.Thread(target=beside)
+    thread.start()
 
     async def watch() -> None:
         nonlocal longest
@@ -176,8 +189,10 @@ async def test_the_event_loop_is_not_held_up(tmp_path):
         await store.search_by_vector(vectors(1)[0], filter={"n": {"$gt": 5}})
         await store.count(filter={"n": {"$gt": 5}})
         tasks.cancel_scope.cancel()
+    done.set()
+    thread.join()
     # Generous, for machines with other things to do: on the loop, the add alone would take several times as long.
-    assert longest < 0.15
+    assert longest < 0.15 + held
 
 
 async def test_a_text_seen_before_is_not_embedded_again(tmp_path):
