@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from vectorstores import _mapped
@@ -34,30 +34,33 @@ class Forgetting:
         self._place_of = place_of
         self._later = later
         self._lock = threading.Lock()
-        self._left: dict[str, set[int]] = {}
+        self._left: dict[str, dict[int, int]] = {}
         self._unclear = False
         self._failing = False
 
-    def gone(self, rows: Mapping[str, Sequence[int]]) -> None:
-        """Forget the rows of namespaces; call it after every commit, so that what failed is tried again."""
+    def gone(self, rows: Mapping[str, Mapping[int, int]]) -> None:
+        """Forget the rows of namespaces, by the numbers of the changes that took them.
+
+        Call it after every commit, so that what failed is tried again.
+        """
         if rows:
             self._unclear = True
         elif not self._left and not self._unclear:
             return
         for namespace in rows.keys() | self._left.keys():
-            self.overwrite(namespace, rows.get(namespace, ()))
+            self.overwrite(namespace, rows.get(namespace, {}))
         if self._unclear:
             self._later.do("clear", self._clear, delay=_PAUSE)
 
-    def overwrite(self, namespace: str, rows: Sequence[int]) -> None:
+    def overwrite(self, namespace: str, rows: Mapping[int, int]) -> None:
         """Take the vectors of these rows, and of those that are left, out of the files of a namespace."""
         with self._lock:
-            wanted = self._left.pop(namespace, set()).union(rows)
+            wanted = self._left.pop(namespace, {}) | dict(rows)
         try:
-            _mapped.overwrite(self._place_of(namespace), sorted(wanted))
+            _mapped.overwrite(self._place_of(namespace), wanted)
         except (OSError, VectorStoreError) as error:
             with self._lock:
-                self._left.setdefault(namespace, set()).update(wanted)
+                self._left[namespace] = wanted | self._left.get(namespace, {})
             self._report("vectors that were deleted stay in a file for now", error)
 
     def _clear(self, delay: float = _AGAIN) -> None:
@@ -86,6 +89,6 @@ class Forgetting:
     def finish(self) -> None:
         """Try once more what is left."""
         for namespace in list(self._left):
-            self.overwrite(namespace, ())
+            self.overwrite(namespace, {})
         if self._unclear:
             self.clear()

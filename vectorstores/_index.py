@@ -178,11 +178,11 @@ class Indexes:
         if sidecar is not None and _known(connection, sidecar.moment):
             space.take_sidecar(sidecar, connection)
         # Who deleted them was stopped before it could.
-        space.leftover = space.overtaken(connection)
+        space.leftover = dict.fromkeys(space.overtaken(connection), mapped.layout.moment.seq + 1)
         space.follow(connection, newest, repeated=True)
         return space
 
-    def forget(self, gone: Mapping[str, Sequence[int]]) -> None:
+    def forget(self, gone: Mapping[str, Mapping[int, int]]) -> None:
         """Take rows that were deleted or replaced, by namespace, off the disk; after every commit."""
         self._forgetting.gone(gone)
         for namespace in gone:

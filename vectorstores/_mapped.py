@@ -13,7 +13,7 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -225,7 +225,7 @@ def write(
             draft.replace(place.vectors)
             gone = overtaken()
             if gone:
-                _overwrite(place, gone)
+                _overwrite(place, dict.fromkeys(gone, moment.seq + 1))
         sync_folder(place.folder)
     finally:
         draft.unlink(missing_ok=True)
@@ -252,8 +252,11 @@ def _alive(process: int) -> bool:
     return True
 
 
-def overwrite(place: Place, rows: Sequence[int]) -> None:
+def overwrite(place: Place, rows: Mapping[int, int]) -> None:
     """Take the vectors of these rows out of the files of a namespace, if there are any.
+
+    Each row goes with the number of the change that deleted or replaced it: a file that was written after that change
+    has the row's new vector, which stays.
 
     The codes file goes as a whole. A kill in the middle is mended when the file is read: the block counts as
     damaged, and the rows are among the changes that come after the file.
@@ -272,7 +275,7 @@ def overwrite(place: Place, rows: Sequence[int]) -> None:
         ) from error
 
 
-def _overwrite(place: Place, rows: Sequence[int]) -> None:
+def _overwrite(place: Place, rows: Mapping[int, int]) -> None:
     with place.vectors.open("r+b", buffering=0) as file:
         layout = layout_of(file, place)
         if layout is None:
@@ -281,7 +284,8 @@ def _overwrite(place: Place, rows: Sequence[int]) -> None:
                 place.vectors.unlink()
             return
         known = np.memmap(file, dtype="<i8", mode="r", offset=layout.rows_at, shape=(layout.count,))
-        wanted = np.unique(np.asarray(rows, dtype=np.int64))
+        older = [row for row, seq in rows.items() if seq > layout.moment.seq]
+        wanted = np.unique(np.asarray(older, dtype=np.int64))
         at = np.minimum(np.searchsorted(known, wanted), layout.count - 1)
         at = at[known[at] == wanted]
         width = 4 * layout.dim

@@ -57,10 +57,11 @@ def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[
 
 
 class Gone(NamedTuple):
-    """A row whose text was deleted or replaced, and that text as it was searched by."""
+    """A row whose text was deleted or replaced, that text as it was searched by, and the number of the change."""
 
     row: int
     text: str
+    seq: int = 0
 
 
 def token_at(connection: sqlite3.Connection, seq: int) -> int | None:
@@ -75,7 +76,11 @@ def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[
     first = last_change(connection) + 1
     # A new row takes the number of its change.
     numbers = [known[row.id].row if row.id in known else seq for seq, row in enumerate(rows, first)]
-    replaced = [known[row.id] for row in rows if row.id in known and known[row.id].text != row.searched_text]
+    replaced = [
+        known[row.id]._replace(seq=seq)
+        for seq, row in enumerate(rows, first)
+        if row.id in known and known[row.id].text != row.searched_text
+    ]
     connection.executemany(
         "INSERT INTO chunks (row, namespace, id, content, embed_text, metadata, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (row) DO UPDATE SET content = excluded.content, embed_text = excluded.embed_text,"
@@ -124,9 +129,11 @@ def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[
         if found is not None:
             connection.execute("DELETE FROM vectors WHERE row = ?", (found[0],))
             gone.append(Gone(*found))
-    if gone:
-        _log(connection, namespace, last_change(connection) + 1, [each.row for each in gone], DELETED)
-    return gone
+    if not gone:
+        return []
+    first = last_change(connection) + 1
+    _log(connection, namespace, first, [each.row for each in gone], DELETED)
+    return [each._replace(seq=seq) for seq, each in enumerate(gone, first)]
 
 
 def patch_metadata(connection: sqlite3.Connection, namespace: str, id: str, patch: str) -> bool:

@@ -67,7 +67,7 @@ class Space:
         """Whether the codes hold something of vectors that were deleted or replaced."""
         self.kept: frozenset[str] = frozenset()
         """What the small file beside it holds: :data:`CODES`, and keys of columns."""
-        self.leftover: list[int] = []
+        self.leftover: dict[int, int] = {}
         """Rows that were deleted or replaced while their vectors stayed in the file."""
         self.uncodable = False
         """Whether making codes has failed."""

@@ -101,7 +101,7 @@ class Upkeep:
     def _tend(self, space: Space) -> None:
         needs = self._needs(space)
         if needs.overwrite:
-            rows, space.leftover = space.leftover, []
+            rows, space.leftover = space.leftover, {}
             self._forgetting.overwrite(space.namespace, rows)
         if needs.pack:
             space = self._pack(space)

@@ -195,10 +195,10 @@ class _FaissEngine:
                 outcomes += state.database.write_all([write.work for write in group])
             else:
                 outcomes += [outcome, *([] for _ in group[1:])]
-        gone: dict[str, list[int]] = {}
+        gone: dict[str, dict[int, int]] = {}
         for write, outcome in zip(writes, outcomes, strict=True):
             if write.namespace is not None and not isinstance(outcome, Failure) and outcome:
-                gone.setdefault(write.namespace, []).extend(each.row for each in outcome)
+                gone.setdefault(write.namespace, {}).update((each.row, each.seq) for each in outcome)
         # Durable by now, so nothing here may say that it was not.
         state.indexes.forget(gone)
         return outcomes

@@ -26,6 +26,7 @@ from vectorstores import (
     _sidecar,
 )
 from vectorstores._checks import unit_rows
+from vectorstores._mapped import Place
 
 ROOT = Path(__file__).parents[2]
 DIM = 32
@@ -322,3 +323,25 @@ def test_a_closed_store_leaves_no_thread_and_no_file_open(tmp_path):
     assert not [
         each for each in threading.enumerate() if each.name.startswith("vectorstores") and each not in before
     ]
+
+
+def test_a_vector_that_is_newer_than_a_replacement_stays_in_the_file(tmp_path):
+    # Another process may write the file between the commit of a replacement and the overwriting of what it replaced.
+    async def use() -> None:
+        folder = tmp_path / "store"
+        await make(folder)
+        (path,) = (folder / "index").glob("*.vectors")
+        before = path.read_bytes()
+        with sqlite3.connect(folder / "store.sqlite3") as connection:
+            store, seq = connection.execute(
+                "SELECT (SELECT value FROM meta WHERE key = 'store'), max(seq) FROM changes"
+            ).fetchone()
+            (namespace, row) = connection.execute("SELECT namespace, row FROM chunks LIMIT 1").fetchone()
+        connection.close()
+        place = Place(folder / "index", folder / "lock", store, namespace, DIM)
+        _mapped.overwrite(place, {row: seq})
+        assert path.read_bytes() == before
+        _mapped.overwrite(place, {row: seq + 1})
+        assert path.read_bytes() != before
+
+    anyio.run(use)
