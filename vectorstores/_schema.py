@@ -20,6 +20,9 @@ from vectorstores.base import (
 APPLICATION_ID: Final = 0x4A565354  # "JVST"
 FORMAT: Final = 1
 
+# Of the table `vectors`, and of the one that a move to another embedder puts in its place.
+VECTORS: Final = "(row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) STRICT"
+
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
 # the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
 # A sum is that of vectorstores._sums. A token is random: it tells changes of the same number in different histories.
@@ -30,7 +33,7 @@ _STATEMENTS: Final = (
         content TEXT NOT NULL, embed_text TEXT, metadata TEXT NOT NULL, sum INTEGER) STRICT""",
     "CREATE UNIQUE INDEX chunks_by_id ON chunks (namespace, id)",
     "CREATE INDEX chunks_by_row ON chunks (namespace)",
-    "CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) STRICT",
+    f"CREATE TABLE vectors {VECTORS}",
     """CREATE TABLE changes (
         seq INTEGER PRIMARY KEY, namespace TEXT NOT NULL, row INTEGER NOT NULL, kind INTEGER NOT NULL,
         token INTEGER) STRICT""",

@@ -18,6 +18,7 @@ from vectorstores import _schema
 from vectorstores._folder import DATABASE, SNAPSHOTS
 from vectorstores._move import Reembedding
 from vectorstores._sqlite import Database
+from vectorstores._sums import vector_sums
 from vectorstores.base import StoreUnavailableError, new_id
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class SqliteMove:
         _drop(connection)
         if said["embedder"] == opened.embedder_id:
             return False
-        connection.execute("CREATE TABLE next_vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT")
+        connection.execute(f"CREATE TABLE next_vectors {_schema.VECTORS}")
         connection.execute("CREATE TABLE next_pending (row INTEGER PRIMARY KEY) STRICT")
         connection.execute("INSERT INTO next_pending SELECT row FROM chunks")
         for name, body in _TRIGGERS.items():
@@ -106,11 +107,12 @@ class SqliteMove:
         def work(connection: sqlite3.Connection) -> None:
             if self._done(connection):
                 return
-            for (row, text), vector in zip(rows, vectors, strict=True):
+            sums = vector_sums(vectors).tolist()
+            for (row, text), vector, known in zip(rows, vectors, sums, strict=True):
                 kept = connection.execute(
-                    "INSERT OR REPLACE INTO next_vectors SELECT row, ? FROM chunks"
+                    "INSERT OR REPLACE INTO next_vectors (row, vector, sum) SELECT row, ?, ? FROM chunks"
                     " WHERE row = ? AND coalesce(embed_text, content) = ?",
-                    (vector.astype("<f4").tobytes(), row, text),
+                    (vector.astype("<f4").tobytes(), known, row, text),
                 )
                 if kept.rowcount == 1:
                     connection.execute("DELETE FROM next_pending WHERE row = ?", (row,))

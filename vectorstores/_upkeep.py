@@ -87,7 +87,7 @@ class Upkeep:
         try:
             work(space)
         except Abandoned:
-            pass
+            pass  # the store is being closed, or too far behind its log; the next search or opening asks again
         except (OSError, VectorStoreError) as error:
             # Nobody waits for this thread. Nothing is lost: the next process reads the rows instead.
             _log.warning("no snapshot of %r was written, opening it will take longer: %s", namespace, error)

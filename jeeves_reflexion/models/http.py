@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 
 import anyio
 import anyio.lowlevel
@@ -25,10 +22,16 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
-
-RETRIED_STATUSES = frozenset({408, 409, 429})
-EXCERPT = 300
-"""How many characters of an unusable answer an error shows."""
+from vectorstores.json_http import (
+    EXCERPT,
+    close_at_end_of_loop,
+    excerpt,
+    is_retried,
+    new_client,
+    parsed,
+    retry_after,
+    without,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +71,6 @@ class Limits:
                 raise ConfigurationError(
                     f"the {name} timeout must be above 0 seconds, not {getattr(self, name)}"
                 )
-
-
-def parse_base_url(text: str) -> httpx.URL:
-    """Return the address, or raise :class:`ConfigurationError` saying what is wrong with it.
-
-    Credentials and queries are refused: an address appears in errors and in logs.
-    """
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as error:
-        raise ConfigurationError(f"base_url can't be read as an address: {error}") from error
-    if url.userinfo or url.query:
-        raise ConfigurationError("base_url must hold neither credentials nor a query: pass api_key instead")
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ConfigurationError(
-            f"base_url must begin with http:// or https:// and name a host, not {text!r}"
-        )
-    return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +156,7 @@ class JsonEndpoint:
 
     def _read(self, response: httpx.Response) -> Answer:
         status = response.status_code
-        value = _parsed(response.content) if response.is_success else None
+        value = parsed(response.content) if response.is_success else None
         if isinstance(value, dict):
             return Answer(value)
         said = self._clean(response.text)
@@ -188,7 +165,7 @@ class JsonEndpoint:
             return Answer(error=ModelAuthError(problem))
         if not response.is_success:
             error = ModelResponseError(f"{self.url} answered {status}: {said}", status=status, said=said)
-            again = status in RETRIED_STATUSES or status >= 500
+            again = is_retried(status)
             return Answer(error=error, again=again, after=retry_after(response.headers.get("retry-after")))
         kind = response.headers.get("content-type", "no content type")
         message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
@@ -196,10 +173,7 @@ class JsonEndpoint:
 
     def _clean(self, text: str) -> str:
         """Return the beginning of a text, on one line, without the secret or anything that looks like one."""
-        if len(self._secret) >= 4:  # a shorter one is a placeholder, and its letters are everywhere
-            text = text.replace(self._secret, "[REDACTED:api_key]")
-        text = " ".join(redact(text[: 20 * EXCERPT]).split())
-        return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."
+        return excerpt(redact(without(self._secret, text)[: 20 * EXCERPT]))
 
     def unusable(self, what: str, body: Mapping[str, JSON]) -> ModelResponseError:
         """Return the error for an answer that is JSON but not what was asked for."""
@@ -210,14 +184,8 @@ class JsonEndpoint:
         pool = self._pool.get()
         if pool is None:
             total, connect = self._limits.total, self._limits.connect
-            client = httpx.AsyncClient(
-                headers={**self._headers, "Content-Type": "application/json"},
-                timeout=httpx.Timeout(total, connect=min(connect, total)),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-                # A proxy of the environment can't reach our own machine.
-                trust_env=not is_loopback(self.url.host),
-            )
-            pool = _Pool(client, _close_at_end_of_loop(client))
+            client = new_client(self.url, self._headers, total=total, connect=connect)
+            pool = _Pool(client, close_at_end_of_loop(client))
             self._pool.set(pool)
             await anext(pool.holder)
         return pool.client
@@ -236,39 +204,6 @@ class _Pool:
     holder: AsyncGenerator[None, None]
 
 
-async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    # Both asyncio and trio close suspended async generators when their loop ends. So connections don't
-    # outlive the loop they belong to where nobody calls aclose: a model used in several run_sync, for
-    # instance.
-    try:
-        yield
-    finally:
-        await client.aclose()
-
-
-def _parsed(content: bytes) -> object:
-    """Return the JSON value of an answer, or ``None`` where it is none."""
-    try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
 def _noted(error: ModelError, note: str) -> ModelError:
     error.args = (f"{error} ({note})",)
     return error
-
-
-def retry_after(value: str | None) -> float | None:
-    """Read a ``Retry-After`` header (seconds or an HTTP date) as seconds from now; ``None`` if unreadable."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds == seconds else None  # noqa: PLR0124 - nan

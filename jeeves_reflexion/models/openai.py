@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
-from jeeves_reflexion.models.http import JsonEndpoint, Limits, Retry, is_loopback, parse_base_url
+from jeeves_reflexion.models.http import JsonEndpoint, Limits, Retry
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
+from vectorstores.json_http import is_loopback, parse_base_url
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -78,7 +79,10 @@ class OpenAIModel:
         if not name.strip():
             raise ConfigurationError("OpenAIModel needs the name of a model, such as gpt-4o-mini")
         options = options or OpenAIOptions()
-        base = parse_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL)
+        try:
+            base = parse_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
         key = (os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key).strip()
         if not key and api_key is None and not is_loopback(base.host):
             raise ModelAuthError(

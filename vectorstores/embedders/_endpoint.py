@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -16,13 +13,21 @@ import anyio.to_thread
 import httpx
 
 from vectorstores.base import EmbeddingError
+from vectorstores.json_http import (
+    EXCERPT,
+    close_at_end_of_loop,
+    excerpt,
+    is_retried,
+    new_client,
+    parsed,
+    retry_after,
+    without,
+)
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
 
-_RETRIED: Final = frozenset({408, 409, 429})
 _REFUSALS: Final = frozenset({400, 413, 422})
-_EXCERPT: Final = 300
 # Taking more than this apart would be felt on the event loop.
 _INLINE_BYTES: Final = 50_000
 
@@ -49,27 +54,6 @@ class _Answer:
     after: float | None = None
 
 
-def parse_address(text: str) -> httpx.URL:
-    """Return the address of a service. Raises ``ValueError``, without the text where it may hold a secret."""
-    try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as error:
-        raise ValueError(f"base_url can't be read as an address: {error}") from error
-    if url.userinfo or url.query:
-        raise ValueError("base_url must hold neither credentials nor a query: pass api_key instead")
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"base_url must begin with http:// or https:// and name a host, not {text!r}")
-    return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 class Endpoint:
     """One address that takes JSON objects by POST, for one event loop; closed by :meth:`close` or at the end
     of the loop. ``secret`` is taken out of every error.
@@ -81,14 +65,8 @@ class Endpoint:
         self.url = url
         self._secret = secret
         self._patience = patience
-        self._client = httpx.AsyncClient(
-            headers={**headers, "Content-Type": "application/json"},
-            timeout=httpx.Timeout(patience.timeout, connect=min(patience.connect_timeout, patience.timeout)),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-            # A proxy of the environment can't reach our own machine.
-            trust_env=not is_loopback(url.host),
-        )
-        self._holder = _close_at_end_of_loop(self._client)
+        self._client = new_client(url, headers, total=patience.timeout, connect=patience.connect_timeout)
+        self._holder = close_at_end_of_loop(self._client)
 
     async def open(self) -> None:
         """Have the connections closed when the event loop ends."""
@@ -144,10 +122,10 @@ class Endpoint:
         value: object = None
         if response.is_success:
             long = len(content) > _INLINE_BYTES
-            value = await anyio.to_thread.run_sync(_parsed, content) if long else _parsed(content)
+            value = await anyio.to_thread.run_sync(parsed, content) if long else parsed(content)
         if isinstance(value, dict):
             return _Answer(value)
-        said = self._clean(response.text[: 20 * _EXCERPT])
+        said = self._clean(response.text)
         if status in {401, 403}:
             hint = "check OPENAI_API_KEY, or the api_key you passed"
             return _Answer(
@@ -160,42 +138,9 @@ class Endpoint:
         kind = RefusedError if status in _REFUSALS else EmbeddingError
         return _Answer(
             error=kind(f"{self.url} answered {status}: {said}"),
-            again=status in _RETRIED or status >= 500,
-            after=_retry_after(response.headers.get("retry-after")),
+            again=is_retried(status),
+            after=retry_after(response.headers.get("retry-after")),
         )
 
     def _clean(self, text: str) -> str:
-        if len(self._secret) >= 4:  # a shorter one is a placeholder, and its letters are everywhere
-            text = text.replace(self._secret, "[REDACTED:api_key]")
-        text = " ".join(text.split())
-        return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
-
-
-async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    # Both asyncio and trio close suspended async generators when their loop ends.
-    try:
-        yield
-    finally:
-        await client.aclose()
-
-
-def _parsed(content: bytes) -> object:
-    try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Read seconds or an HTTP date as seconds from now; ``None`` if unreadable."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds == seconds else None  # noqa: PLR0124 - nan
+        return excerpt(without(self._secret, text)[: 20 * EXCERPT])

@@ -22,9 +22,10 @@ import numpy as np
 from vectorstores._checks import unit_vector
 from vectorstores._combine import Failure
 from vectorstores.base import EmbeddingError, InvalidChunkError
-from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError, is_loopback, parse_address
+from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError
 from vectorstores.embedders._merge import Merger
 from vectorstores.embedders._texts import check_texts
+from vectorstores.json_http import is_loopback, parse_base_url
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
@@ -96,7 +97,7 @@ class HttpEmbedder:
             raise ValueError("HttpEmbedder needs the name of a model, such as text-embedding-3-small")
         if dim < 1:
             raise ValueError(f"dim must be at least 1, got {dim}")
-        base = parse_address(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI)
+        base = parse_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI)
         key = (os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key).strip()
         if not key and api_key is None and not is_loopback(base.host):
             raise ValueError(
