@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -50,6 +50,7 @@ class RecordRow:
     collection: str
     key: str
     value: str
+    must_be_new: bool = False
 
 
 def check_namespace(namespace: object) -> str:
@@ -142,7 +143,10 @@ def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
 
 def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
     """Check the records that go with a write."""
-    return [record_row(r.collection, r.key, r.value, f"records[{i}]") for i, r in enumerate(records)]
+    return [
+        replace(record_row(r.collection, r.key, r.value, f"records[{i}]"), must_be_new=r.must_be_new)
+        for i, r in enumerate(records)
+    ]
 
 
 def record_row(collection: str, key: str, value: JSON, place: str = "record") -> RecordRow:

@@ -116,6 +116,11 @@ class Engine(Protocol):
         ...
 
 
+def taken_message(record: RecordRow) -> str:
+    """Say that a record that must be new is there already."""
+    return f"record {record.collection}/{record.key} was to be new and exists: another writer was faster"
+
+
 def conflict_message(record: RecordRow, expected: int | None, found: int | None) -> str:
     """Say what compare_and_swap met."""
     names = [("no record" if version is None else f"version {version}") for version in (expected, found)]

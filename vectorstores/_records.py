@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vectorstores._engine import conflict_message
+from vectorstores._engine import conflict_message, taken_message
 from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
 
 if TYPE_CHECKING:
@@ -23,6 +23,13 @@ def append_record(connection: sqlite3.Connection, namespace: str, record: Record
         (namespace, record.collection, record.key, record.value),
     )
     return cursor.rowcount == 1
+
+
+def append_records(connection: sqlite3.Connection, namespace: str, records: Sequence[RecordRow]) -> None:
+    """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
+    for record in records:
+        if not append_record(connection, namespace, record) and record.must_be_new:
+            raise ConflictError(taken_message(record))
 
 
 def get_record(connection: sqlite3.Connection, namespace: str, collection: str, key: str) -> Record | None:

@@ -139,11 +139,16 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True)
 class RecordWrite:
-    """A record to append once, in the same transaction as the vectors that it goes with."""
+    """A record to append once, in the same transaction as the vectors that it goes with.
+
+    One that ``must_be_new`` and whose key exists is a :class:`ConflictError`; nothing of the call is stored then. So
+    of several writers that number their changes, one is first, and the others read again.
+    """
 
     collection: str
     key: str
     value: JSON
+    must_be_new: bool = False
 
 
 @runtime_checkable

@@ -245,8 +245,7 @@ class _FaissEngine:
 
         def work(connection: sqlite3.Connection) -> list[Gone]:
             replaced = put(connection)
-            for record in records:
-                _records.append_record(connection, namespace, record)
+            _records.append_records(connection, namespace, records)
             state.cache.write(connection, embeddings)
             return replaced
 
@@ -257,8 +256,7 @@ class _FaissEngine:
 
         def work(connection: sqlite3.Connection) -> list[Gone]:
             gone = _rows.delete_chunks(connection, namespace, ids)
-            for record in records:
-                _records.append_record(connection, namespace, record)
+            _records.append_records(connection, namespace, records)
             self._forget(state, connection, gone)
             return gone
 

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores._engine import Opened, Query, conflict_message
+from vectorstores._engine import Opened, Query, conflict_message, taken_message
 from vectorstores._table import VectorTable
 from vectorstores.base import (
     JSON,
@@ -136,6 +136,7 @@ class _MemoryEngine:
     ) -> None:
         def work() -> None:
             space = self._space(namespace)
+            self._check_new(space, records)
             placed: list[tuple[int, FloatArray]] = []
             for row in rows:
                 number = space.rows.get(row.id)
@@ -160,6 +161,15 @@ class _MemoryEngine:
         self._next_row += 1
         return row
 
+    @staticmethod
+    def _check_new(space: _Space, records: Sequence[RecordRow]) -> None:
+        keys: set[tuple[str, str]] = set()
+        for record in records:
+            place = (record.collection, record.key)
+            if record.must_be_new and (place in keys or record.key in space.records.get(record.collection, {})):
+                raise ConflictError(taken_message(record))
+            keys.add(place)
+
     def _append(self, space: _Space, record: RecordRow) -> bool:
         kept = space.records.setdefault(record.collection, {})
         if record.key in kept:
@@ -170,6 +180,7 @@ class _MemoryEngine:
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         def work() -> int:
             space = self._space(namespace)
+            self._check_new(space, records)
             gone = [space.rows.pop(id) for id in ids if id in space.rows]
             for row in gone:
                 del space.entries[row]

@@ -8,6 +8,7 @@ import pytest
 
 from vectorstores import (
     Chunk,
+    ConflictError,
     EmbeddingError,
     HashingEmbedder,
     InvalidChunkError,
@@ -230,6 +231,43 @@ async def test_a_record_is_written_with_the_chunks(store):
     )
     assert (await store.get("ledger", "gone")).value == 1
     assert (await store.get("ledger", "recall-1")).value == {"offered": ["c"]}
+
+
+async def test_a_record_that_must_be_new_keeps_everything_out_when_it_is_not(store):
+    first = RecordWrite("history", "c:1", "first", must_be_new=True)
+    await store.add([Chunk("one", id="c", vector=unit(1))], records=[first])
+    late = RecordWrite("history", "c:1", "late", must_be_new=True)
+    for change in (
+        lambda: store.add([Chunk("two", id="c"), Chunk("more", id="d")], records=[late]),
+        lambda: store.add([], records=[RecordWrite("history", "c:2", "other"), late]),
+        lambda: store.add([Chunk("two", id="c")], records=[RecordWrite("h", "k", 1, must_be_new=True)] * 2),
+        lambda: store.delete(["c"], records=[late]),
+    ):
+        with pytest.raises(ConflictError, match="another writer"):
+            await change()
+    assert [chunk.content for chunk in (await store.scan()).chunks] == ["one"]
+    assert (await store.get("history", "c:1")).value == "first"
+    assert await store.get("history", "c:2") is None
+    assert await store.get("h", "k") is None
+
+
+async def test_of_many_writers_of_one_number_one_is_first(store):
+    won: list[int] = []
+
+    async def write(number: int) -> None:
+        record = RecordWrite("history", "c:1", number, must_be_new=True)
+        try:
+            await store.add([Chunk(f"by {number}", id="c", vector=unit(1))], records=[record])
+        except ConflictError:
+            return
+        won.append(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(write, number)
+    (winner,) = won
+    assert (await store.get("history", "c:1")).value == winner
+    assert [chunk.content for chunk in await store.get_by_ids(["c"])] == [f"by {winner}"]
 
 
 BAD = [

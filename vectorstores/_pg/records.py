@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from vectorstores._engine import conflict_message
+from vectorstores._engine import conflict_message, taken_message
 from vectorstores._pg.wire import known
 from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
 
@@ -31,12 +31,11 @@ async def append_record(connection: Connection, namespace: str, record: RecordRo
 
 
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
-    """Write those records whose keys don't exist."""
+    """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
     # In one order for everybody, so that two writers don't wait for each other in a circle.
     for record in sorted(records, key=lambda record: (record.collection, record.key)):
-        await connection.execute(
-            _APPEND, (namespace, record.collection, record.key, record.value), prepare=True, binary=True
-        )
+        if not await append_record(connection, namespace, record) and record.must_be_new:
+            raise ConflictError(taken_message(record))
 
 
 async def get_record(
