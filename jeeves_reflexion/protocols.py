@@ -72,8 +72,8 @@ class Reflector(Protocol):
 class LessonStore(Protocol):
     """Stores lessons, and recalls those that matter for a task."""
 
-    async def recall(self, task: Task, *, k: int) -> Recall:
-        """Return at most ``k`` lessons for the task; none is a valid answer."""
+    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
+        """Return at most ``k`` lessons for an attempt of a run at the task; none is a valid answer."""
         ...
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:

@@ -45,7 +45,7 @@ from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend, logger
-from jeeves_reflexion.streaming import EventStream, run_alone, run_streaming
+from jeeves_reflexion.streaming import EventStream, run_streaming
 from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import (
     Attempt,
@@ -156,7 +156,7 @@ class Reflexion:
 
     def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Do :meth:`run` outside of an event loop; the only synchronous way in."""
-        return run_alone(lambda: self.run(task, session=session))
+        return run_alone(lambda: self.run(task, session=session), "reflexion.run(task)")
 
     @contextlib.asynccontextmanager
     async def stream(self, task: Task | str, *, session: Session | None = None) -> AsyncIterator[EventStream]:
@@ -243,7 +243,9 @@ class Reflexion:
         if self.lessons is None:
             return None, await self._whole_block(history)
         lessons = self.lessons
-        recall = await session.in_time(lambda: lessons.recall(task.public(), k=self.top_k_lessons))
+        recall = await session.in_time(
+            lambda: lessons.recall(task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number)
+        )
         await session.emit(
             LessonsRecalled(
                 run_id=session.id,

@@ -70,6 +70,35 @@ def one_line(text: str) -> str:
     return " ".join(visible.split())
 
 
+# A full stop after these, or after a single letter, ends no sentence.
+_SHORTENED = re.compile(
+    r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|no|nos|fig|figs|eq|vol|pp?|mr|mrs|ms|dr|st|inc|ltd|[a-z])$",
+    re.IGNORECASE,
+)
+_CLOSING = "[\"'\u201d\u2019)\\]]"
+_OPENING = "[\"'\u201c\u2018(\\[]"
+_ENDS = re.compile(
+    rf"(?<=\w){_CLOSING}?(?P<mark>[.!?\u2026]{{1,3}}){_CLOSING}?\s+(?={_OPENING}?(?:[A-Z]|[^\W\d_a-z]))"
+    r"|(?P<full>[\u3002\uff01\uff1f])(?=\S)"
+)
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text of one line into its sentences.
+
+    A sentence ends at a full stop, question or exclamation mark before a capital letter. In doubt, such as after an
+    abbreviation or a single letter, it goes on: what is one sentence must not be taken for two.
+    """
+    found, start = [], 0
+    for end in _ENDS.finditer(text):
+        before = text[start : end.start()]
+        if end["full"] or end["mark"] != "." or not _SHORTENED.search(before):
+            found.append(text[start : end.end()].strip())
+            start = end.end()
+    rest = text[start:].strip()
+    return [*found, rest] if rest else found
+
+
 def render_steps(steps: Sequence[Step], max_tokens: int) -> str:
     """Write a trajectory as numbered thoughts, actions and observations, cut from the middle to a token budget."""
     lines = []

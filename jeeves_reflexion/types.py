@@ -267,9 +267,21 @@ class Provenance:
     created_at: float = 0.0
 
 
+LessonState: TypeAlias = Literal["active", "proposed", "retired"]
+"""An active lesson is recalled; a proposed one waits for a person; a retired one is kept with its reason."""
+
+Trust: TypeAlias = Literal["own", "shared", "imported"]
+"""Whose lesson it is: what comes from others is shown to an agent as data, fenced in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is stored and recalled: one sentence, the task that taught it, and its provenance."""
+    """What is stored and recalled: one sentence, the task that taught it, and its provenance.
+
+    ``support`` counts how often it was learned, merged near-copies included; ``contradicts`` holds the ids of lessons
+    that say the opposite; ``state_reason`` says why it is not active, or what made it so. ``evidence`` holds the
+    numbers of the steps of the attempt that it rests on.
+    """
 
     id: str
     text: str
@@ -280,25 +292,51 @@ class Lesson:
     tools: tuple[str, ...] = ()
     outcome: Outcome = "failed"
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    state: LessonState = "active"
+    state_reason: str = ""
+    trust: Trust = "own"
+    support: int = 1
+    contradicts: tuple[str, ...] = ()
+    evidence: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """How much higher attempts score with a lesson than without, with an interval, from so many of each.
+
+    ``value`` and the bounds are ``None`` while there is not enough data.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n_with: int = 0
+    n_without: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecalledLesson:
-    """A lesson that one look into the store found, its cosine similarity, and why it is in or out."""
+    """A lesson that one look into the store found, its cosine similarity, its lift, and why it is in or out."""
 
     lesson: Lesson
     similarity: float
     reason: str
+    lift: Lift | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """One look into the store: what is offered to the agent, and what was found but withheld."""
+    """One look into the store: what is offered to the agent, and what was found but is not.
+
+    ``withheld`` holds what would have been offered but for the draw that makes recall an experiment; ``left_out``
+    what was found and not picked, each with its reason.
+    """
 
     id: str
     task_id: str
     offered: tuple[RecalledLesson, ...] = ()
     withheld: tuple[RecalledLesson, ...] = ()
+    left_out: tuple[RecalledLesson, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:

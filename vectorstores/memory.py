@@ -56,6 +56,13 @@ class _Entry:
     content: str
     embed_text: str | None
     metadata: str
+    # Parsed once for all filters; what a reader gets is parsed anew, so that it is the reader's own.
+    known: Mapping[str, JSON] | None = None
+
+    def admitted_by(self, where: Node) -> bool:
+        if self.known is None:
+            self.known = self.metadata_object()
+        return where.matches(self.known)
 
     def metadata_object(self) -> dict[str, JSON]:
         found: dict[str, JSON] = json.loads(self.metadata)
@@ -198,7 +205,7 @@ class _MemoryEngine:
             space = self._space(namespace)
             mask = None
             if query.where is not None:
-                admitted = [row for row, entry in space.entries.items() if _admits(query.where, entry)]
+                admitted = [row for row, entry in space.entries.items() if entry.admitted_by(query.where)]
                 mask = np.isin(space.table.rows, admitted)
             hits = space.table.search(query, mask)
             return [SearchHit(space.entries[row].chunk(), score) for row, score in hits]
@@ -215,7 +222,7 @@ class _MemoryEngine:
     async def count(self, namespace: str, where: Node | None) -> int:
         def work() -> int:
             entries = self._space(namespace).entries
-            return len(entries) if where is None else sum(_admits(where, entry) for entry in entries.values())
+            return len(entries) if where is None else sum(entry.admitted_by(where) for entry in entries.values())
 
         return await self._run(work, len(self._space(namespace).entries))
 
@@ -228,6 +235,7 @@ class _MemoryEngine:
             entry = space.entries[row]
             merged = entry.metadata_object() | json.loads(patch)
             entry.metadata = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+            entry.known = None
             return True
 
         return await self._run(work, 1)
@@ -237,7 +245,7 @@ class _MemoryEngine:
             chunks: list[Chunk] = []
             last = after
             for row, entry in self._space(namespace).entries.items():
-                if row <= after or (where is not None and not _admits(where, entry)):
+                if row <= after or (where is not None and not entry.admitted_by(where)):
                     continue
                 if len(chunks) == limit:
                     return Page(tuple(chunks), str(last))
@@ -288,7 +296,3 @@ class _MemoryEngine:
             return sum(kept.pop(key, None) is not None for key in keys)
 
         return await self._run(work, len(keys))
-
-
-def _admits(where: Node, entry: _Entry) -> bool:
-    return where.matches(entry.metadata_object())

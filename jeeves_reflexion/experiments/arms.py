@@ -68,7 +68,7 @@ class WholeBlock:
     def __init__(self, lessons: VectorLessonStore) -> None:
         self._lessons = lessons
 
-    async def recall(self, task: Task, *, k: int) -> Recall:
+    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
         """Return all lessons, newest first."""
         found: list[RecalledLesson] = []
         after: str | None = None
@@ -96,13 +96,14 @@ class Placebo:
         self._tasks = tasks
         self._seed = seed
 
-    async def recall(self, task: Task, *, k: int) -> Recall:
+    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
         """Return lessons recalled for a task of another kind (drawn by seed), less this task's kind."""
         others = [other for other in self._tasks if other.kind != task.kind]
         if not others:
             return Recall(uuid.uuid4().hex, task.id)
         decoy = random.Random(f"{self._seed}:{task.id}").choice(others)  # noqa: S311 - a draw, not a secret
-        recall = await self._lessons.recall(replace(decoy, metadata={_NOT_KIND: task.kind}), k=k)
+        other = replace(decoy, metadata={_NOT_KIND: task.kind})
+        recall = await self._lessons.recall(other, k=k, run_id=run_id, attempt=attempt)
         return replace(recall, task_id=task.id)
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:

@@ -2,7 +2,8 @@
 
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.memory import FileMemory, TransientMemory
-from jeeves_reflexion.lessons.store import LessonPage, LessonSettings, VectorLessonStore
+from jeeves_reflexion.lessons.shelf import LessonPage
+from jeeves_reflexion.lessons.store import LessonSettings, VectorLessonStore
 
 __all__ = [
     "FileMemory",

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jeeves_reflexion.errors import UnreadableReplyError
 from jeeves_reflexion.protocols import Reflector
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.session import Session
+from jeeves_reflexion.text import one_line, sentences
 from jeeves_reflexion.types import Reflection, Task, Trial
 
 MAX_CHARACTERS = 500
+_ECHOED_WORDS = 6
+"""So many words in a row, when they are all that a lesson has, are no accident."""
 
 
-def shape_problem(text: str, *, max_characters: int = MAX_CHARACTERS) -> str | None:
+def shape_problem(
+    text: str, *, max_characters: int = MAX_CHARACTERS, said: Mapping[str, str] | None = None
+) -> str | None:
     """Say why a text is no lesson, in words for the reflector that wrote it; ``None`` if it is one.
 
-    A lesson is one line, says something, and is at most ``max_characters`` long.
+    A lesson is one sentence on one line, says something, is at most ``max_characters`` long, and repeats none of the
+    texts in ``said``, each under the words that name it.
     """
     stripped = text.strip()
     if not any(character.isalpha() for character in stripped):
@@ -26,7 +33,22 @@ def shape_problem(text: str, *, max_characters: int = MAX_CHARACTERS) -> str | N
         return f"it has {len(stripped.splitlines())} lines instead of one sentence"
     if len(stripped) > max_characters:
         return f"it has {len(stripped)} characters; one sentence of at most {max_characters} is wanted"
+    number = len(sentences(stripped))
+    if number > 1:
+        return f"it has {number} sentences instead of one"
+    for name, other in (said or {}).items():
+        if _echoes(stripped, other):
+            return f"it only repeats {name}"
     return None
+
+
+def _echoes(text: str, other: str) -> bool:
+    words = _words(text)
+    return words.count(" ") + 1 >= _ECHOED_WORDS and f" {words} " in f" {_words(other)} "
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 async def lesson_from(
@@ -34,18 +56,19 @@ async def lesson_from(
 ) -> Reflection:
     """Ask for a reflection on the last of ``trials``, once more with the problem shown if its lesson is refused.
 
-    The reflector sees neither the task's gold nor anything that quotes it; the lesson has no secrets in it. Raises
-    :class:`UnreadableReplyError` if the second is refused too, :class:`BudgetExceededError` before a call where the
-    budget is used up, and whatever the reflector raises.
+    The reflector sees neither the task's gold nor anything that quotes it; the lesson has no secrets and no hidden
+    characters in it. Raises :class:`UnreadableReplyError` if the second is refused too,
+    :class:`BudgetExceededError` before a call where the budget is used up, and whatever the reflector raises.
     """
     public = [_without_gold(trial, task) for trial in trials]
+    said = {"the task": task.prompt, "the agent's output": trials[-1].attempt.output} if trials else {}
     problem: str | None = None
     for _ in range(2):
         session.spend.check()
         reflection = await _ask(reflector, task.public(), public, session, problem)
-        problem = shape_problem(reflection.lesson, max_characters=max_characters)
+        problem = shape_problem(reflection.lesson, max_characters=max_characters, said=said)
         if problem is None:
-            return replace(reflection, lesson=redact(reflection.lesson))
+            return redact_record(replace(reflection, lesson=one_line(reflection.lesson)))
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")
 
 

@@ -1,24 +1,68 @@
-"""How lessons and recalls are written as chunks and records, and read back."""
+"""How lessons and recalls are written as chunks and records, and read back.
+
+A lesson has one or two faces, chunks that share its id: what it is recalled by, and its own text, by which a newcomer
+that says the same is found. ``use`` says what a face is for: ``recall``, ``twin`` (found only by newcomers), or
+``off`` while the lesson is not active.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.types import JSON, Lesson, Outcome, Provenance, Recall, RecalledLesson
-from vectorstores.base import Chunk, SearchHit
+from jeeves_reflexion.types import (
+    JSON,
+    Lesson,
+    LessonState,
+    Outcome,
+    Provenance,
+    Recall,
+    RecalledLesson,
+    Trust,
+)
+from vectorstores.base import Chunk, Filter, SearchHit
 
-INDEXED = ("face", "task_id", "task_kind", "agent", "state")
+Key: TypeAlias = Literal["task", "lesson", "both"]
+
+INDEXED: Final = ("face", "holds", "use", "task_id", "task_kind", "agent", "state")
 """The metadata that lessons are counted, listed and narrowed by: stores make filters on these quick."""
 
+FIRST_FACE: Final[Filter] = {"face": 0}
+TEXT_FACES: Final[Filter] = {"holds": "text"}
+# Said as what it is not, so that lessons of the first format, which don't say, are recalled too.
+RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 
-def chunk_of(lesson: Lesson, face: str, number: int) -> Chunk:
-    """Return one face of a lesson: its text, found by ``face``. The faces share the lesson's id."""
+_FACES: Final[dict[Key, tuple[str, ...]]] = {
+    "task": ("task", "text"),
+    "lesson": ("text",),
+    "both": ("task", "text"),
+}
+
+
+def face_ids(lesson_id: str) -> list[str]:
+    """Return the ids of all chunks that a lesson may have."""
+    return [f"{lesson_id}:0", f"{lesson_id}:1"]
+
+
+def chunks_of(lesson: Lesson, query: str, key: Key, *, changes: int = 0) -> list[Chunk]:
+    """Return the faces of a lesson; ``query`` is its task's text, ``changes`` the number of its last change."""
+    metadata = {**lesson_fields(lesson), "key": key, "changes": changes}
+    chunks = []
+    for number, holds in enumerate(_FACES[key]):
+        twin = holds == "text" and key == "task"
+        use = "off" if lesson.state != "active" else "twin" if twin else "recall"
+        face = {**metadata, "face": number, "holds": holds, "use": use}
+        text = lesson.text if holds == "text" else query
+        chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=face, embed_text=text))
+    return chunks
+
+
+def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
+    """Return everything about a lesson but its text, as JSON."""
     source = lesson.provenance
-    metadata: dict[str, JSON] = {
+    return {
         "lesson_id": lesson.id,
-        "face": number,
         "task_id": lesson.task_id,
         "task_kind": lesson.task_kind,
         "task_excerpt": lesson.task_excerpt,
@@ -31,37 +75,52 @@ def chunk_of(lesson: Lesson, face: str, number: int) -> Chunk:
         "agent": source.agent,
         "created_at": source.created_at,
         "extra": dict(lesson.metadata),
+        "state": lesson.state,
+        "state_reason": lesson.state_reason,
+        "trust": lesson.trust,
+        "support": lesson.support,
+        "contradicts": list(lesson.contradicts),
+        "evidence": list(lesson.evidence),
     }
-    return Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=metadata, embed_text=face)
 
 
 def lesson_of(chunk: Chunk) -> Lesson:
     """Read a lesson back; a chunk that another program wrote without a lesson's fields is an error."""
-    data = dict(chunk.metadata)
     try:
-        return Lesson(
-            id=cast("str", data["lesson_id"]),
-            text=chunk.content,
-            task_id=cast("str", data["task_id"]),
-            task_excerpt=cast("str", data["task_excerpt"]),
-            task_kind=cast("str | None", data["task_kind"]),
-            tools=tuple(cast("Sequence[str]", data["tools"])),
-            outcome=cast("Outcome", data["outcome"]),
-            provenance=Provenance(
-                run_id=cast("str", data["run_id"]),
-                attempt=cast("int", data["attempt"]),
-                score=cast("float | None", data["score"]),
-                model=cast("str | None", data["model"]),
-                agent=cast("str | None", data["agent"]),
-                created_at=cast("float", data["created_at"]),
-            ),
-            metadata=cast("dict[str, JSON]", data["extra"]),
-        )
+        return lesson_from_fields(chunk.content, chunk.metadata)
     except (KeyError, TypeError) as error:
         raise LessonStoreError(
             f"chunk {chunk.id!r} is no lesson ({error} is missing or of another kind): keep lessons in a namespace "
             "of their own"
         ) from error
+
+
+def lesson_from_fields(text: str, data: Mapping[str, JSON]) -> Lesson:
+    """Read what :func:`lesson_fields` wrote, now or in the first format; raises ``KeyError`` or ``TypeError``."""
+    return Lesson(
+        id=cast("str", data["lesson_id"]),
+        text=text,
+        task_id=cast("str", data["task_id"]),
+        task_excerpt=cast("str", data["task_excerpt"]),
+        task_kind=cast("str | None", data["task_kind"]),
+        tools=tuple(cast("Sequence[str]", data["tools"])),
+        outcome=cast("Outcome", data["outcome"]),
+        provenance=Provenance(
+            run_id=cast("str", data["run_id"]),
+            attempt=cast("int", data["attempt"]),
+            score=cast("float | None", data["score"]),
+            model=cast("str | None", data["model"]),
+            agent=cast("str | None", data["agent"]),
+            created_at=cast("float", data["created_at"]),
+        ),
+        metadata=cast("dict[str, JSON]", data["extra"]),
+        state=cast("LessonState", data.get("state", "active")),
+        state_reason=cast("str", data.get("state_reason", "")),
+        trust=cast("Trust", data.get("trust", "own")),
+        support=cast("int", data.get("support", 1)),
+        contradicts=tuple(cast("Sequence[str]", data.get("contradicts", ()))),
+        evidence=tuple(cast("Sequence[int]", data.get("evidence", ()))),
+    )
 
 
 def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:

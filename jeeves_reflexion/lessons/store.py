@@ -9,26 +9,36 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons.records import chunk_of, ledger_entry, lesson_of, one_each
+from jeeves_reflexion.lessons.recalling import Candidate, Picking, pick
+from jeeves_reflexion.lessons.records import RECALLED, Key, ledger_entry, lesson_of, one_each
+from jeeves_reflexion.lessons.shelf import Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import abridge, estimate_tokens, one_line
-from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
-from vectorstores.base import ConflictError, Filter, RecordStore, SearchHit, VectorStore, VectorStoreError
+from jeeves_reflexion.text import abridge, one_line
+from jeeves_reflexion.types import (
+    Evaluation,
+    Lesson,
+    Provenance,
+    Recall,
+    RecalledLesson,
+    Reflection,
+    Task,
+    Trust,
+)
+from vectorstores.base import ConflictError, Filter, RecordStore, VectorStore
 
-Key: TypeAlias = Literal["task", "lesson", "both"]
-
-_Hits: TypeAlias = list[SearchHit]
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
 RECALLS = "recalls"
 OUTCOMES = "outcomes"
 EXCERPT_CHARACTERS = 200
 FORGET_TRIES = 20
+POOL = 4
+"""So many times k lessons are looked at to pick k of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +46,16 @@ class LessonSettings:
     """How lessons are kept and picked.
 
     ``key`` is what a lesson is found by: the task that taught it, its own text, or both. ``min_similarity`` is the
-    floor below which nothing is recalled, as cosine similarity; ``max_tokens`` bounds what one recall may offer.
-    ``where`` narrows a recall by metadata, given the task (such as ``{"task_id": task.id}``).
+    floor below which nothing is recalled, as cosine similarity; ``picking`` says how lessons are picked from those
+    above it. ``where`` narrows a recall by metadata, given the task (such as ``{"task_id": task.id}``).
+    ``trust`` is whose lessons this store writes; with ``propose`` they wait for a person before they are recalled.
     """
 
     key: Key = "task"
     min_similarity: float = 0.3
-    max_tokens: int = 1000
+    picking: Picking = field(default_factory=Picking)
+    trust: Trust = "own"
+    propose: bool = False
     where: Callable[[Task], Filter | None] | None = None
 
     def __post_init__(self) -> None:
@@ -50,16 +63,8 @@ class LessonSettings:
             raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
         if not -1.0 <= self.min_similarity <= 1.0:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity}")
-        if self.max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
-
-
-@dataclass(frozen=True, slots=True)
-class LessonPage:
-    """Part of a list of lessons, oldest first; ``next`` goes to the next call as ``after``."""
-
-    lessons: tuple[Lesson, ...]
-    next: str | None
+        if self.trust not in ("own", "shared", "imported"):
+            raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
 
 
 class VectorLessonStore:
@@ -69,14 +74,10 @@ class VectorLessonStore:
     """
 
     def __init__(self, store: VectorStore, *, settings: LessonSettings | None = None) -> None:
-        if not isinstance(store, RecordStore):
-            raise ConfigurationError(
-                f"{type(store).__name__} keeps no records; lessons need a store that is a RecordStore too, such as "
-                "InMemoryVectorStore or FaissVectorStore"
-            )
-        self.store = store
-        self.records: RecordStore = store
         self.settings = settings or LessonSettings()
+        self.shelf = Shelf(store, key=self.settings.key)
+        self.store = store
+        self.records: RecordStore = self.shelf.records
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store the lesson of a reflection on ``task``; durable when it returns."""
@@ -94,43 +95,44 @@ class VectorLessonStore:
             task_kind=task.kind,
             tools=task.tools,
             outcome=reflection.outcome,
+            state="proposed" if self.settings.propose else "active",
+            trust=self.settings.trust,
+            evidence=reflection.evidence,
         )
-        query = redact(task.prompt)
-        faces: dict[Key, tuple[str, ...]] = {"task": (query,), "lesson": (text,), "both": (query, text)}
-        async with _store_errors("store the lesson"):
-            await self.store.add(
-                [chunk_of(lesson, face, n) for n, face in enumerate(faces[self.settings.key])]
-            )
+        async with store_errors("store the lesson"):
+            await self.shelf.put(lesson, redact(task.prompt), Change("learn"))
         return lesson
 
-    async def recall(self, task: Task, *, k: int) -> Recall:
-        """Return at most ``k`` lessons for the task, nearest first, and note the recall in the ledger.
+    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
+        """Return at most ``k`` lessons for the task, best first, and note the recall in the ledger.
 
         A lesson found by two keys counts once; nothing below the similarity floor or beyond the token budget is
-        offered, and offering nothing is a valid answer.
+        offered, and offering nothing is a valid answer. What was found and not offered is there with its reason.
         """
         if k < 1:
             raise ConfigurationError(f"k must be at least 1, not {k}")
         where = self.settings.where(task) if self.settings.where else None
-        async with _store_errors("recall lessons"):
-            hits = await self._nearest(redact(task.prompt), k, where)
-            offered, withheld = self._within_budget(hits)
-            recall = Recall(uuid.uuid4().hex, task.id, tuple(offered), tuple(withheld))
+        async with store_errors("recall lessons"):
+            found = await self._nearest(
+                redact(task.prompt), POOL * k, where, floor=self.settings.min_similarity
+            )
+            offered, left_out = pick(task, found, k=k, picking=self.settings.picking, likeness=_same)
+            recall = Recall(uuid.uuid4().hex, task.id, tuple(offered), (), tuple(left_out))
             await self.records.append_once(RECALLS, recall.id, ledger_entry(recall))
         return recall
 
     async def search(self, text: str, *, k: int = 5) -> _Found:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
-        async with _store_errors("search lessons"):
-            hits = await self._nearest(redact(text), k, None, floor=-1.0)
-        return [RecalledLesson(lesson_of(hit.chunk), hit.score, "searched") for hit in hits]
+        async with store_errors("search lessons"):
+            found = await self._nearest(redact(text), k, None, floor=-1.0)
+        return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found]
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note how the attempt went that a recall was for.
 
         Once, whatever happens: a later call returns False and changes nothing. An unknown id is an error.
         """
-        async with _store_errors("note an outcome"):
+        async with store_errors("note an outcome"):
             if await self.records.get(RECALLS, recall_id) is None:
                 raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
             value = {"score": evaluation.score, "passed": evaluation.passed, "at": time.time()}
@@ -138,27 +140,25 @@ class VectorLessonStore:
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
         """Return lessons in the order in which they were written, a page at a time."""
-        async with _store_errors("list lessons"):
-            page = await self.store.scan(filter=_FIRST_FACE, after=after, limit=limit)
-        return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
+        async with store_errors("list lessons"):
+            return await self.shelf.page(after=after, limit=limit)
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson by its id, or None."""
-        async with _store_errors("read a lesson"):
-            chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
-        return lesson_of(chunks[0]) if chunks else None
+        async with store_errors("read a lesson"):
+            return await self.shelf.get(lesson_id)
 
     async def count(self) -> int:
         """Count the lessons."""
-        async with _store_errors("count lessons"):
-            return await self.store.count(filter=_FIRST_FACE)
+        async with store_errors("count lessons"):
+            return await self.shelf.count()
 
     async def forget(self, lesson_id: str) -> bool:
         """Remove a lesson from everywhere: its vectors and text, their cached embeddings, and the ledger.
 
         Returns False if there was none.
         """
-        async with _store_errors("forget a lesson"):
+        async with store_errors("forget a lesson"):
             after: str | None = None
             while True:
                 page = await self.records.scan_records(RECALLS, after=after)
@@ -167,8 +167,7 @@ class VectorLessonStore:
                 if page.next is None:
                     break
                 after = page.next
-            # Last, because deleting chunks is what also clears a store's files of what was there before.
-            return await self.store.delete([f"{lesson_id}:0", f"{lesson_id}:1"]) > 0
+            return await self.shelf.remove(lesson_id)
 
     async def close(self) -> None:
         """Close the store below."""
@@ -181,25 +180,12 @@ class VectorLessonStore:
         await self.close()
 
     async def _nearest(
-        self, query: str, k: int, where: Filter | None, *, floor: float | None = None
-    ) -> _Hits:
-        least = self.settings.min_similarity if floor is None else floor
-        # A lesson has one face or two, by the settings of whoever wrote it: 2 k hits hold k lessons for certain.
-        return one_each(await self.store.search(query, k=2 * k, filter=where, min_score=least))[:k]
-
-    def _within_budget(self, hits: Sequence[SearchHit]) -> tuple[_Found, _Found]:
-        offered: _Found = []
-        withheld: _Found = []
-        left = self.settings.max_tokens
-        for hit in hits:
-            lesson = lesson_of(hit.chunk)
-            cost = estimate_tokens(lesson.text)
-            if cost <= left:
-                left -= cost
-                offered.append(RecalledLesson(lesson, hit.score, "near the task"))
-            else:
-                withheld.append(RecalledLesson(lesson, hit.score, "no room left in the token budget"))
-        return offered, withheld
+        self, query: str, number: int, where: Filter | None, *, floor: float
+    ) -> Sequence[Candidate]:
+        narrowed: Filter = RECALLED if where is None else {"$and": [RECALLED, where]}
+        # A lesson has one such face or two, by the settings of whoever wrote it: twice as many hits hold enough.
+        hits = await self.store.search(query, k=2 * number, filter=narrowed, min_score=floor)
+        return [Candidate(lesson_of(hit.chunk), hit.score) for hit in one_each(hits)[:number]]
 
     async def _strike(self, key: str, lesson_id: str) -> None:
         """Take a lesson out of one ledger entry, against concurrent writers of the same entry."""
@@ -225,12 +211,5 @@ class VectorLessonStore:
         raise LessonStoreError(f"the recall {key} kept changing while lesson {lesson_id} was taken out of it")
 
 
-_FIRST_FACE: Filter = {"face": 0}
-
-
-@contextlib.asynccontextmanager
-async def _store_errors(doing: str) -> AsyncIterator[None]:
-    try:
-        yield
-    except VectorStoreError as error:
-        raise LessonStoreError(f"could not {doing}: {error}") from error
+def _same(one: str, other: str) -> float:
+    return float(one.casefold() == other.casefold())

@@ -127,7 +127,7 @@ async def test_the_deadline_cancels_a_call_that_hangs(place):
 
     lessons = VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="tests"))
     if place == "recall":
-        lessons.recall = lambda task, *, k: anyio.sleep_forever()
+        lessons.recall = lambda task, **_: anyio.sleep_forever()
     memory = {"lesson_store": lessons} if place == "recall" else {"memory": TransientMemory()}
     loop = limited(
         Budget(max_seconds=0.1),

@@ -169,9 +169,9 @@ async def test_a_lesson_store_gets_the_public_task():
     seen: list[Task] = []
 
     class Store(VectorLessonStore):
-        async def recall(self, task, *, k):
+        async def recall(self, task, *, k, run_id="", attempt=0):
             seen.append(task)
-            return await super().recall(task, k=k)
+            return await super().recall(task, k=k, run_id=run_id, attempt=attempt)
 
         async def record(self, task, reflection, *, provenance):
             seen.append(task)

@@ -21,6 +21,7 @@ from jeeves_reflexion import (
     TransientMemory,
     VectorLessonStore,
 )
+from jeeves_reflexion.lessons.recalling import Picking
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ async def test_the_block_grows_by_one_lesson_per_attempt_without_a_store():
 
 async def test_with_a_store_the_block_is_rewritten_for_each_attempt():
     agent = Player("a")
-    lessons = store(max_tokens=8)  # room for one lesson
+    lessons = store(picking=Picking(max_tokens=8))  # room for one lesson
     await Reflexion(agent, evaluator=Grader(0.0), reflector=Writer(), lesson_store=lessons).run(
         "find the key"
     )

@@ -204,11 +204,11 @@ def test_reembed_moves_every_namespace_and_says_how_far_it_is(cli, fill, place):
     fill(PAIRS, dim=128)
     result = cli("lessons", "reembed", "--embedder", "hashing")
     assert result.exit_code == 0
-    assert "embedded 3 of 3" in result.stderr
-    assert result.stdout.strip() == f"all 3 entries of {place} are found by hashing now"
+    assert "embedded 6 of 6" in result.stderr
+    assert result.stdout.strip() == f"all 6 entries of {place} are found by hashing now"
     assert "clean mug" in cli("lessons", "search", "carry a clean mug", "-k", "1").stdout
     again = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--json").stdout)
-    assert again == {"place": str(place), "embedder": "hashing", "embedded": 3}
+    assert again == {"place": str(place), "embedder": "hashing", "embedded": 6}
 
 
 def test_reembed_makes_no_store(cli, place):

@@ -223,7 +223,7 @@ async def test_a_cancelled_experiment_keeps_what_was_learned(tmp_path):
     async with FaissVectorStore(
         tmp_path / "lessons", embedder=HashingEmbedder(), namespace="selective-0"
     ) as store:
-        assert await store.count() == len(failed) > 0
+        assert await VectorLessonStore(store).count() == len(failed) > 0
 
 
 class HardToStore:
@@ -232,8 +232,8 @@ class HardToStore:
     def __init__(self, lessons, *, refused=None, delay=0.0):
         self.lessons, self.refused, self.delay, self.kept = lessons, refused, delay, []
 
-    async def recall(self, task, *, k):
-        return await self.lessons.recall(task, k=k)
+    async def recall(self, task, *, k, run_id="", attempt=0):
+        return await self.lessons.recall(task, k=k, run_id=run_id, attempt=attempt)
 
     async def outcome(self, recall_id, evaluation):
         return await self.lessons.outcome(recall_id, evaluation)

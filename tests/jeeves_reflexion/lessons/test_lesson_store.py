@@ -17,6 +17,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
     open_lessons,
 )
+from jeeves_reflexion.lessons.recalling import Picking
 from vectorstores import (
     Chunk,
     EmbedderMismatchError,
@@ -109,12 +110,12 @@ async def test_below_the_floor_nothing_is_recalled(make):
 
 
 async def test_the_token_budget_withholds_and_says_why(make):
-    async with make(max_tokens=10) as lessons:
+    async with make(picking=Picking(max_tokens=10)) as lessons:
         await lessons.record(CLEAN, Reflection("word " * 20), provenance=SOURCE)
         await lessons.record(CLEAN, Reflection("Wash it first."), provenance=SOURCE)
         recall = await lessons.recall(CLEAN, k=5)
         assert recall.texts == ("Wash it first.",)
-        assert [item.reason for item in recall.withheld] == ["no room left in the token budget"]
+        assert [item.reason for item in recall.left_out] == ["no room left in the token budget"]
 
 
 async def test_where_narrows_a_recall(make):
@@ -236,7 +237,7 @@ async def test_k_out_of_range_is_named(make, k):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"key": "prompt"}, {"min_similarity": 1.5}, {"min_similarity": float("nan")}, {"max_tokens": 0}],
+    [{"key": "prompt"}, {"min_similarity": 1.5}, {"min_similarity": float("nan")}, {"trust": "mine"}],
 )
 def test_settings_out_of_range_are_named(settings):
     with pytest.raises(ConfigurationError, match=next(iter(settings))):

@@ -1,0 +1,1 @@
+"""What makes lessons worth having, measured: redaction, screening, merging, recall, credit."""

@@ -1,0 +1,211 @@
+"""Lessons as they lie in the store: put there, read, changed one change after the other, taken away.
+
+A change reads a lesson and writes all its faces back together with an entry of its history, whose number must be new:
+of two writers at once the second finds the number taken, and reads again. So no change is lost, and none is made
+without its entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.records import (
+    FIRST_FACE,
+    TEXT_FACES,
+    Key,
+    chunks_of,
+    face_ids,
+    lesson_fields,
+    lesson_of,
+)
+from jeeves_reflexion.types import JSON, Lesson
+from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
+
+HISTORY: Final = "history"
+TRIES: Final = 30
+
+
+@contextlib.asynccontextmanager
+async def store_errors(doing: str) -> AsyncIterator[None]:
+    """Raise every error of the store below as :class:`LessonStoreError`."""
+    try:
+        yield
+    except VectorStoreError as error:
+        raise LessonStoreError(f"could not {doing}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LessonPage:
+    """Part of a list of lessons, oldest first; ``next`` goes to the next call as ``after``."""
+
+    lessons: tuple[Lesson, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``."""
+
+    operation: str
+    reason: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A lesson as it lies in the store."""
+
+    lesson: Lesson
+    query: str
+    key: Key
+    changes: int
+
+
+class Shelf:
+    """The lessons of one namespace of a store."""
+
+    def __init__(self, store: VectorStore, *, key: Key) -> None:
+        if not isinstance(store, RecordStore):
+            raise ConfigurationError(
+                f"{type(store).__name__} keeps no records; lessons need a store that is a RecordStore too, such as "
+                "InMemoryVectorStore or FaissVectorStore"
+            )
+        self.store: VectorStore = store
+        self.records: RecordStore = store
+        self.key = key
+
+    async def put(self, lesson: Lesson, query: str, change: Change) -> None:
+        """Store a new lesson; ``query`` is the text of its task. A lesson of that id is a ``ConflictError``."""
+        entry = _entry(1, None, lesson, change)
+        await self.store.add(chunks_of(lesson, query, self.key, changes=1), records=[entry])
+
+    async def get(self, lesson_id: str) -> Lesson | None:
+        """Return a lesson, or None."""
+        chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
+        return lesson_of(chunks[0]) if chunks else None
+
+    async def query_of(self, lesson_id: str) -> str | None:
+        """Return the text that a lesson is recalled by, or None if there is no such lesson."""
+        kept = await self._read(lesson_id)
+        return None if kept is None else kept.query
+
+    async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
+        """Return lessons in the order in which they were written."""
+        page = await self.store.scan(filter=FIRST_FACE, after=after, limit=limit)
+        return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
+
+    async def each(self, *, limit: int = 500) -> AsyncIterator[Lesson]:
+        """Go through all lessons, oldest first."""
+        after: str | None = None
+        while True:
+            page = await self.page(after=after, limit=limit)
+            for lesson in page.lessons:
+                yield lesson
+            if page.next is None:
+                return
+            after = page.next
+
+    async def count(self) -> int:
+        """Count the lessons."""
+        return await self.store.count(filter=FIRST_FACE)
+
+    async def change(self, lesson_id: str, make: Callable[[Lesson], Lesson | None], change: Change) -> Lesson:
+        """Change a lesson by ``make``, and return what it is then; None from ``make`` leaves it as it is.
+
+        ``make`` may be called again, with what another writer made of the lesson meanwhile. Raises
+        :class:`LessonStoreError` for an id that there is not.
+        """
+        for _ in range(TRIES):
+            kept = await self._read(lesson_id)
+            if kept is None:
+                raise LessonStoreError(f"there is no lesson {lesson_id!r}")
+            lesson = make(kept.lesson)
+            if lesson is None or lesson == kept.lesson:
+                return kept.lesson
+            if lesson.id != lesson_id:
+                raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {lesson.id!r}")
+            number = kept.changes + 1
+            query = lesson.text if kept.key == "lesson" else kept.query
+            with contextlib.suppress(ConflictError):  # somebody else's change came first: on top of that one
+                await self.store.add(
+                    chunks_of(lesson, query, kept.key, changes=number),
+                    records=[_entry(number, kept.lesson, lesson, change)],
+                )
+                return lesson
+        raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was to be changed: try again")
+
+    async def remove(self, lesson_id: str) -> bool:
+        """Remove a lesson and its history for good; False if there was none."""
+        kept = await self._read(lesson_id)
+        numbers = range(1, (kept.changes if kept else 0) + 1)
+        if numbers:
+            await self.records.delete_records(HISTORY, [entry_key(lesson_id, n) for n in numbers])
+        # Last, because deleting chunks is what also clears a store's files of what was there before.
+        return await self.store.delete(face_ids(lesson_id)) > 0
+
+    async def entries(self, lesson_id: str) -> list[JSON]:
+        """Return the entries of a lesson's history, oldest first; none for a lesson that there is not."""
+        kept = await self._read(lesson_id)
+        found = []
+        for number in range(1, (kept.changes if kept else 0) + 1):
+            record = await self.records.get(HISTORY, entry_key(lesson_id, number))
+            if record is not None:  # a lesson of the first format has changes, but none for its beginning
+                found.append(record.value)
+        return found
+
+    async def like(self, text: str, *, k: int, min_similarity: float) -> list[tuple[Lesson, float]]:
+        """Return the lessons whose own text is nearest to a text, whatever their state, with the similarity."""
+        hits = await self.store.search(text, k=k, filter=TEXT_FACES, min_score=min_similarity)
+        return [(lesson_of(hit.chunk), hit.score) for hit in hits]
+
+    async def task_similarities(self, query: str, lesson_ids: Sequence[str]) -> dict[str, float]:
+        """Return how near a task is to the tasks of lessons, by their ids; those found by text alone are left out."""
+        if not lesson_ids:
+            return {}
+        where: dict[str, JSON] = {"holds": "task", "lesson_id": {"$in": list(lesson_ids)}}
+        hits = await self.store.search(query, k=len(lesson_ids), filter=where)
+        return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in hits}
+
+    async def _read(self, lesson_id: str) -> _Kept | None:
+        chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
+        if not chunks:
+            return None
+        first = chunks[0]
+        key = first.metadata.get("key") or await self._old_key(lesson_id, first)
+        query = first.content if first.embed_text is None else first.embed_text
+        changes = first.metadata.get("changes", 0)
+        return _Kept(lesson_of(first), query, cast("Key", key), cast("int", changes))
+
+    async def _old_key(self, lesson_id: str, first: Chunk) -> Key:
+        """How a lesson of the first format was found, which did not say."""
+        if await self.store.get_by_ids([f"{lesson_id}:1"]):
+            return "both"
+        return "lesson" if first.embed_text == first.content else "task"
+
+
+def entry_key(lesson_id: str, number: int) -> str:
+    """Return the key of an entry of a lesson's history."""
+    return f"{lesson_id}:{number:06d}"
+
+
+def _entry(number: int, before: Lesson | None, after: Lesson, change: Change) -> RecordWrite:
+    value: JSON = {
+        "number": number,
+        "at": time.time(),
+        "operation": change.operation,
+        "by": change.by,
+        "reason": change.reason,
+        "before": None if before is None else whole(before),
+        "after": whole(after),
+    }
+    return RecordWrite(HISTORY, entry_key(after.id, number), value, must_be_new=True)
+
+
+def whole(lesson: Lesson) -> dict[str, JSON]:
+    """Return a lesson with its text, as JSON."""
+    return {"text": lesson.text, **lesson_fields(lesson)}
