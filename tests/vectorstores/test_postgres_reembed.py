@@ -1,5 +1,8 @@
 """What a move to another embedder leaves in the database, beside test_reembed.py, which is about every backend."""
 
+import uuid
+from urllib.parse import urlsplit
+
 import anyio
 import pytest
 
@@ -165,18 +168,18 @@ async def test_long_vectors_of_both_embedders_stand_beside_each_other(postgres_d
 
 async def test_only_the_owner_of_the_tables_may_move_them(postgres_database):
     await fill(postgres_database, 1)
-    run_sql(postgres_database, "CREATE ROLE reader_of_vectors LOGIN PASSWORD 'sesame'")
+    role = f"role_{uuid.uuid4().hex[:12]}"
+    run_sql(postgres_database, f"CREATE ROLE {role} LOGIN PASSWORD 'sesame'")
     try:
         async with PostgresVectorStore(postgres_database, embedder=OLD, namespace="a") as owner:
-            await owner.secure("reader_of_vectors", ["a"])
-        url = psycopg.conninfo.conninfo_to_dict(postgres_database)
-        address = f"postgresql://reader_of_vectors:sesame@/{url['dbname']}?host={url['host']}"
+            await owner.secure(role, ["a"])
+        address = urlsplit(postgres_database)._replace(netloc=f"{role}:sesame@").geturl()
         with pytest.raises(StoreUnavailableError, match="must be owner") as caught:
             await reembed(address, embedder=NEW)
         assert "sesame" not in str(caught.value)
         assert names(postgres_database) == {"vector_1", "chunks_by_vector_1"}
     finally:
-        run_sql(postgres_database, "DROP OWNED BY reader_of_vectors; DROP ROLE reader_of_vectors")
+        run_sql(postgres_database, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 def test_other_event_loops_are_refused_with_the_reason(postgres_database):

@@ -1,5 +1,6 @@
 """The PostgreSQL store beside the contract: how it opens, what it refuses, and what becomes of connections."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -24,6 +25,8 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
+from vectorstores._pg import cache, chunks, extension  # noqa: E402
+
 pytestmark = pytest.mark.anyio
 DIM = 16
 
@@ -125,6 +128,66 @@ async def test_a_missing_right_names_the_statement_for_an_administrator(postgres
     run_sql(postgres_database, statement)
     async with store_at(url) as store:
         await store.add([Chunk("works now")])
+
+
+async def test_an_old_pgvector_names_the_statement_for_an_administrator(postgres_database, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(extension, "OLDEST_VECTOR", (99, 1))
+        with pytest.raises(
+            StoreUnavailableError, match=r"too old: install version 99\.1 .*: CREATE EXTENSION vector;"
+        ):
+            await store_at(postgres_database).count()
+    assert run_sql(postgres_database, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") == [(0,)]
+    async with store_at(postgres_database) as store:
+        await store.add([Chunk("kept")])
+    with monkeypatch.context() as patch:
+        patch.setattr(extension, "OLDEST_VECTOR", (99, 1))
+        with pytest.raises(
+            StoreUnavailableError,
+            match=r"install a newer one on the server, then .*: ALTER EXTENSION vector UPDATE;",
+        ):
+            await store_at(postgres_database).count()
+    set_version = "UPDATE pg_extension SET extversion = %s WHERE extname = 'vector'"
+    try:
+        run_sql(postgres_database, set_version, "0.6.2")
+    except psycopg.errors.InsufficientPrivilege:
+        pytest.skip("only a superuser of the server can pretend that an older pgvector was installed")
+    with pytest.raises(
+        StoreUnavailableError,
+        match=r"0\.6\.2 is too old, 0\.7 is needed: an administrator .*: ALTER EXTENSION",
+    ):
+        await store_at(postgres_database).count()
+
+
+async def test_writes_find_their_rows_by_id_on_every_version(postgres_database):
+    async with store_at(postgres_database) as store:
+        await store.add([Chunk("x", id=f"c{n}") for n in range(100)])
+        state = next(iter(store._postgres._loops.values()))
+        for statement, parameters, condition in (
+            (chunks._LOCK, (["c1", "c2"], "test"), r"namespace = .* AND \(id = wanted.id"),
+            (chunks._DELETE, (["c1", "c2"], "test", "test"), r"namespace = .* AND \(id = wanted.id"),
+            (cache._PURGE, ([b"1", b"2"],), r"owner = o(_1)?.owner\) AND \(key = wanted.key"),
+        ):
+            async with state.pool.connection() as connection:
+                cursor = await connection.execute(b"EXPLAIN " + statement, parameters)
+                plan = "\n".join(line for (line,) in await cursor.fetchall())
+            # Given as an array to compare with, versions before 17 read all there is, in its order.
+            assert re.search(f"Index Cond: .*{condition}", plan), plan
+
+
+async def test_a_deleted_text_leaves_the_caches_of_all_roles(postgres_database):
+    async with store_at(postgres_database) as store:
+        ids = await store.add([Chunk("kept"), Chunk("gone")])
+        copy = "INSERT INTO vectorstores.embeddings (owner, key, vector, used) SELECT %s, key, vector, used"
+        for role in ("aaa", "zzz"):
+            run_sql(
+                postgres_database,
+                f"{copy} FROM vectorstores.embeddings WHERE owner = current_user",
+                role,
+            )
+        await store.delete(ids[1:])
+        left = run_sql(postgres_database, "SELECT owner FROM vectorstores.embeddings ORDER BY owner")
+        assert len(left) == len(set(left)) == 3
 
 
 async def test_no_password_is_shown():

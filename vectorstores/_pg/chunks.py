@@ -26,6 +26,20 @@ FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
 _SCAN: Final = json.JSONDecoder().raw_decode
 _JSON: Final = ("%b::text::json", "%b::text::jsonb")
+# Row by row, so that whatever the planner believes of the table, each is found by its id: PostgreSQL before 17 would
+# read the whole namespace, and compare each with all of the ids. In the order of the ids, which are given sorted, so
+# that two writers of the same chunks wait for each other and not in a circle.
+_BY_IDS: Final = (
+    b"FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
+    b" (SELECT id, number, coalesce(embed_text, content) AS text"
+    b" FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held"
+)
+_LOCK: Final = b"SELECT held.id, held.text " + _BY_IDS
+_DELETE: Final = (
+    b"WITH gone AS MATERIALIZED (SELECT held.number " + _BY_IDS + b")"
+    b" DELETE FROM chunks c USING gone WHERE c.namespace = %b AND c.number = gone.number"
+    b" RETURNING coalesce(c.embed_text, c.content)"
+)
 
 
 def copies(rows: Sequence[Row], about: About) -> bool:
@@ -52,14 +66,7 @@ async def write_chunks(
 
 
 async def _lock(connection: Connection, namespace: str, ids: list[str]) -> dict[str, str]:
-    # In the order of the ids, so that two writers of the same chunks wait for each other and not in a circle.
-    cursor = await connection.execute(
-        b"SELECT id, coalesce(embed_text, content) FROM chunks"
-        b" WHERE namespace = %b AND id = ANY(%b::text[]) ORDER BY id FOR UPDATE",
-        (namespace, ids),
-        prepare=True,
-        binary=True,
-    )
+    cursor = await connection.execute(_LOCK, (sorted(ids), namespace), prepare=True, binary=True)
     return dict(await cursor.fetchall())
 
 
@@ -105,15 +112,8 @@ def _parameters(namespace: str, row: Row, about: About) -> tuple[object, ...]:
 
 async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str]) -> list[str]:
     """Delete chunks that exist and return their searched texts."""
-    cursor = await connection.execute(
-        b"WITH gone AS MATERIALIZED (SELECT number FROM chunks"
-        b" WHERE namespace = %b AND id = ANY(%b::text[]) ORDER BY id FOR UPDATE)"
-        b" DELETE FROM chunks c USING gone WHERE c.namespace = %b AND c.number = gone.number"
-        b" RETURNING coalesce(c.embed_text, c.content)",
-        (namespace, known(ids), namespace),
-        prepare=True,
-        binary=True,
-    )
+    parameters = (sorted(known(ids)), namespace, namespace)
+    cursor = await connection.execute(_DELETE, parameters, prepare=True, binary=True)
     return [text for (text,) in await cursor.fetchall()]
 
 

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection, AsyncCursor, sql
 from psycopg import errors as pg
 
 from vectorstores._pg.columns import MAX_DIM, add_column, add_index
+from vectorstores._pg.extension import ITERATIVE, extension, make_extension
 from vectorstores._pg.session import About, search_path
 from vectorstores.base import (
     EmbedderMismatchError,
@@ -27,7 +28,6 @@ Connection = AsyncConnection[Any]
 
 FORMAT: Final = 1
 OLDEST_SERVER: Final = 140000
-OLDEST_VECTOR: Final = (0, 7)
 
 # By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
 HAS_META: Final = (
@@ -96,7 +96,7 @@ async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About
 
 async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
     """Return what a store and its server say about themselves."""
-    oid, vector_schema, version = await _extension(connection, place)
+    oid, vector_schema, version = await extension(connection, place)
     return About(
         store=said["store"],
         dim=int(said["dim"]),
@@ -104,7 +104,7 @@ async def describe(connection: Connection, place: Place, said: Mapping[str, str]
         indexed=tuple(json.loads(said["indexed"])),
         vector_oid=oid,
         vector_schema=vector_schema,
-        iterative=version >= (0, 8),
+        iterative=version >= ITERATIVE,
         guarded=await _is_guarded(connection, place),
     )
 
@@ -181,7 +181,7 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
         said = await read_meta(connection, place)
         if said is not None:
             return said
-        vector_schema = await _make_extension(connection, place)
+        vector_schema = await make_extension(connection, place)
         try:
             async with connection.transaction():
                 await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
@@ -228,50 +228,10 @@ def _vector_statements(wanted: Wanted) -> list[sql.Composed]:
     return [*statements, *add_column(1, wanted.dim), *([] if index is None else [index])]
 
 
-async def _extension(connection: Connection, place: Place) -> tuple[int, str, tuple[int, ...]]:
-    """Return the type's number, the schema and the version of pgvector."""
-    cursor = await connection.execute(
-        "SELECT t.oid, n.nspname, e.extversion FROM pg_extension e"
-        " JOIN pg_namespace n ON n.oid = e.extnamespace"
-        " JOIN pg_type t ON t.typnamespace = n.oid AND t.typname = 'vector' WHERE e.extname = 'vector'"
-    )
-    found = await cursor.fetchone()
-    if found is None:
-        raise StoreUnavailableError(f"{place}: the extension pgvector was dropped; restore the database")
-    version = tuple(int(part) for part in found[2].split(".") if part.isdecimal())
-    if version < OLDEST_VECTOR:
-        raise StoreUnavailableError(
-            f"{place}: pgvector {found[2]} is too old, 0.7 is needed: install a newer one on the server, then an"
-            " administrator runs in this database: ALTER EXTENSION vector UPDATE;"
-        )
-    return int(found[0]), str(found[1]), version
-
-
 async def _is_guarded(connection: Connection, place: Place) -> bool:
     """Say whether row-level security holds for this role."""
     table = sql.SQL("{}.chunks").format(sql.Identifier(place.schema)).as_string(connection)
     return bool((await _one(await connection.execute("SELECT row_security_active(%s)", (table,))))[0])
-
-
-async def _make_extension(connection: Connection, place: Place) -> str:
-    cursor = await connection.execute("SELECT count(*) FROM pg_extension WHERE extname = 'vector'")
-    if not (await _one(cursor))[0]:
-        database = connection.info.dbname
-        try:
-            async with connection.transaction():
-                await connection.execute("CREATE EXTENSION vector SCHEMA public")
-        except (pg.UndefinedFile, pg.FeatureNotSupported) as error:
-            raise StoreUnavailableError(
-                f"{place}: the server has no pgvector: install version 0.7 or newer on it (Debian:"
-                f" postgresql-{connection.info.server_version // 10000}-pgvector), then an administrator runs in"
-                f" database {database}: CREATE EXTENSION vector;"
-            ) from error
-        except pg.InsufficientPrivilege as error:
-            raise StoreUnavailableError(
-                f"{place}: the role {connection.info.user} may not install pgvector; an administrator runs in"
-                f" database {database}: CREATE EXTENSION vector;"
-            ) from error
-    return (await _extension(connection, place))[1]
 
 
 def _local(statement: sql.Composed) -> sql.Composed:

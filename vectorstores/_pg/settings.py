@@ -12,8 +12,9 @@ class PostgresOptions:
     ``pool_size`` connections are opened at most, per event loop; further calls wait ``checkout_timeout`` for
     one. ``statement_timeout`` bounds each statement on the server. ``retry_for`` is how long a call is tried
     again while the server restarts or the connection is lost. ``ef_search`` is how many candidates a walk
-    through the index keeps: more find more, and take longer; None goes by the size of the table. ``exact_below`` is
-    up to how many admitted chunks a search may compare one by one instead, where they are a small part of the table.
+    through the index keeps: more find more, and take longer; None goes by the size of the table. A search for
+    more than half as many keeps twice what it wants, 1,000 at most. ``exact_below`` is up to how many admitted
+    chunks a search may compare one by one instead, where they are a small part of the table.
     """
 
     pool_size: int = 10
