@@ -123,171 +123,51 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "agents": (
-        "FunctionAgent",
-        "ReAct",
-        "Tool",
-        "as_agent",
-        "as_tool",
-    ),
-    "coaching": (
-        "ModelStepCritic",
-        "Triggers",
-    ),
-    "convergence": ("Convergence",),
-    "drafts": (
-        "ConvergenceReason",
-        "Draft",
-        "Refined",
-        "Revision",
-        "RevisionRequest",
-    ),
+    "agents": "FunctionAgent ReAct Tool as_agent as_tool",
+    "coaching": "ModelStepCritic Triggers",
+    "convergence": "Convergence",
+    "drafts": "ConvergenceReason Draft Refined Revision RevisionRequest",
     "errors": (
-        "BudgetExceededError",
-        "CodeError",
-        "CodeLimitError",
-        "ConfigurationError",
-        "ExperimentError",
-        "LessonStoreError",
-        "MissingDependencyError",
-        "ModelAuthError",
-        "ModelConnectionError",
-        "ModelError",
-        "ModelResponseError",
-        "ModelTimeoutError",
-        "ReflexionError",
-        "SandboxError",
-        "SandboxUnavailableError",
-        "SessionError",
-        "ToolError",
-        "UnreadableReplyError",
+        "BudgetExceededError CodeError CodeLimitError ConfigurationError ExperimentError LessonStoreError"
+        " MissingDependencyError ModelAuthError ModelConnectionError ModelError ModelResponseError"
+        " ModelTimeoutError ReflexionError SandboxError SandboxUnavailableError SessionError ToolError"
+        " UnreadableReplyError"
     ),
-    "evaluators": (
-        "Comparison",
-        "CriteriaEvaluator",
-        "Judge",
-        "Panel",
-        "RewardEvaluator",
-        "as_evaluator",
-        "parse_score",
-    ),
-    "lessons": (
-        "FileMemory",
-        "LessonSettings",
-        "TransientMemory",
-        "VectorLessonStore",
-    ),
-    "models": (
-        "OpenAIModel",
-        "ScriptedModel",
-    ),
-    "note_places": (
-        "PostgresReflectionStore",
-        "default_notes_place",
-        "open_notes",
-    ),
+    "evaluators": "Comparison CriteriaEvaluator Judge Panel RewardEvaluator as_evaluator parse_score",
+    "lessons": "FileMemory LessonSettings TransientMemory VectorLessonStore",
+    "models": "OpenAIModel ScriptedModel",
+    "note_places": "PostgresReflectionStore default_notes_place open_notes",
     "pattern": (
-        "PatternAgent",
-        "QualityCriterion",
-        "ReflectionCallbacks",
-        "ReflectionDecision",
-        "ReflectionEvaluation",
-        "ReflectionHistory",
-        "ReflectionPattern",
-        "ReflectionResult",
-        "ReflectionVersion",
+        "PatternAgent QualityCriterion ReflectionCallbacks ReflectionDecision ReflectionEvaluation"
+        " ReflectionHistory ReflectionPattern ReflectionResult ReflectionVersion"
     ),
-    "places": (
-        "default_place",
-        "open_lessons",
-    ),
+    "places": "default_place open_lessons",
     "protocols": (
-        "Agent",
-        "ChatModel",
-        "Completion",
-        "Evaluator",
-        "LessonStore",
-        "Memory",
-        "Message",
-        "Reflector",
-        "Reviser",
-        "Sampling",
-        "ToolCall",
-        "ToolSpec",
+        "Agent ChatModel Completion Evaluator LessonStore Memory Message Reflector Reviser Sampling"
+        " ToolCall ToolSpec"
     ),
-    "redaction": ("redact",),
-    "refinement": ("Refinement",),
-    "refinement_options": (
-        "Decision",
-        "RefinementOptions",
-    ),
-    "reflectors": (
-        "LessonReflector",
-        "as_reflector",
-    ),
-    "reflexion": (
-        "LoopOptions",
-        "Reflexion",
-    ),
-    "revisers": (
-        "AgentReviser",
-        "ModelReviser",
-        "as_reviser",
-    ),
-    "sandbox": (
-        "Guarantees",
-        "Ran",
-        "Sandbox",
-        "SandboxLimits",
-        "probe",
-    ),
-    "session": (
-        "Budget",
-        "Session",
-        "Spend",
-    ),
+    "redaction": "redact",
+    "refinement": "Refinement",
+    "refinement_options": "Decision RefinementOptions",
+    "reflectors": "LessonReflector as_reflector",
+    "reflexion": "LoopOptions Reflexion",
+    "revisers": "AgentReviser ModelReviser as_reviser",
+    "sandbox": "Guarantees Ran Sandbox SandboxLimits probe",
+    "session": "Budget Session Spend",
     "tasknotes": (
-        "Ensemble",
-        "EnsembleTask",
-        "FileReflectionStore",
-        "InMemoryReflectionStore",
-        "LlmReflectionStrategy",
-        "ReflectionConfig",
-        "ReflectionInput",
-        "ReflectionStore",
-        "ReflectionStoreError",
-        "ReflectionStrategy",
-        "SqliteReflectionStore",
-        "TaskReflectedEvent",
-        "TaskReflection",
-        "VersionedReflectionStore",
-        "task_identity",
+        "Ensemble EnsembleTask FileReflectionStore InMemoryReflectionStore LlmReflectionStrategy"
+        " ReflectionConfig ReflectionInput ReflectionStore ReflectionStoreError ReflectionStrategy"
+        " SqliteReflectionStore TaskReflectedEvent TaskReflection VersionedReflectionStore task_identity"
     ),
     "types": (
-        "Attempt",
-        "Evaluation",
-        "EvaluationError",
-        "Lesson",
-        "Provenance",
-        "Recall",
-        "RecalledLesson",
-        "Reflection",
-        "RunResult",
-        "Step",
-        "Task",
-        "Trial",
-        "Usage",
+        "Attempt Evaluation EvaluationError Lesson Provenance Recall RecalledLesson Reflection RunResult"
+        " Step Task Trial Usage"
     ),
     "workflows": (
-        "ReflectionFailedError",
-        "Workflow",
-        "WorkflowError",
-        "reflection_correct",
-        "reflection_evaluate",
-        "reflection_loop",
+        "ReflectionFailedError Workflow WorkflowError reflection_correct reflection_evaluate reflection_loop"
     ),
 }
-_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 __all__ = [
     "Agent",
@@ -417,12 +297,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

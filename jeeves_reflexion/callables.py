@@ -1,12 +1,18 @@
-"""What a callable is beneath its wrappings, and how to call it."""
+"""What a callable is beneath its wrappings, and how to call it: from async code, or from code that is not."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+import anyio
 import anyio.to_thread
+
+from jeeves_reflexion.errors import ConfigurationError, SessionError
+
+T = TypeVar("T")
 
 
 def innermost(function: Callable[..., object]) -> Callable[..., object]:
@@ -21,6 +27,30 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(innermost(function))
 
 
+def signature_of(function: Callable[..., object], label: str) -> inspect.Signature:
+    """Return how a function is called; raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a class."""
+    if inspect.isclass(function):
+        raise ConfigurationError(f"{label} is a class: pass an instance of it, or a function")
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{label}: its signature can't be read; wrap it in a function") from error
+
+
+def takes(signature: inspect.Signature, count: int) -> bool:
+    """Whether a function can be called with so many arguments by place."""
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def is_for(parameter: inspect.Parameter, kind: type, *names: str) -> bool:
+    """Whether a parameter is called by one of these names, or annotated as of this kind."""
+    return parameter.name in names or parameter.annotation is kind or parameter.annotation == kind.__name__
+
+
 async def run(function: Callable[..., object], call: Callable[[], object]) -> object:
     """Return what ``call``, a call of ``function``, comes to.
 
@@ -32,3 +62,21 @@ async def run(function: Callable[..., object], call: Callable[[], object]) -> ob
         # In a tuple, for trio refuses a thread's result that is a coroutine, as that of a lambda may be.
         (value,) = await anyio.to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
     return await value if inspect.isawaitable(value) else value
+
+
+def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:
+    """Run in an event loop of its own.
+
+    Raises :class:`~jeeves_reflexion.errors.SessionError` where one runs already: ``instead`` is to be awaited there.
+    """
+    if _in_event_loop():
+        raise SessionError(f"run_sync() can't be used within an event loop: write `await {instead}` there")
+    return anyio.run(call)
+
+
+def _in_event_loop() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True

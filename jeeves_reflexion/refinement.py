@@ -31,7 +31,8 @@ T = TypeVar("T")
 class Refinement:
     """An agent that betters its own output before it hands it over (Madaan et al. 2023: Self-Refine).
 
-    ``agent`` writes the first draft, ``evaluator`` judges each, ``reviser`` makes the next of the best so far.
+    ``agent`` writes the first draft, ``evaluator`` judges each, ``reviser`` makes the next of the best so far
+    (``RefinementOptions(base="latest")``: of the last).
     ``max_drafts`` counts judged drafts, the first one included. A draft is satisfactory when the evaluator says so
     (``passed``), else when its score reaches ``threshold``.
 
@@ -258,12 +259,13 @@ class _Run:
         return None if convergence is None else await self._phase(lambda: convergence.reason(self.drafts))
 
     def _base(self) -> Draft:
-        """Return the draft to go on from: the latest, or the best so far if the latest is worse."""
-        latest, best = self.drafts[-1], select(self.drafts, "highest_score")
-        now, then = latest.evaluation.score, best.evaluation.score
-        if latest.satisfactory or then is None:
+        """Return the draft to go on from: the latest, or the best so far if that is wanted and the latest is worse."""
+        latest = self.drafts[-1]
+        if self.options.base == "latest" or latest.satisfactory:
             return latest
-        return latest if now is not None and now >= then else best
+        best = select(self.drafts, "highest_score")
+        now, then = latest.evaluation.score, best.evaluation.score
+        return latest if then is None or (now is not None and now >= then) else best
 
     # -- around them
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from jeeves_reflexion.coaching import StepCritic, Triggers
 from jeeves_reflexion.convergence import Convergence
@@ -14,6 +14,9 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.judging import JudgeWatch
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.types import Evaluation, Task
+
+Base: TypeAlias = Literal["best", "latest"]
+"""Which draft a revision goes on from: the best so far (the latest of equals), or the latest whatever it is worth."""
 
 DropCritic: TypeAlias = Callable[[Task, str, str], Awaitable[Evaluation]]
 """Compares a draft that lost with the one before it: ``(task, new, old)``; its issues are what was lost."""
@@ -61,14 +64,16 @@ class ComparesWithPrior(Protocol):
 class RefinementOptions:
     """What the loop can do besides its three parts.
 
-    ``convergence=None`` stops by verdict and bounds alone. ``max_revision_tokens`` bounds the tokens that all
-    revisions of a run use together. ``timeout`` is the longest that one judging, revising or hook may take, in
-    seconds. ``drop_critic`` and ``step_critic`` do the reflections that ``triggers`` ask for. ``judge_watch`` carries
-    what is known of the judge from run to run.
+    ``convergence=None`` stops by verdict and bounds alone. ``base`` is the draft that the reviser is given: "best", so
+    that a loss is gone back from, or "latest", for a reviser that keeps to its own last work. ``max_revision_tokens``
+    bounds the tokens that all revisions of a run use together. ``timeout`` is the longest that one judging, revising or
+    hook may take, in seconds. ``drop_critic`` and ``step_critic`` do the reflections that ``triggers`` ask for.
+    ``judge_watch`` carries what is known of the judge from run to run.
     """
 
     convergence: Convergence | None = field(default_factory=Convergence)
     selection: Selection = "highest_score"
+    base: Base = "best"
     triggers: Triggers = field(default_factory=Triggers)
     max_revision_tokens: int | None = None
     timeout: float = 300.0
@@ -81,6 +86,8 @@ class RefinementOptions:
         if self.selection not in get_args(Selection):
             known = ", ".join(get_args(Selection))
             raise ConfigurationError(f"best_version_selection must be one of {known}, not {self.selection!r}")
+        if self.base not in get_args(Base):
+            raise ConfigurationError(f"base must be one of {', '.join(get_args(Base))}, not {self.base!r}")
         if self.max_revision_tokens is not None and not self.max_revision_tokens >= 1:
             raise ConfigurationError(
                 f"max_revision_tokens must be at least 1, not {self.max_revision_tokens!r}"

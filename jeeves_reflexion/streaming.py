@@ -93,20 +93,3 @@ async def run_streaming(
         raise failure
     if outside is not None:
         raise outside
-
-
-def run_alone(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
-    """Run in an event loop of its own; raises :class:`SessionError` where one runs already."""
-    if _in_event_loop():
-        raise SessionError(
-            "run_sync() can't be used within an event loop: write `await reflexion.run(task)` there"
-        )
-    return anyio.run(run)
-
-
-def _in_event_loop() -> bool:
-    try:
-        anyio.get_cancelled_exc_class()
-    except RuntimeError:
-        return False
-    return True

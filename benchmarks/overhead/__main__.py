@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import anyio
@@ -13,6 +12,7 @@ from benchmarks.overhead.ours import OURS
 from benchmarks.overhead.peer import load_peer
 from benchmarks.overhead.report import Report
 from benchmarks.overhead.work import CASES, Side
+from benchmarks.results import out_option, write_result
 from jeeves_reflexion import ConfigurationError
 
 
@@ -28,13 +28,7 @@ from jeeves_reflexion import ConfigurationError
     show_default=True,
     help="Runs to watch memory for.",
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs/results"),
-    show_default=True,
-    help="Folder for overhead.json and overhead.md.",
-)
+@out_option("overhead.json and overhead.md")
 def main(runs: int, repetitions: int, memory_runs: int, out: Path) -> None:
     """Measure what the loop costs per attempt, beside the peer where it is installed."""
     sides, missing = [OURS], ""
@@ -44,10 +38,8 @@ def main(runs: int, repetitions: int, memory_runs: int, out: Path) -> None:
         missing = str(error)
         click.echo(f"Ours alone: {missing}", err=True)
     report = anyio.run(_measure, sides, missing, (runs, repetitions, memory_runs))
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "overhead.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
     page = report.as_markdown()
-    (out / "overhead.md").write_text(page, encoding="utf-8")
+    write_result(out, "overhead", report.as_json(), page)
     click.echo(page)
 
 

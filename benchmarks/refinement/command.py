@@ -21,6 +21,7 @@ from benchmarks.refinement.real import Cast, errors_of, play_real
 from benchmarks.refinement.report import model_page, page
 from benchmarks.refinement.setting import MeasuredModel, Setting, measure
 from benchmarks.refinement.tasks import keys
+from benchmarks.results import out_option, write_result
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.types import JSON
 
@@ -91,13 +92,7 @@ def _errors(listed: str) -> tuple[float, ...]:
 @click.option("--model", help="A language model as all three, by its name at an OpenAI-compatible endpoint.")
 @click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL.")
 @click.option("--reflection-model", help="Another model there as the judge.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs/results"),
-    show_default=True,
-    help="Folder for refinement.md and refinement.json; with a model its name is added.",
-)
+@out_option("refinement.md and refinement.json; with a model its name is added")
 @click.option("--json", "as_json_", is_flag=True, help="Print the result as JSON.")
 def refinement(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Find up to which errors of judge and reviser the success criteria of the inner loop hold.
@@ -109,11 +104,8 @@ def refinement(**options: Any) -> None:  # noqa: ANN401 - click hands over what 
     setting = _setting(options)
     name, text, figures_ = anyio.run(_with_model, setting, options) if options["model"] else _offline(setting)
     out: Path = options["out"]
-    out.mkdir(parents=True, exist_ok=True)
-    written = json.dumps(figures_, indent=1)
-    (out / f"{name}.json").write_text(written + "\n", encoding="utf-8")
-    (out / f"{name}.md").write_text(text, encoding="utf-8")
-    click.echo(written if options["as_json_"] else text)
+    write_result(out, name, figures_, text)
+    click.echo(json.dumps(figures_, indent=1) if options["as_json_"] else text)
     click.echo(f"Written: {out / name}.md and .json", err=True)
 
 

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import anyio
 import click
 
+from benchmarks.results import out_option, write_result
 from benchmarks.sandbox.measure import Measurement, measure
 
 
 @click.command()
 @click.option("--repetitions", type=click.IntRange(min=1), default=25, show_default=True)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs/results"),
-    show_default=True,
-    help="Folder for sandbox.json and sandbox.md.",
-)
+@out_option("sandbox.json and sandbox.md")
 def main(repetitions: int, out: Path) -> None:
     """Measure what a sandboxed evaluation costs, cold and warm, beside a bare process."""
     measured = anyio.run(measure, repetitions)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "sandbox.json").write_text(json.dumps(measured.as_json(), indent=1) + "\n", encoding="utf-8")
     page = _page(measured, repetitions)
-    (out / "sandbox.md").write_text(page, encoding="utf-8")
+    write_result(out, "sandbox", measured.as_json(), page)
     click.echo(page)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import platform
 import statistics
@@ -16,6 +15,7 @@ from pathlib import Path
 import click
 from jsonschema import Draft202012Validator
 
+from benchmarks.results import out_option, write_result
 from benchmarks.workflows.work import CASES, Case
 from jeeves_reflexion.workflows import SchemaCheck
 
@@ -36,21 +36,13 @@ class Row:
 
 @click.command()
 @click.option("--repetitions", type=click.IntRange(min=1), default=15, show_default=True)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs/results"),
-    show_default=True,
-    help="Folder for workflows.json and workflows.md.",
-)
+@out_option("workflows.json and workflows.md")
 def main(repetitions: int, out: Path) -> None:
     """Measure the schema evaluator against raw jsonschema, in one run."""
     rows = [_measure(case, repetitions) for case in CASES]
     page = _page(rows, repetitions)
-    out.mkdir(parents=True, exist_ok=True)
     figures = [{"case": row.case.title, "ours": row.ours, "jsonschema": row.raw} for row in rows]
-    (out / "workflows.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    (out / "workflows.md").write_text(page, encoding="utf-8")
+    write_result(out, "workflows", figures, page)
     click.echo(page)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from jeeves_reflexion.agents.blocks import render_blocks
-from jeeves_reflexion.callables import innermost, is_async, run
+from jeeves_reflexion.callables import innermost, is_async, run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
 from jeeves_reflexion.session import Session
@@ -108,14 +108,7 @@ def _parameters(
 ) -> tuple[list[inspect.Parameter], typing.Mapping[str, object]]:
     if not callable(function):
         raise ConfigurationError(f"an agent must be callable, and {name} is not")
-    if inspect.isclass(function):
-        raise ConfigurationError(f"agent {name} is a class: pass an instance of it, or a function")
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"agent {name}: its signature can't be read; wrap it in a function"
-        ) from error
+    parameters = list(signature_of(function, f"agent {name}").parameters.values())
     try:
         hints = typing.get_type_hints(innermost(function))
     except (NameError, TypeError):

@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import click
 
+from jeeves_reflexion.cli.desk import Desk, counted, with_values
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
-from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.places import default_place
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson, RecalledLesson
 
@@ -27,15 +26,11 @@ _TASK_EXCERPT = 60
 _PAGE = 500
 
 
-class LessonDesk:
+class LessonDesk(Desk):
     """Answers questions about the lessons of one place and namespace, each with one opening of the store."""
 
     def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:
-        self._place = default_place() if place is None else place
-        self._shown = redact(self._place)
-        self._namespace = namespace
-        self._as_json = as_json
-        self._screen = Screen(quiet=False)
+        super().__init__(default_place() if place is None else place, namespace, as_json=as_json)
 
     def show_newest(self, limit: int | None) -> None:
         """Print the newest lessons, the newest first; ``limit=None`` prints all."""
@@ -46,7 +41,7 @@ class LessonDesk:
         for lesson in newest:
             self._screen.entry(_row(lesson))
         if not newest:
-            self._screen.note(f"there are no lessons in {self._shown}, namespace {self._namespace!r}")
+            self._screen.note(f"there are no lessons {self._where}")
         elif len(newest) < total:
             self._screen.note(f"{len(newest)} of {total} lessons; --all shows the rest", "dim")
 
@@ -59,7 +54,7 @@ class LessonDesk:
         for item in found:
             self._screen.entry(_row(item.lesson, ("similarity", f"{item.similarity:.2f}")))
         if not found:
-            self._screen.note(f"there are no lessons in {self._shown}, namespace {self._namespace!r}")
+            self._screen.note(f"there are no lessons {self._where}")
 
     def show(self, lesson_id: str) -> None:
         """Print one lesson with its provenance."""
@@ -75,12 +70,12 @@ class LessonDesk:
         for lesson in lessons if ask else ():
             self._screen.note(f"{_short(lesson)}  {lesson.text}")
         if ask:
-            click.confirm(f"Forget {_lessons(len(lessons))} for good?", abort=True, err=True)
+            click.confirm(f"Forget {counted(len(lessons), 'lesson')} for good?", abort=True, err=True)
         gone = anyio.run(self._forget, [lesson.id for lesson in lessons])
         if self._as_json:
             self._document({"forgotten": gone})
         else:
-            self._screen.result(f"forgot {_lessons(len(gone))}")
+            self._screen.result(f"forgot {counted(len(gone), 'lesson')}")
 
     def count(self) -> None:
         """Print how many lessons there are."""
@@ -127,7 +122,6 @@ class LessonDesk:
         return list(found.values())
 
     async def _one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
-        where = f"in {self._shown}, namespace {self._namespace!r}"
         if len(lesson_id) >= _WHOLE_ID:
             lesson = await store.get(lesson_id)
             matches = [] if lesson is None else [lesson]
@@ -138,14 +132,11 @@ class LessonDesk:
         else:
             matches = [lesson async for lesson in _each(store) if lesson.id.startswith(lesson_id)]
         if not matches:
-            raise LessonStoreError(f"there is no lesson {lesson_id!r} {where}")
+            raise LessonStoreError(f"there is no lesson {lesson_id!r} {self._where}")
         if len(matches) > 1:
             ids = ", ".join(lesson.id for lesson in matches[:5])
-            raise LessonStoreError(f"{len(matches)} lessons {where} begin with {lesson_id!r}: {ids}")
+            raise LessonStoreError(f"{len(matches)} lessons {self._where} begin with {lesson_id!r}: {ids}")
         return matches[0]
-
-    def _document(self, answer: dict[str, JSON]) -> None:
-        self._screen.document({"place": self._shown, "namespace": self._namespace, **answer})
 
 
 async def _each(store: VectorLessonStore) -> AsyncIterator[Lesson]:
@@ -184,7 +175,7 @@ def _details(lesson: Lesson) -> dict[str, str]:
         "by": " with ".join(part for part in (source.agent, source.model) if part),
         "written": _when(lesson, "%Y-%m-%d %H:%M:%S %z"),
     }
-    return {name: value for name, value in details.items() if value}
+    return with_values(details)
 
 
 def _found_as_json(item: RecalledLesson) -> JSON:
@@ -202,7 +193,3 @@ def _task(lesson: Lesson) -> str:
 def _when(lesson: Lesson, form: str) -> str:
     moment = datetime.datetime.fromtimestamp(lesson.provenance.created_at, tz=datetime.UTC)
     return moment.astimezone().strftime(form)
-
-
-def _lessons(number: int) -> str:
-    return f"{number} lesson{'' if number == 1 else 's'}"

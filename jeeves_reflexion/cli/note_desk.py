@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import click
 
-from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.desk import Desk, counted, with_values
 from jeeves_reflexion.note_places import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes import (
@@ -28,15 +28,11 @@ _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-class NoteDesk:
+class NoteDesk(Desk):
     """Answers questions about the task notes of one place and namespace, each with one opening of the store."""
 
     def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:
-        self._place = default_notes_place() if place is None else place
-        self._shown = redact(self._place)
-        self._namespace = namespace
-        self._as_json = as_json
-        self._screen = Screen(quiet=False)
+        super().__init__(default_notes_place() if place is None else place, namespace, as_json=as_json)
 
     def show_all(self) -> None:
         """Print a line for each task."""
@@ -47,7 +43,7 @@ class NoteDesk:
         for each in histories:
             self._screen.entry(_row(each))
         if not histories:
-            self._screen.note(f"there are no task notes in {self._shown}, namespace {self._namespace!r}")
+            self._screen.note(f"there are no task notes {self._where}")
 
     def show(self, task: str) -> None:
         """Print a task's current notes."""
@@ -86,7 +82,7 @@ class NoteDesk:
         histories = anyio.run(self._resolved, tasks)
         for each in histories if ask else ():
             self._screen.note(f"{each.identity[:_SHORT_ID]}  {each.description}")
-        number = f"{len(histories)} task{'' if len(histories) == 1 else 's'}"
+        number = counted(len(histories), "task")
         if ask:
             click.confirm(f"Forget the notes of {number} for good?", abort=True, err=True)
         gone = anyio.run(self._forget, [each.identity for each in histories])
@@ -119,25 +115,21 @@ class NoteDesk:
             return [identity for identity in identities if await store.forget(identity)]
 
     async def _one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
-        where = f"in {self._shown}, namespace {self._namespace!r}"
         for identity in (task_identity(task), task.strip()):
             if identity and (history := await store.history(identity)) is not None:
                 return history
         start = task.strip().lower()
         if not all(each in "0123456789abcdef" for each in start) or len(start) >= _WHOLE_ID:
-            raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {where}")
+            raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {self._where}")
         if len(start) < _SHORTEST_ID:
             raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
         matches = [history async for history in _each(store) if history.identity.startswith(start)]
         if not matches:
-            raise ReflectionStoreError(f"there are no notes on a task {task!r} {where}")
+            raise ReflectionStoreError(f"there are no notes on a task {task!r} {self._where}")
         if len(matches) > 1:
             ids = ", ".join(each.identity[:16] for each in matches[:5])
-            raise ReflectionStoreError(f"{len(matches)} tasks {where} begin with {task!r}: {ids}")
+            raise ReflectionStoreError(f"{len(matches)} tasks {self._where} begin with {task!r}: {ids}")
         return matches[0]
-
-    def _document(self, answer: dict[str, JSON]) -> None:
-        self._screen.document({"place": self._shown, "namespace": self._namespace, **answer})
 
 
 async def _each(store: VersionedReflectionStore) -> AsyncIterator[NoteHistory]:
@@ -183,7 +175,7 @@ def _version_row(
         "version": str(number),
         "date": "" if version is None else _when(version.reflection.reflected_at, "%Y-%m-%d"),
         "score": mean,
-        "runs": f"{len(scores)} run{'' if len(scores) == 1 else 's'}",
+        "runs": counted(len(scores), "run"),
         "state": state,
         "text": abridge(text, 2 * _EXCERPT),
     }
@@ -206,7 +198,7 @@ def _details(history: NoteHistory) -> dict[str, str]:
         details |= {f"observed {n}": text for n, text in enumerate(reflection.observations, 1)}
         details |= {f"suggested {n}": text for n, text in enumerate(reflection.suggestions, 1)}
         details["failed"] = reflection.failure or ""
-    return {name: value for name, value in details.items() if value}
+    return with_values(details)
 
 
 def _summary(history: NoteHistory) -> JSON:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -41,6 +42,13 @@ def check_text(_: click.Context, __: click.Parameter, value: str) -> str:
 def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
     if not value.strip() or not value.isprintable():
         raise click.BadParameter("it must be a name, not empty and without control characters")
+    return value
+
+
+def check_finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse a number of seconds that is none, or without end; a click callback."""
+    if value is not None and not math.isfinite(value):
+        raise click.UsageError(f"{parameter.opts[0]} must be a number of seconds, not {value}")
     return value
 
 
@@ -99,3 +107,30 @@ def embedder_option(function: F) -> F:
         help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: what an"
         " existing store was made with, and minilm for a new one.",
     )(function)
+
+
+def endpoint_options(function: F) -> F:
+    """Add ``--base-url``, ``--api-key-env`` and ``--timeout``: where models are asked, and how long for an answer."""
+    for option in (
+        click.option(
+            "--timeout",
+            metavar="SECONDS",
+            type=click.FloatRange(min=0.001, max=86_400),
+            default=60.0,
+            callback=check_finite,
+            show_default=True,
+            help="The longest wait for one answer of a model.",
+        ),
+        click.option(
+            "--api-key-env",
+            metavar="VAR",
+            help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
+        ),
+        click.option(
+            "--base-url",
+            metavar="URL",
+            help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
+        ),
+    ):
+        function = option(function)
+    return function

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import sys
 
 import click
 
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
+    check_finite,
     check_text,
     debug_option,
     embedder_option,
+    endpoint_options,
     json_option,
     namespace_option,
 )
@@ -20,24 +21,7 @@ from jeeves_reflexion.cli.options import (
 @click.command(short_help="Try a task, learn from each attempt, try again.")
 @click.argument("task", callback=check_text)
 @click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
-)
-@click.option(
-    "--api-key-env",
-    metavar="VAR",
-    help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
-)
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="The longest wait for one answer of the model.",
-)
+@endpoint_options
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
 @click.option("--max-attempts", metavar="N", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option(
@@ -71,6 +55,7 @@ from jeeves_reflexion.cli.options import (
     "--budget-seconds",
     metavar="S",
     type=click.FloatRange(min=0, min_open=True),
+    callback=check_finite,
     help="Stop after so long, also in the middle of a call.",
 )
 @json_option
@@ -110,9 +95,6 @@ def run(  # noqa: PLR0913 - one parameter for each option
 
     if lessons is not None and no_lessons:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
-    for name, value in (("--timeout", timeout), ("--budget-seconds", budget_seconds)):
-        if value is not None and not math.isfinite(value):
-            raise click.UsageError(f"{name} must be a number of seconds, not {value}")
     if task == "-":
         task = _read_stdin()
     if not task.strip():

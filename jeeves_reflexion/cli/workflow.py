@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from jeeves_reflexion.cli.options import debug_option, json_option
+from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError
 from jeeves_reflexion.types import JSON
 
@@ -57,24 +57,7 @@ def workflow() -> None:
     help='The state to begin with: a JSON object, "@" and the name of a file with one, or "-" for stdin.',
 )
 @click.option("--model", metavar="NAME", help="Ask this model, whichever the file names.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
-)
-@click.option(
-    "--api-key-env",
-    metavar="VAR",
-    help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
-)
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0.001, max=86_400),
-    default=60.0,
-    show_default=True,
-    help="The longest wait for one answer of a model.",
-)
+@endpoint_options
 @click.option(
     "--trusted",
     is_flag=True,

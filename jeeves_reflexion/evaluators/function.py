@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import numbers
 from collections.abc import Callable
 
-from jeeves_reflexion.callables import run
+from jeeves_reflexion.callables import is_for, run, signature_of, takes
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
@@ -32,21 +31,13 @@ class FunctionEvaluator:
         self._whole = self._takes_task()
 
     def _takes_task(self) -> bool:
-        if inspect.isclass(self._function):
-            raise ConfigurationError(
-                f"evaluator {self.name} is a class: pass an instance of it, or a function"
-            )
-        try:
-            signature = inspect.signature(self._function)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"evaluator {self.name}: its signature can't be read") from error
-        two, one = _takes(signature, 2), _takes(signature, 1)
+        signature = signature_of(self._function, f"evaluator {self.name}")
+        two, one = takes(signature, 2), takes(signature, 1)
         if not (two or one):
             raise ConfigurationError(f"evaluator {self.name}: it must take (task, attempt) or (output)")
         if two and one:
             first = next(iter(signature.parameters.values()))
-            named = first.name == "task" or first.annotation is Task or first.annotation == "Task"
-            return named or first.kind is first.VAR_POSITIONAL
+            return is_for(first, Task, "task") or first.kind is first.VAR_POSITIONAL
         return two
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
@@ -71,11 +62,3 @@ class FunctionEvaluator:
             f"evaluator {self.name} returned {value!r}: it must return an Evaluation, a bool, a number in [0, 1], "
             "(bool, message) or None"
         )
-
-
-def _takes(signature: inspect.Signature, count: int) -> bool:
-    try:
-        signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True

@@ -5,7 +5,6 @@ What can't be read is ``None`` with a reason for the judge, never 0.0 and never 
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.evaluators.json_text import find_json_object
 from jeeves_reflexion.types import JSON
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -40,10 +40,7 @@ _SCALED = re.compile(
     r"(?=[ \t\"'*_`]*(?:$|[.,;:!?)\]\u2013\u2014-]|(?:for|because|since|as|overall)\b))",
     re.IGNORECASE | re.MULTILINE,
 )
-_DECODER = json.JSONDecoder()
 _HUGE = 1e12
-_MOST_TRIES = 500  # each costs time in proportion to the text
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +74,6 @@ def parse_score(text: str, *, clamp: bool = False) -> ParsedScore:
     if scaled:
         return _agreed(scaled)
     return ParsedScore(None, "no score was found in the reply")
-
-
-def find_json_object(text: str) -> Mapping[str, JSON] | None:
-    """Return the first JSON object in a text, fenced or bare, or None; it is looked for at 500 braces at most."""
-    if "{" not in text:
-        return None
-    candidates = [*_FENCE.findall(text), text]
-    starts = ((candidate, m.start()) for candidate in candidates for m in re.finditer(r"\{", candidate))
-    for candidate, start in itertools.islice(starts, _MOST_TRIES):
-        try:
-            value, _ = _DECODER.raw_decode(candidate, start)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return value
-    return None
 
 
 def parse_fields(fields: Mapping[str, JSON], *, clamp: bool = False) -> ParsedScore:

@@ -12,6 +12,7 @@ import anyio.to_thread
 import filelock
 
 from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.files import not_written, replace_file
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line
 
@@ -38,7 +39,7 @@ class TransientMemory:
 
 
 class FileMemory:
-    """Blocks as text files of a folder, one each, shared by the processes of one machine.
+    """Blocks as text files of a folder, one each, shared by the processes of one machine; durable when a call returns.
 
     A write goes to a file beside and is renamed, under a lock, so that a block is never seen half-written and no
     line is lost. A lock that is held for longer than 10 seconds, and a folder that can't be used, is a
@@ -79,29 +80,9 @@ class FileMemory:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS):
-                _replace(path, change(self._read(path)))
+                replace_file(path, change(self._read(path)))
         except (OSError, filelock.Timeout) as error:
-            raise LessonStoreError(
-                f"the memory block {path} can't be written; it is as it was: {error}"
-            ) from error
-
-
-def _replace(path: Path, text: str) -> None:
-    # One name for all writers, who come one at a time: what a killed one left behind is overwritten by the next.
-    part = path.with_suffix(".part")
-    try:
-        with open(part, "wb", opener=_for_this_user) as file:
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
+            raise LessonStoreError(f"the memory block {not_written(path, error)}") from error
 
 
 def _with_line(block: str, line: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import anyio
-
+from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.pattern.values import ReflectionResult
 from jeeves_reflexion.protocols import Agent
 from jeeves_reflexion.session import Session
@@ -28,8 +27,8 @@ class PatternAgent:
         return await self.pattern.execute(self.inner, query)
 
     def run_sync(self, query: str | Task) -> ReflectionResult:
-        """Answer a query from code that is not async."""
-        return anyio.run(self.run, query)
+        """Answer a query from code that is not async; raises :class:`SessionError` in code that is."""
+        return run_alone(lambda: self.run(query), "agent.run(query)")
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Return the best version as an attempt."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from jeeves_reflexion.callables import run
+from jeeves_reflexion.callables import is_for, run, signature_of, takes
 from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.revisers.scope import issues_of
@@ -38,13 +37,8 @@ class FunctionReviser:
         self._takes = self._what_it_takes()
 
     def _what_it_takes(self) -> _Takes:
-        if inspect.isclass(self._function):
-            raise ConfigurationError(f"reviser {self.name} is a class: pass an instance of it, or a function")
-        try:
-            signature = inspect.signature(self._function)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"reviser {self.name}: its signature can't be read") from error
-        two, one = _binds(signature, 2), _binds(signature, 1)
+        signature = signature_of(self._function, f"reviser {self.name}")
+        two, one = takes(signature, 2), takes(signature, 1)
         if not (two or one):
             raise ConfigurationError(
                 f"reviser {self.name}: it must take (task, request), (output, evaluation) or (output)"
@@ -52,12 +46,12 @@ class FunctionReviser:
         if not two:
             return "output"
         first, *rest = signature.parameters.values()
-        if first.kind is first.VAR_POSITIONAL or _is(first, Task, "task"):
+        if first.kind is first.VAR_POSITIONAL or is_for(first, Task, "task"):
             return "request"
         second = rest[0]
-        if _is(second, RevisionRequest, "request"):
+        if is_for(second, RevisionRequest, "request"):
             return "request"
-        named = _is(second, Evaluation, "evaluation", "feedback")
+        named = is_for(second, Evaluation, "evaluation", "feedback")
         return "evaluation" if named or not one else "output"
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
@@ -76,15 +70,3 @@ class FunctionReviser:
         raise ConfigurationError(
             f"reviser {self.name} returned {value!r}: it must return the new text or a Revision"
         )
-
-
-def _is(parameter: inspect.Parameter, kind: type, *names: str) -> bool:
-    return parameter.name in names or parameter.annotation is kind or parameter.annotation == kind.__name__
-
-
-def _binds(signature: inspect.Signature, count: int) -> bool:
-    try:
-        signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True

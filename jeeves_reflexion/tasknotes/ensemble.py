@@ -10,7 +10,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import anyio
 
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError, SessionError
+from jeeves_reflexion.callables import run_alone
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
@@ -99,15 +100,7 @@ class Ensemble:
         self, *tasks: Work, inputs: Mapping[str, str] | None = None, workers: int = 1
     ) -> EnsembleResult:
         """Run tasks in an event loop of its own; raises :class:`SessionError` where one runs already."""
-        if _in_event_loop():
-            raise SessionError(
-                "run_sync() can't be used within an event loop: write `await ensemble.run(...)` there"
-            )
-
-        async def go() -> EnsembleResult:
-            return await self.run(*tasks, inputs=inputs, workers=workers)
-
-        return anyio.run(go)
+        return run_alone(lambda: self.run(*tasks, inputs=inputs, workers=workers), "ensemble.run(...)")
 
     # -- for the run
 
@@ -317,11 +310,3 @@ class _Run:
                     decision=ReviewDecision.reject(rejected),
                 )
             place.outcome = await place.run.settle(place.outcome)
-
-
-def _in_event_loop() -> bool:
-    try:
-        anyio.get_cancelled_exc_class()
-    except RuntimeError:
-        return False
-    return True

@@ -12,13 +12,13 @@ from jeeves_reflexion.agents.react import ReAct
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, LessonsRecalled
+from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
 from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
 from jeeves_reflexion.tasknotes.tasks import EnsembleTask, Status, TaskOutcome
-from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task
 
 LESSONS_BLOCK = "reflexion_lessons"
@@ -208,7 +208,7 @@ class TaskRun:
             )
         )
         self.session = self.session.for_attempt(
-            self.session.attempt, {LESSONS_BLOCK: bullets(self.recall.texts)}
+            self.session.attempt, {LESSONS_BLOCK: render([item.lesson for item in self.recall.offered])}
         )
         return self.recall.texts
 

@@ -14,7 +14,8 @@ from typing import Final
 import anyio.to_thread
 import filelock
 
-from jeeves_reflexion.tasknotes.memory import page_of
+from jeeves_reflexion.files import not_written, replace_file, sync_folder
+from jeeves_reflexion.tasknotes.records import AppendsBySwapping, page_of
 from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import JSON
 from vectorstores.base import (
@@ -40,16 +41,9 @@ class FileReflectionStore(VersionedReflectionStore):
         super().__init__(_FileRecords(self.folder))
 
 
-class _FileRecords:
+class _FileRecords(AppendsBySwapping):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    async def append_once(self, collection: str, key: str, value: JSON) -> bool:
-        try:
-            await self.compare_and_swap(collection, key, value, version=None)
-        except ConflictError:
-            return False
-        return True
 
     async def get(self, collection: str, key: str) -> Record | None:
         return await anyio.to_thread.run_sync(_read, self._path(collection, key))
@@ -118,9 +112,9 @@ def _swap(path: Path, record: Record, *, version: int | None) -> Record:
                 "version": record.version,
                 "value": record.value,
             }
-            _replace(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+            replace_file(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     except (OSError, filelock.Timeout) as error:
-        raise StoreUnavailableError(f"{path} can't be written; it is as it was: {error}") from error
+        raise StoreUnavailableError(not_written(path, error)) from error
     return record
 
 
@@ -130,7 +124,7 @@ def _remove(path: Path) -> bool:
     try:
         with _locked(path):
             path.unlink(missing_ok=True)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except (OSError, filelock.Timeout) as error:
         raise StoreUnavailableError(f"{path} can't be removed: {error}") from error
     return True
@@ -138,31 +132,3 @@ def _remove(path: Path) -> bool:
 
 def _locked(path: Path) -> filelock.BaseFileLock:
     return filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS)
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
-    try:
-        with open(part, "wb", opener=_for_this_user) as file:
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return  # a folder can't be opened there, and a rename is durable by itself
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

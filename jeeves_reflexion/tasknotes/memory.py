@@ -9,6 +9,7 @@ from typing import Final
 
 import anyio.lowlevel
 
+from jeeves_reflexion.tasknotes.records import page_of
 from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import JSON
 from vectorstores.base import ConflictError, Record, RecordPage
@@ -88,10 +89,3 @@ class _MemoryRecords:
         await anyio.lowlevel.checkpoint()
         with self._lock:
             return sum(self._records.pop((collection, key), None) is not None for key in dict.fromkeys(keys))
-
-
-def page_of(records: Sequence[Record], after: str | None, limit: int) -> RecordPage:
-    """Return a page of records that are all at hand; ``after`` counts those before it."""
-    start = int(after or 0)
-    end = start + limit
-    return RecordPage(tuple(records[start:end]), str(end) if end < len(records) else None)

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import anyio.to_thread
 import filelock
 
+from jeeves_reflexion.tasknotes.records import AppendsBySwapping
 from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import JSON
 from vectorstores.base import (
@@ -58,7 +59,7 @@ class SqliteReflectionStore(VersionedReflectionStore):
         super().__init__(_SqliteRecords(self.path, namespace, create=create))
 
 
-class _SqliteRecords:
+class _SqliteRecords(AppendsBySwapping):
     """Each call has a connection of its own, so that threads, forks and cancelled calls share none."""
 
     def __init__(self, path: Path, namespace: str, *, create: bool) -> None:
@@ -67,13 +68,6 @@ class _SqliteRecords:
         self._path = path
         self._namespace = namespace
         self._create = create
-
-    async def append_once(self, collection: str, key: str, value: JSON) -> bool:
-        try:
-            await self.compare_and_swap(collection, key, value, version=None)
-        except ConflictError:
-            return False
-        return True
 
     async def get(self, collection: str, key: str) -> Record | None:
         def read(connection: sqlite3.Connection) -> Record | None:

@@ -68,8 +68,10 @@ class _Run:
 
     async def go(self) -> dict[str, JSON]:
         most = self.order.max_iterations
-        # Each part keeps its own time; the engine's clock is for what they forget.
-        options = RefinementOptions(convergence=None, timeout=3 * self.toolbox.tools.step_seconds + 60)
+        # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
+        options = RefinementOptions(
+            convergence=None, base="latest", timeout=3 * self.toolbox.tools.step_seconds + 60
+        )
         engine = Refinement(
             self.generate, evaluator=self.evaluate, reviser=self.correct, max_drafts=most, options=options
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 from jsonschema.exceptions import ValidationError, best_match
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.scores import find_json_object
+from jeeves_reflexion.evaluators.json_text import find_json
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.coercion import coerce
@@ -23,7 +22,6 @@ from jeeves_reflexion.workflows.verdicts import Problem, Verdict
 
 MAX_ERRORS: Final = 50
 _MESSAGE: Final = 300
-_FENCED: Final = re.compile(r"^\s*```[\w+-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 
 
 class SchemaCheck:
@@ -86,29 +84,11 @@ def _types(schema: JSON) -> list[str]:
 
 def read_json_text(text: str) -> JSON:
     """Return the JSON object or array that a text holds, else the text."""
-    fenced = _FENCED.match(text)
-    for candidate in (text, fenced[1] if fenced else None):
-        if candidate is None or not candidate.lstrip().startswith(("{", "[")):
-            continue
-        try:
-            value: JSON = json.loads(candidate, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            continue
-        return _produced(value, text)
-    found = find_json_object(text)
-    return text if found is None else _produced(found, text)
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(word)
-
-
-def _produced(value: JSON, text: str) -> JSON:
-    """Return a value that was read, or the text where it is too deep, or holds the NaN that one parser takes."""
+    found = find_json(text)
     try:
-        return produced(value)
+        return text if found is None else produced(found)
     except NoJSONError:
-        return text
+        return text  # it is too deep, or holds the NaN that Python's parser takes
 
 
 def _place(error: ValidationError) -> list[str]:

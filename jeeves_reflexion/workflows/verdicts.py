@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from jeeves_reflexion.evaluators.json_text import find_json_objects
 from jeeves_reflexion.evaluators.replies import field_list, field_text
-from jeeves_reflexion.evaluators.scores import find_json_object, is_number, parse_fields
+from jeeves_reflexion.evaluators.scores import is_number, parse_fields
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
 from jeeves_reflexion.workflows.values import shown
@@ -97,22 +98,8 @@ def of_code(value: JSON, output: JSON) -> Verdict:
 
 def of_reply(text: str, output: JSON) -> Verdict | None:
     """Read a judge's reply: the first JSON object in it that has ``valid``. None if there is none that can be read."""
-    return next((verdict for fields in _objects(text) if (verdict := _of_mapping(fields, output))), None)
-
-
-def _objects(text: str) -> Iterator[Mapping[str, JSON]]:
-    first = find_json_object(text)
-    if first is None:
-        return
-    yield first
-    decoder = json.JSONDecoder()
-    for start in [match.start() for match in re.finditer(r"\{", text)][:_MOST]:
-        try:
-            value, _ = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            yield value
+    verdicts = (_of_mapping(fields, output) for fields in itertools.islice(find_json_objects(text), _MOST))
+    return next((verdict for verdict in verdicts if verdict is not None), None)
 
 
 def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:

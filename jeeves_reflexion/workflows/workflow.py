@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-import anyio
-
+from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import (
     ConfigurationError,
     ReflexionError,
     SandboxError,
     SandboxUnavailableError,
-    SessionError,
 )
 from jeeves_reflexion.events import AgentEvent
 from jeeves_reflexion.models import open_model
@@ -145,13 +143,8 @@ class Workflow:
         trusted: bool = False,
     ) -> dict[str, JSON]:
         """Run in an event loop of its own; raises :class:`SessionError` where one runs already. See :meth:`run`."""
-        if _in_event_loop():
-            raise SessionError(
-                "run_sync() can't be used within an event loop: write `await workflow.run(...)` there"
-            )
-
-        async def main() -> dict[str, JSON]:
-            return await self.run(
+        return run_alone(
+            lambda: self.run(
                 state,
                 model=model,
                 models=models,
@@ -159,9 +152,9 @@ class Workflow:
                 base_folder=base_folder,
                 listener=listener,
                 trusted=trusted,
-            )
-
-        return anyio.run(main)
+            ),
+            "workflow.run(...)",
+        )
 
     def _check_schemas(self) -> None:
         """Find what is wrong with a schema's files now, and not when money was spent; without a folder, later."""
@@ -297,11 +290,3 @@ def merge(state: dict[str, JSON], node: Node, result: JSON) -> None:
             f"{node.place}: the result is no object that could be merged into the state but {shown(result)}: name it"
             " with `output:`"
         )
-
-
-def _in_event_loop() -> bool:
-    try:
-        anyio.get_cancelled_exc_class()
-    except RuntimeError:
-        return False
-    return True

@@ -11,7 +11,7 @@ import pytest
 
 # What the scripts below share: a lane whose refused steps must have left nothing.
 LANE = """
-    import json, os, resource, sys
+    import errno, json, os, resource, sys, time
     from pathlib import Path
     import anyio
     from benchmarks.faults.lane import Lane, vector_of
@@ -73,10 +73,20 @@ FULL = (
         path, ballast = Path(folder) / "store", Path(folder) / "ballast"
 
         def leave(free):
-            ballast.unlink(missing_ok=True)
-            room = os.statvfs(folder)
-            with ballast.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, max(room.f_bavail * room.f_frsize - free, 1))
+            deadline = time.monotonic() + 10
+            while True:
+                ballast.unlink(missing_ok=True)
+                room = os.statvfs(folder)
+                try:
+                    with ballast.open("wb") as file:
+                        os.posix_fallocate(file.fileno(), 0, max(room.f_bavail * room.f_frsize - free, 1))
+                except OSError as error:
+                    # The store took some of the room in between; what there is now is to be filled up.
+                    if error.errno != errno.ENOSPC or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.01)
+                else:
+                    return
 
         # No room for a store at all; then room.
         leave(4096)

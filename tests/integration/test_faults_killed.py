@@ -1,19 +1,17 @@
 """Processes that write are killed at any moment: nothing acknowledged is lost, nothing is there by half."""
 
-import os
-import random
-import signal
 import threading
 import time
 from pathlib import Path
 
 import anyio
 import pytest
+from creators import kill_one_of_two_creators, verdict_on
 
 from benchmarks.faults.lane import Lane, vector_of
-from benchmarks.faults.rounds import Nursery, Plan, run_rounds
-from benchmarks.faults.verify import Journals, Verdict, read_all, verify
-from benchmarks.faults.writer import Job, Journal, perform, run_lane
+from benchmarks.faults.rounds import Plan, run_rounds
+from benchmarks.faults.verify import Journals, Verdict, read_all
+from benchmarks.faults.writer import Journal, perform, run_lane
 from vectorstores import Chunk, HashingEmbedder, Store, open_store
 
 DIM = 16
@@ -41,34 +39,9 @@ def test_ten_rounds_of_kill_9_lose_nothing(tmp_path):
     assert outcome.verdict.calls > 300, "too few calls to say anything"
 
 
-async def look(path: Path, journals: Journals) -> Verdict:
-    async with open_at(path) as store:
-        return await verify(store, journals, {}, SEED, DIM)
-
-
 def test_one_of_two_that_create_the_store_is_killed(tmp_path):
-    chance, verdict = random.Random(SEED), Verdict()
-    with Nursery() as nursery:
-        for number in range(8):
-            path, journals = tmp_path / f"store{number}", [tmp_path / f"{number}-{n}" for n in range(2)]
-            jobs = [Job(str(path), "test", f"r.{n}", SEED, str(journals[n]), DIM) for n in range(2)]
-            pids = [nursery.start(job) for job in jobs]
-            try:
-                time.sleep(chance.random() * 0.08)
-                os.kill(pids[number % 2], signal.SIGKILL)
-                other = journals[1 - number % 2]
-                deadline = time.monotonic() + 20
-                while not (other.exists() and other.read_bytes().count(b'"step"') > 2):
-                    assert time.monotonic() < deadline, "the other could not create the store or write to it"
-                    time.sleep(0.01)
-            finally:
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
-                nursery.reap()
-            noted = Journals()
-            for journal in journals:
-                noted.read(journal)
-            verdict.add(anyio.run(look, path, noted))
+    places = [str(tmp_path / f"store{number}") for number in range(8)]
+    verdict = kill_one_of_two_creators(places, tmp_path, seed=SEED, dim=DIM, longest=0.08, patience=20)
     assert verdict.faults == 0, verdict.say()
     assert verdict.calls >= 24
 
@@ -174,7 +147,7 @@ def test_the_harness_sees_what_it_looks_for(tmp_path, sabotage, lost, torn, wron
             ids = [key for collection, key in await read_all(store) if not collection]
             if sabotage:
                 await sabotage(store, ids)
-        return await look(path, journals)
+        return await verdict_on(path, journals, SEED, DIM)
 
     verdict = anyio.run(main)
     assert verdict.calls == 60
@@ -191,7 +164,7 @@ def test_the_harness_tells_a_whole_call_from_a_torn_one(tmp_path, whole):
                 lane.done(step)
             # This batch is not acknowledged any more; without its record it is half of a call.
             await store.add(step.chunks, records=step.records if whole else ())
-        return await look(tmp_path / "store", Journals({"r.0": results}))
+        return await verdict_on(tmp_path / "store", Journals({"r.0": results}), SEED, DIM)
 
     verdict = anyio.run(main)
     assert (verdict.lost, verdict.torn, verdict.wrong) == (0, 0 if whole else 1, 0), verdict.say()

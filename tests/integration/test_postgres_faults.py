@@ -16,19 +16,18 @@ import anyio
 import pytest
 
 from benchmarks.faults.lane import Lane, vector_of
-from benchmarks.faults.rounds import Nursery, Plan, run_rounds
-from benchmarks.faults.verify import Journals, Verdict, verify
-from benchmarks.faults.writer import Job, Journal, run_lane
+from benchmarks.faults.rounds import Plan, run_rounds
+from benchmarks.faults.verify import Journals, verify
+from benchmarks.faults.writer import Journal, run_lane
 from vectorstores import (
     ConflictError,
-    HashingEmbedder,
     RecordWrite,
     StoreUnavailableError,
-    open_store,
     origin_of,
 )
 
 psycopg = pytest.importorskip("psycopg")
+from creators import kill_one_of_two_creators  # noqa: E402
 from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_copy, store_at  # noqa: E402
 
 from vectorstores._pg import runner  # noqa: E402
@@ -122,36 +121,8 @@ def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
 
 
 def test_one_of_two_that_create_the_store_is_killed(postgres_database, tmp_path):
-    chance, verdict = random.Random(SEED), Verdict()
-
-    async def look(url: str, journals: Journals) -> Verdict:
-        async with open_store(url, embedder=HashingEmbedder(dim=DIM), namespace="test") as store:
-            return await verify(store, journals, {}, SEED, DIM)
-
-    with Nursery() as nursery:
-        for number in range(4):
-            url, journals = (
-                f"{postgres_database}&schema=s{number}",
-                [tmp_path / f"{number}-{n}" for n in range(2)],
-            )
-            jobs = [Job(url, "test", f"r.{n}", SEED, str(journals[n]), DIM) for n in range(2)]
-            pids = [nursery.start(job) for job in jobs]
-            try:
-                time.sleep(chance.random() * 0.3)
-                os.kill(pids[number % 2], signal.SIGKILL)
-                other = journals[1 - number % 2]
-                deadline = time.monotonic() + 30
-                while not (other.exists() and other.read_bytes().count(b'"step"') > 2):
-                    assert time.monotonic() < deadline, "the other could not create the store or write to it"
-                    time.sleep(0.01)
-            finally:
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
-                nursery.reap()
-            noted = Journals()
-            for journal in journals:
-                noted.read(journal)
-            verdict.add(anyio.run(look, url, noted))
+    places = [f"{postgres_database}&schema=s{number}" for number in range(4)]
+    verdict = kill_one_of_two_creators(places, tmp_path, seed=SEED, dim=DIM, longest=0.3, patience=30)
     assert verdict.faults == 0, verdict.say()
     assert verdict.calls >= 12
 

@@ -70,8 +70,15 @@ def test_all_names_what_type_checkers_see():
 
     tree = ast.parse(inspect.getsource(jeeves_reflexion))
     checked = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {alias.asname or alias.name for statement in checked.body for alias in statement.names}
-    assert seen | {"__version__"} == set(jeeves_reflexion.__all__)
+    seen = {alias.name: statement.module for statement in checked.body for alias in statement.names}
+    loaded = {name: f"jeeves_reflexion.{room}" for name, room in jeeves_reflexion._HOME.items()}
+    assert loaded == seen
+    assert {*seen, "__version__"} == set(jeeves_reflexion.__all__)
+
+
+def test_no_name_is_loaded_from_two_rooms():
+    names = " ".join(jeeves_reflexion._ROOMS.values()).split()
+    assert len(names) == len(set(names))
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

@@ -1,5 +1,7 @@
 """The inner loop: phases, bounds, what it returns, and what goes wrong. Ids are those of the checklist."""
 
+from itertools import pairwise
+
 import anyio
 import pytest
 from refining import TASK, Author, Editor, Judge, loop, text, used
@@ -140,6 +142,7 @@ def test_bad_arguments_are_named(arguments, said):
     ("arguments", "said"),
     [
         ({"selection": "newest"}, "newest"),
+        ({"base": "newest"}, "base must be one of best, latest, not 'newest'"),
         ({"max_revision_tokens": 0}, "max_revision_tokens"),
         ({"timeout": 0}, "timeout"),
     ],
@@ -163,6 +166,23 @@ async def test_f02_after_a_loss_the_better_draft_is_revised_in_another_way():
     assert [request.draft.number for request in editor.requests] == [1, 1]
     assert [request.failed for request in editor.requests] == [None, "full_rewrite"]
     assert [draft.base for draft in refined.drafts] == [None, 1, 1]
+
+
+async def test_the_latest_draft_is_the_base_where_that_is_asked_for():
+    events, editor, watcher = [], Editor(), Watcher()
+    options = RefinementOptions(base="latest", convergence=None, hooks=watcher)
+    judge = Judge(0.6, 0.3, None, 0.4, 0.9)
+    refined = await loop(judge, editor=editor, max_drafts=5, options=options).refine(
+        TASK, Session(listener=events.append)
+    )
+    assert [request.draft.number for request in editor.requests] == [1, 2, 3, 4]
+    assert [request.failed for request in editor.requests] == [None] * 4, "nothing was gone back from"
+    assert [draft.base for draft in refined.drafts] == [None, 1, 2, 3, 4]
+    written = [event for event in events if event.kind == "refinement.draft_written"]
+    assert [event.base for event in written] == [None, 1, 2, 3, 4]
+    outputs = [draft.output for draft in refined.drafts]
+    assert [told[1:3] for told in watcher.told if told[0] == "revised"] == list(pairwise(outputs))
+    assert refined.best.number == 5
 
 
 async def test_an_equal_score_goes_on_from_the_newer_draft():

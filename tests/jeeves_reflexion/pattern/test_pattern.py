@@ -26,6 +26,7 @@ from jeeves_reflexion import (
     Session,
     SessionError,
     Task,
+    Triggers,
     Usage,
 )
 
@@ -124,6 +125,29 @@ def test_c01_to_c17_wrong_values_are_named_when_the_pattern_is_made(settings, sa
 @pytest.mark.parametrize("selection", ["highest_score", "latest", "first_satisfactory", "weighted_recency"])
 def test_c16_h06_every_selection_is_accepted(selection):
     assert ReflectionPattern(best_version_selection=selection).best_version_selection == selection
+
+
+@pytest.mark.parametrize("named", [(), ("completion",), ("error",), ("error", "completion")])
+async def test_t01_completion_is_on_whether_named_or_not(named):
+    writer = Writer(scores=(0.9,))
+    made = pattern(reflection_triggers=named)
+    assert made.reflection_triggers == ["completion", *(name for name in named if name != "completion")]
+    result = await made.execute(ReAct(writer.model), "Write a poem.")
+    assert (result.success, writer.judged) == (True, 1)
+
+
+def test_c17_the_options_of_triggers_are_kept_and_reach_the_loop():
+    options = {
+        "reflection_interval": 2,
+        "reflect_on_error": True,
+        "reflect_on_tools": ["search"],
+        "quality_drop_threshold": 0.2,
+    }
+    made = pattern(**options)
+    assert {name: getattr(made, name) for name in options} == options
+    loop = made.refinement(ReAct(Writer().model), Task("Write."))
+    assert loop.options.triggers == Triggers(2, on_error=True, on_tools=["search"], quality_drop=0.2)
+    assert pattern().refinement(ReAct(Writer().model), Task("Write.")).options.triggers == Triggers()
 
 
 async def test_l01_a_run_and_all_that_it_returns():
@@ -433,6 +457,11 @@ async def test_what_the_writer_raises_is_raised():
 def test_run_sync_from_code_that_is_not_async():
     writer = Writer(scores=(0.9,))
     assert pattern().wrap(ReAct(writer.model)).run_sync("Write.").success
+
+
+async def test_run_sync_within_an_event_loop_says_what_to_write_there():
+    with pytest.raises(SessionError, match=r"write `await agent\.run\(query\)` there"):
+        pattern().wrap(ReAct(Writer().model)).run_sync("Write.")
 
 
 async def test_judge_tokens_count():

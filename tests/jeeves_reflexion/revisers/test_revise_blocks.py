@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion.revisers import Edit, Markers, apply_edits, markers_for, parse_edits
+from jeeves_reflexion.revisers.edits import Document
 
 BLOCK = "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE"
 
@@ -134,10 +135,28 @@ pieces = st.lists(
 ).map("\n".join)
 
 
+def quotes(reply, edits):
+    """Whether the lines of the edits stand in a reply, in their order; an indentation may be missing."""
+    lines = (line.removesuffix("\r") for line in reply.split("\n"))
+    wanted = [
+        line for edit in edits for part in (edit.search, edit.replace) if part for line in part.split("\n")
+    ]
+    return all(any(line.endswith(want) for line in lines) for want in wanted)
+
+
 @given(st.one_of(st.text(), pieces), st.one_of(st.text(), pieces))
-def test_the_parser_never_raises(reply, text):
+def test_whatever_the_reply_edits_quote_it_and_change_nothing_but_what_they_quote(reply, text):
     parsed = parse_edits(reply, text)
-    apply_edits(text, parsed.edits)
+    assert quotes(reply, parsed.edits)
+    openings = [line for line in reply.split("\n") if line.strip().startswith("<<<<<")]
+    assert len(parsed.edits) + len(parsed.problems) <= len(openings)
+    result = apply_edits(text, parsed.edits)
+    assert len(result.applied) + len(result.refused) == len(parsed.edits)
+    assert all(not edit.search.strip() or Document(text).holds(edit.search) for edit in result.applied)
+    if all(not edit.search.strip() for edit in result.applied):
+        assert result.text.startswith(text), "nothing but additions leaves all that there was"
+    if not result.applied:
+        assert result.text == text
 
 
 @given(st.one_of(st.text(), pieces))

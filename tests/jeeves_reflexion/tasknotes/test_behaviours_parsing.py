@@ -9,7 +9,7 @@ from noting import REPLY, noted
 
 from jeeves_reflexion import ModelTimeoutError, ScriptedModel
 from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput, TaskReflection
-from jeeves_reflexion.tasknotes.parsing import read_sections
+from jeeves_reflexion.tasknotes.parsing import SECTIONS, read_sections
 from jeeves_reflexion.types import Evaluation, Task
 
 pytestmark = pytest.mark.anyio
@@ -242,10 +242,53 @@ def test_json_is_read_in_the_forms_that_models_write(fields):
     assert (found.refined_description, found.observations) == ("D.", ("a", "b"))
 
 
+def squeezed(text):
+    return "".join(text.split())
+
+
+_LINES = st.lists(
+    st.sampled_from(
+        [
+            "OBSERVATIONS:",
+            "## Suggestions",
+            "REFINED_DESCRIPTION:",
+            "- a",
+            "1. b",
+            "c",
+            "",
+            "---",
+            "```",
+            "{",
+            "}",
+            "none",
+        ]
+    ),
+    max_size=15,
+).map("\n".join)
+
+
+@given(st.one_of(st.text(max_size=300), _LINES))
+def test_whatever_the_reply_what_is_read_stands_in_it(text):
+    found = read_sections(text)
+    texts = [
+        found.refined_description,
+        found.refined_expected_output,
+        *found.observations,
+        *found.suggestions,
+    ]
+    for said in filter(None, texts):
+        assert squeezed(said) in squeezed(text)
+    assert found.found <= set(SECTIONS)
+    assert found.readable == any(texts)
+
+
 @given(st.text(max_size=300))
-def test_no_reply_makes_reading_fail(text):
-    read_sections(text)
-    read_sections(f"{REPLY}{text}")
+def test_what_follows_a_reply_takes_nothing_from_it(text):
+    found = read_sections(f"{REPLY}{text}")
+    assert found.refined_description == "Research three trends in AI."
+    assert found.refined_expected_output == "A report with three headings."
+    assert found.observations == ("The report was long.", "It had no sources.")
+    assert found.suggestions[0] == "Ask for sources."
 
 
 _WORDS = st.text(alphabet="abcdefg ", min_size=1, max_size=20).map(lambda t: f"x{t}x")

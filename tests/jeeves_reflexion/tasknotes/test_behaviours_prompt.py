@@ -114,15 +114,17 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_stored_text_closes_no_section_and_forges_no_heading(text):
     notes = TaskReflection.of_first_run(text, text, (text,), (text,))
-    check(prompt_with(TASK, notes))
+    assert_only_our_headings_and_fences(prompt_with(TASK, notes))
 
 
 @given(st.text(alphabet=st.sampled_from("#-=*_`~<>!/ \n\r\t\u2028\x0b1.)x\u200b"), max_size=60))
 def test_no_stored_text_does(text):
-    check(prompt_with(TASK, TaskReflection.of_first_run(f"x{text}", text, (text,), (text,))))
+    assert_only_our_headings_and_fences(
+        prompt_with(TASK, TaskReflection.of_first_run(f"x{text}", text, (text,), (text,)))
+    )
 
 
-def check(prompt):
+def assert_only_our_headings_and_fences(prompt):
     lines = prompt.splitlines()
     ours = {
         HEAD,
@@ -161,7 +163,7 @@ def test_notes_keep_to_their_tokens(most):
         assert section.startswith(HEAD)
         assert section.endswith("---")
         assert "line 0 of" in section
-    check(prompt_with(TASK, long, max_tokens=most)) if most >= 200 else None
+        assert_only_our_headings_and_fences(prompt_with(TASK, long, max_tokens=most))
 
 
 def test_where_room_is_short_lists_go_before_instructions():

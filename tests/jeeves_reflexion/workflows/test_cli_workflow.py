@@ -71,6 +71,14 @@ def test_a_state_that_is_none_is_an_error_of_the_configuration(file, state, said
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "86401"])
+def test_a_timeout_that_is_no_time_ends_with_2(file, seconds, endpoint):
+    done = cli("run", file, "--timeout", seconds, "--base-url", endpoint.url)
+    assert done.exit_code == 2
+    assert "--timeout" in done.stderr
+    assert not endpoint.asked
+
+
 def test_check_says_what_is_wrong_and_where(file, tmp_path):
     assert cli("check", file).stdout == "json-generator-with-reflection: 2 nodes, no problem found\n"
     assert json.loads(cli("check", file, "--json").stdout)["nodes"] == ["generate_profile", "use_profile"]

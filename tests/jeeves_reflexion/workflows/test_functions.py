@@ -14,6 +14,7 @@ from jeeves_reflexion import (
     ModelAuthError,
     ReflexionError,
     ScriptedModel,
+    Session,
     errors,
 )
 from jeeves_reflexion.workflows import (
@@ -28,6 +29,7 @@ from jeeves_reflexion.workflows import (
     reflection_loop,
 )
 from jeeves_reflexion.workflows.reading_parts import CONTROL_KEYS
+from jeeves_reflexion.workflows.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +83,26 @@ async def test_the_corrector_gets_the_latest_output_though_an_earlier_one_scored
     assert [state["reflection_output"] for state in corrector.seen] == ["first", "second"]
     assert [state["reflection_best"] for state in corrector.seen] == ["first", "first"]
     assert (result["reflection_output"], result["reflection_best_score"]) == ("first", 0.8)
+
+
+async def test_events_name_the_draft_that_was_corrected_as_the_base():
+    scores, heard = iter([0.8, 0.2, 0.5, 0.1]), []
+    async with Toolbox(session=Session(listener=heard.append)) as toolbox:
+        await reflection_loop(
+            {},
+            generator=script("first", "anew"),
+            evaluator=lambda output, state: {"valid": False, "score": next(scores)},
+            corrector=script("second", "third", RuntimeError("no")),
+            max_iterations=4,
+            tools=toolbox,
+        )
+    written = [event for event in heard if event.kind == "refinement.draft_written"]
+    assert [(event.output, event.base) for event in written] == [
+        ("first", None),
+        ("second", 1),
+        ("third", 2),
+        ("anew", 3),
+    ]
 
 
 async def test_a_crash_uses_up_an_attempt_and_leads_to_a_new_generation():

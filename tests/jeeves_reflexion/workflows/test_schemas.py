@@ -82,8 +82,16 @@ def test_a_schema_that_asks_for_a_string_gets_the_text_as_it_is():
         assert SchemaCheck(schema)('{"a": 1}').output == '{"a": 1}'
 
 
-def test_an_array_in_a_fence_is_found_too():
-    assert SchemaCheck({"type": "array"})("```json\n[1, 2]\n```").output == [1, 2]
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```json\n[1, 2]\n```",
+        "```javascript\n[1, 2]```",
+        'Here are both, not only {"one": 1}:\n```json\n[1, 2]\n```\nAnything else?',
+    ],
+)
+def test_an_array_in_a_fence_is_found_too(text):
+    assert SchemaCheck({"type": "array"})(text).output == [1, 2]
 
 
 @pytest.mark.parametrize(
