@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from vectorstores.base import JSON, FloatArray
 
-# Vectors that are normalised together, which bounds the memory for it.
-_AT_ONCE: Final = 4096
+# Vectors that are normalised together: a copy of more would keep other threads waiting for milliseconds.
+_AT_ONCE: Final = 512
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _SQUARES: Final = (1e-200, 1e200)
 # As near to 1 as the square of a unit vector in float32.

@@ -12,10 +12,12 @@ import importlib.util
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from vectorstores._vectors import numpy_product
 from vectorstores.base import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ _CELLS: Final = 512
 _VISITED: Final = 192
 _SAMPLE: Final = 48 * _CELLS
 _BATCH: Final = 10_000
+# Below this size, numpy's product is the faster one.
+_CACHED: Final = 4 * 2**20
 # A code block holds 32 vectors; queries are taken at 8 bits a dimension.
 _BLOCK: Final = 32
 _QUERY_BITS: Final = 8
@@ -47,6 +51,7 @@ def require_faiss() -> None:
         )
 
 
+@cache
 def load_faiss() -> Any:  # noqa: ANN401 - its types don't know how Python calls it
     """Return the module ``faiss``, which takes a moment to load and is optional."""
     require_faiss()
@@ -55,6 +60,9 @@ def load_faiss() -> Any:  # noqa: ANN401 - its types don't know how Python calls
 
 def faiss_product(matrix: FloatArray, vector: FloatArray, out: NDArray[np.float32]) -> None:
     """See :class:`vectorstores._vectors.Product`: twice as fast as numpy's for matrices beyond the caches."""
+    if matrix.nbytes <= _CACHED:
+        numpy_product(matrix, vector, out)
+        return
     faiss = load_faiss()
     pointer = faiss.swig_ptr
     faiss.fvec_inner_products_ny(pointer(out), pointer(vector), pointer(matrix), matrix.shape[1], len(matrix))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from vectorstores import _mapped
+from vectorstores import _mapped, _rows
 from vectorstores.base import VectorStoreError
 
 if TYPE_CHECKING:
@@ -63,6 +64,22 @@ class Forgetting:
                 self._left[namespace] = wanted | self._left.get(namespace, {})
             self._report("vectors that were deleted stay in a file for now", error)
 
+    def look_after_leftovers(self) -> None:
+        """Do soon what a process was stopped before that deleted something; :meth:`finish` does it too."""
+        self._later.do("leftovers", self._overwrite_leftovers)
+
+    def _overwrite_leftovers(self) -> None:
+        try:
+            places = map(self._place_of, self._database.read(_rows.bereft))
+            for place in [place for place in places if place.vectors.exists()]:
+                if rows := _mapped.left(place, partial(self._gone_since, place.namespace)):
+                    self.overwrite(place.namespace, rows)
+        except (OSError, VectorStoreError) as error:
+            self._report("vectors that were deleted may stay in a file for now", error)
+
+    def _gone_since(self, namespace: str, seq: int) -> list[int]:
+        return self._database.read(lambda connection: _rows.overtaken(connection, namespace, seq))
+
     def _clear(self, delay: float = _AGAIN) -> None:
         if not self.clear():
             longer = min(2 * delay, _LONGEST)
@@ -87,7 +104,8 @@ class Forgetting:
         self._failing = True
 
     def finish(self) -> None:
-        """Try once more what is left."""
+        """Try once more what is left, by this process or others."""
+        self._overwrite_leftovers()
         for namespace in list(self._left):
             self.overwrite(namespace, {})
         if self._unclear:

@@ -51,9 +51,9 @@ class Indexes:
         self._indexed = tuple(indexed)
         self._spaces: dict[str, Space] = {}
         self._newest = (-1, 0)
-        later = Later("vectorstores-upkeep")
-        self._forgetting = Forgetting(database, place_of, later)
-        self._upkeep = Upkeep(database, place_of, self._spaces, needs, later, self._forgetting)
+        self._later = Later("vectorstores-upkeep")
+        self._forgetting = Forgetting(database, place_of, self._later)
+        self._upkeep = Upkeep(database, place_of, self._spaces, needs, self._later)
 
     def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """Find in the newest state of the rows, whichever process wrote it."""
@@ -177,8 +177,6 @@ class Indexes:
         sidecar = _sidecar.read(place, mapped.layout)
         if sidecar is not None and _known(connection, sidecar.moment):
             space.take_sidecar(sidecar, connection)
-        # Who deleted them was stopped before it could.
-        space.leftover = dict.fromkeys(space.overtaken(connection), mapped.layout.moment.seq + 1)
         space.follow(connection, newest, repeated=True)
         return space
 
@@ -190,13 +188,17 @@ class Indexes:
                 self._upkeep.look_after_when_idle(namespace)
 
     def forget_leftovers(self) -> None:
-        """Clear the log of what a process left in it that was killed, now or as soon as its readers let it be."""
+        """Take what a process that was killed left to do off the disk, now or as soon as readers let it be."""
         self._forgetting.clear()
         self._forgetting.gone({})
+        self._forgetting.look_after_leftovers()
 
     def close(self) -> None:
-        """Write the files that are missing, and let go of the memory."""
-        self._upkeep.close()
+        """Do what was to be done later, and let go of the memory."""
+        self._later.close()
+        # Files lose what was deleted first: those that are written then are whole.
+        self._forgetting.finish()
+        self._upkeep.finish()
         self._spaces.clear()
 
 
@@ -219,5 +221,4 @@ def needs(space: Space) -> Needs:
         rebuild=rebuild and not space.uncodable,
         extend=more and not rebuild and not space.uncodable,
         write=space.stale >= max(_STALE_ROWS, int(_STALE_SHARE * live)),
-        overwrite=bool(space.leftover),
     )

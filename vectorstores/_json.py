@@ -19,22 +19,24 @@ _PLAIN: Final = frozenset({str, dict, list, int, bool, float, type(None)})
 
 def is_plain(value: object, depth: int = 0) -> bool:
     """Whether :func:`check_json` would return an equal value; False where only that can tell."""
-    kind = type(value)
     if depth > MAX_DEPTH:
         plain = False
     elif isinstance(value, str):
         plain = value.isascii()
-    elif isinstance(value, dict):
-        plain = all(
-            type(key) is str and key.isascii() and is_plain(part, depth + 1) for key, part in value.items()
-        )
-    elif isinstance(value, list):
-        plain = all(is_plain(part, depth + 1) for part in value)
     elif isinstance(value, int):
         plain = -_MAX_INT - 1 <= value <= _MAX_INT
+    elif isinstance(value, float):
+        plain = math.isfinite(value)
+    elif isinstance(value, list):
+        plain = all(is_plain(part, depth + 1) for part in value)
+    elif isinstance(value, dict):
+        plain = True
+        # No generator: most metadata is small, and every write waits for this on the event loop.
+        for key, part in value.items():
+            plain = plain and type(key) is str and key.isascii() and is_plain(part, depth + 1)
     else:
-        plain = value is None or (isinstance(value, float) and math.isfinite(value))
-    return plain and kind in _PLAIN
+        plain = value is None
+    return plain and type(value) in _PLAIN
 
 
 def weigh(values: Iterable[object], limit: int) -> int:
@@ -46,6 +48,8 @@ def weigh(values: Iterable[object], limit: int) -> int:
         total += _NUMBER
         if isinstance(value, str):
             total += len(value)
+        elif value is None or isinstance(value, int | float):
+            pass  # before the costly question what else it may be
         elif isinstance(value, Mapping):
             if len(value) > limit // _NUMBER:
                 return limit + 1

@@ -275,6 +275,36 @@ def overwrite(place: Place, rows: Mapping[int, int]) -> None:
         ) from error
 
 
+def left(place: Place, gone: Callable[[int], Sequence[int]]) -> dict[int, int]:
+    """Return the rows that have a vector in the file still, of those that ``gone`` names as deleted or replaced
+    since a change; ready for :func:`overwrite`.
+    """
+    try:
+        with place.vectors.open("rb") as file:
+            layout = layout_of(file, place)
+            if layout is None:
+                return {}
+            seq = layout.moment.seq
+            known, at = _places(file, layout, gone(seq))
+            shape = (layout.count, layout.dim)
+            vectors = np.memmap(file, dtype="<f4", mode="r", offset=_START, shape=shape)
+            # A block at a time: they may be many.
+            parts = (at[low : low + _BLOCK_ROWS] for low in range(0, len(at), _BLOCK_ROWS))
+            return {row: seq + 1 for part in parts for row in known[part[vectors[part].any(axis=1)]].tolist()}
+    except FileNotFoundError:
+        return {}
+
+
+def _places(
+    file: BinaryIO, layout: Layout, rows: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row numbers of a file, and the positions of those rows that it has."""
+    known = np.memmap(file, dtype="<i8", mode="r", offset=layout.rows_at, shape=(layout.count,))
+    wanted = np.unique(np.asarray(rows, dtype=np.int64))
+    at = np.minimum(np.searchsorted(known, wanted), layout.count - 1)
+    return known, at[known[at] == wanted]
+
+
 def _overwrite(place: Place, rows: Mapping[int, int]) -> None:
     with place.vectors.open("r+b", buffering=0) as file:
         layout = layout_of(file, place)
@@ -283,11 +313,7 @@ def _overwrite(place: Place, rows: Mapping[int, int]) -> None:
             with suppress(FileNotFoundError):
                 place.vectors.unlink()
             return
-        known = np.memmap(file, dtype="<i8", mode="r", offset=layout.rows_at, shape=(layout.count,))
-        older = [row for row, seq in rows.items() if seq > layout.moment.seq]
-        wanted = np.unique(np.asarray(older, dtype=np.int64))
-        at = np.minimum(np.searchsorted(known, wanted), layout.count - 1)
-        at = at[known[at] == wanted]
+        _, at = _places(file, layout, [row for row, seq in rows.items() if seq > layout.moment.seq])
         width = 4 * layout.dim
         for number in np.unique(at // _BLOCK_ROWS).tolist():
             low = number * _BLOCK_ROWS

@@ -30,8 +30,10 @@ _LOG_SIZE: Final = 200_000
 _STRETCH: Final = 20_000
 _NAMED: Final = 32
 _ASKED: Final = 250
-_BATCH: Final = 4096
+# More vectors than this at once would keep other threads waiting for milliseconds.
+_BATCH: Final = 512
 _METADATA: Final = 0xFFFFFFFF
+_DECODE: Final = json.JSONDecoder().raw_decode
 _FIELDS: Final = "row, id, content, embed_text, metadata, sum"
 
 
@@ -54,6 +56,14 @@ def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[
         (seq, seq, namespace, PATCHED),
     )
     return [row for (row,) in found]
+
+
+def bereft(connection: sqlite3.Connection) -> list[str]:
+    """Return the namespaces of which the log says that rows were deleted or written again."""
+    found = connection.execute(
+        "SELECT DISTINCT namespace FROM changes WHERE row < seq AND kind != ?", (PATCHED,)
+    )
+    return [namespace for (namespace,) in found]
 
 
 class Gone(NamedTuple):
@@ -85,11 +95,12 @@ def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[
         "INSERT INTO chunks (row, namespace, id, content, embed_text, metadata, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (row) DO UPDATE SET content = excluded.content, embed_text = excluded.embed_text,"
         " metadata = excluded.metadata, sum = excluded.sum",
-        [
+        # One at a time, here and below: thousands at once would have Python look through all that it holds for garbage.
+        (
             (number, namespace, *texts, text_sum(*texts))
             for number, row in zip(numbers, rows, strict=True)
             for texts in ((row.id, row.content, row.embed_text, row.metadata),)
-        ],
+        ),
     )
     for low in range(0, len(rows), _BATCH):
         vectors = np.stack([row.vector for row in rows[low : low + _BATCH] if row.vector is not None])
@@ -159,7 +170,7 @@ def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Seque
     token = secrets.randbits(63)
     connection.executemany(
         "INSERT INTO changes (seq, namespace, row, kind, token) VALUES (?, ?, ?, ?, ?)",
-        [(seq, namespace, row, kind, token) for seq, row in enumerate(rows, first)],
+        ((seq, namespace, row, kind, token) for seq, row in enumerate(rows, first)),
     )
     _trim(connection, first + len(rows) - 1, len(rows))
 
@@ -173,10 +184,12 @@ def _trim(connection: sqlite3.Connection, seq: int, added: int) -> None:
 def decode(metadata: str, row: int) -> dict[str, JSON]:
     """Read the metadata of a row."""
     try:
-        found: dict[str, JSON] = json.loads(metadata)
+        found: dict[str, JSON]
+        found, end = _DECODE(metadata)
+        # What is written here has no space around it, and most of json.loads looks for that.
+        return found if end == len(metadata) else json.loads(metadata)
     except json.JSONDecodeError as error:
         raise StoreCorruptError(f"the metadata of row {row} is damaged: {error}; restore a backup") from error
-    return found
 
 
 def check_metadata(batch: Iterable[tuple[int, str, int | None]]) -> None:

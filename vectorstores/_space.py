@@ -13,7 +13,6 @@ from vectorstores._codes import faiss_product
 from vectorstores._columns import Column, evaluate, pick
 from vectorstores._rows import (
     DELETED,
-    PATCHED,
     PLAIN_KEY,
     PUT,
     check_metadata,
@@ -67,8 +66,6 @@ class Space:
         """Whether the codes hold something of vectors that were deleted or replaced."""
         self.kept: frozenset[str] = frozenset()
         """What the small file beside it holds: :data:`CODES`, and keys of columns."""
-        self.leftover: dict[int, int] = {}
-        """Rows that were deleted or replaced while their vectors stayed in the file."""
         self.uncodable = False
         """Whether making codes has failed."""
         self.columns: dict[str, Column] = {}
@@ -110,16 +107,6 @@ class Space:
         return frozenset({CODES} if self.table.codes is not None else ()) | (
             self.columns.keys() & self.indexed
         )
-
-    def overtaken(self, connection: sqlite3.Connection) -> list[int]:
-        """Return the rows that the log says are deleted or replaced, while their vectors are there still."""
-        found = connection.execute(
-            "SELECT DISTINCT row FROM changes WHERE seq > ? AND namespace = ? AND kind != ?",
-            (self.seq, self.namespace, PATCHED),
-        ).fetchall()
-        places = self.table.find(np.array(found, dtype=np.int64).reshape(-1))
-        left: list[int] = self.table.rows[places[self.table.vectors.gather(places).any(axis=1)]].tolist()
-        return left
 
     def _reread(self, connection: sqlite3.Connection, rows: NDArray[np.int64], start: int) -> None:
         self.table.vectors.put(np.arange(start, start + len(rows)), 0.0)

@@ -24,6 +24,7 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 # How long a write waits for the one of another process before it gives up.
 BUSY_TIMEOUT: Final = 30.0
 _PATIENT: Final = f"PRAGMA busy_timeout={int(BUSY_TIMEOUT * 1000)}"
+_HASTY: Final = "PRAGMA busy_timeout=0"
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNAVAILABLE: Final = {
     sqlite3.SQLITE_BUSY: f"another process has been writing for {BUSY_TIMEOUT:.0f} s",
@@ -111,6 +112,7 @@ class Database:
         self._locks = {"read": threading.Lock(), "index": threading.Lock(), "write": threading.Lock()}
         self._connections: dict[str, sqlite3.Connection] = {}
         self._versions: dict[str, int] = {}
+        self._hasty: set[str] = set()
         self._combined: Combiner[Sequence[Work[Any]], Sequence[Any]] = Combiner(self._commit)
         self._scrubbed: Combiner[None, bool] = Combiner(self._checkpoint)
         try:
@@ -184,7 +186,7 @@ class Database:
             lock.release()
 
     def _read_at_once(self, connection: sqlite3.Connection, work: Work[T | None], role: str) -> T | None:
-        connection.execute("PRAGMA busy_timeout=0")
+        self._bear(connection, role, patient=False)
         try:
             with transaction(connection, write=False):
                 self._follow(connection, role)
@@ -193,8 +195,12 @@ class Database:
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
             raise
-        finally:
-            connection.execute(_PATIENT)
+
+    def _bear(self, connection: sqlite3.Connection, role: str, *, patient: bool) -> None:
+        """Have the connection of a role wait for other processes, or not; under its lock."""
+        if patient == (role in self._hasty):
+            connection.execute(_PATIENT if patient else _HASTY)
+            (self._hasty.discard if patient else self._hasty.add)(role)
 
     def version(self, role: str) -> int:
         """Return a number that is another one in a transaction of this role when others have written meanwhile."""
@@ -219,11 +225,8 @@ class Database:
 
     def _checkpoint(self, calls: Sequence[None]) -> list[bool]:
         with self._using("write") as connection:
-            connection.execute("PRAGMA busy_timeout=0")
-            try:
-                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                connection.execute(_PATIENT)
+            self._bear(connection, "write", patient=False)
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return [not busy for _ in calls]
 
     @contextmanager
@@ -233,6 +236,7 @@ class Database:
             if connection is None:
                 raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
             with translated(self.path):
+                self._bear(connection, role, patient=True)
                 yield connection
 
     def close(self) -> None:

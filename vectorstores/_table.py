@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -175,13 +176,15 @@ class VectorTable:
             places, estimates = codes.nearest(vector, attempt)
             complete = attempt >= codes.count
             floor = -np.inf if complete else float(estimates.min(initial=np.inf))
-            kept = np.ones(len(places), dtype=np.bool_) if usable is None else usable[places]
-            if len(self.outdated):
+            if usable is not None or len(self.outdated):
+                kept = np.ones(len(places), dtype=np.bool_) if usable is None else usable[places]
                 kept &= ~np.isin(places, self.outdated)
-            places, estimates = places[kept], estimates[kept]
+                places, estimates = places[kept], estimates[kept]
             exact = self.vectors.products_at(vector, places)
-            error = float(np.sqrt(np.mean((estimates - exact) ** 2))) if len(exact) else np.inf
-            places, exact = np.concatenate([places, loose]), np.concatenate([exact, scores])
+            wrong = estimates - exact
+            error = math.sqrt(float(wrong @ wrong) / len(wrong)) if len(wrong) else math.inf
+            if len(loose):
+                places, exact = np.concatenate([places, loose]), np.concatenate([exact, scores])
             if len(exact) >= k:
                 kth = np.partition(exact, len(exact) - k)[len(exact) - k]
                 if complete or kth - floor >= _ERRORS * error:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vectorstores._codes import Codes
-    from vectorstores._forgetting import Forgetting
     from vectorstores._later import Later
     from vectorstores._mapped import Place
     from vectorstores._sqlite import Database
@@ -47,7 +46,6 @@ class Needs(NamedTuple):
     rebuild: bool = False
     extend: bool = False
     write: bool = False
-    overwrite: bool = False
 
 
 class Upkeep:
@@ -60,14 +58,12 @@ class Upkeep:
         spaces: dict[str, Space],
         needs: Callable[[Space], Needs],
         later: Later,
-        forgetting: Forgetting,
     ) -> None:
         self._database = database
         self._place_of = place_of
         self._spaces = spaces
         self._needs = needs
         self._later = later
-        self._forgetting = forgetting
 
     def look_after(self, namespace: str) -> None:
         """Do soon what the namespace needs."""
@@ -100,9 +96,6 @@ class Upkeep:
 
     def _tend(self, space: Space) -> None:
         needs = self._needs(space)
-        if needs.overwrite:
-            rows, space.leftover = space.leftover, {}
-            self._forgetting.overwrite(space.namespace, rows)
         if needs.pack:
             space = self._pack(space)
             needs = self._needs(space)
@@ -214,12 +207,10 @@ class Upkeep:
             codes = () if sidecar.codes is None else (CODES,)
             space.kept = frozenset(codes) | sidecar.columns.keys()
 
-    def close(self) -> None:
-        """Finish, and write the files that are missing."""
-        self._later.close()
+    def finish(self) -> None:
+        """Write the files that are missing; when nothing more is begun."""
         for namespace in list(self._spaces):
             self._reporting(namespace, self._finish)
-        self._forgetting.finish()
 
     def _finish_patiently(self, space: Space) -> None:
         self._finish(space, patient=True)

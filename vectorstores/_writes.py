@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -21,8 +21,8 @@ _AT_ONCE: Final = 256
 @dataclass(slots=True, eq=False)
 class _Call(Generic[T]):
     item: T
-    # Set when the outcome is there, or when it is this call's turn to do the work of all that wait.
-    turn: anyio.Event = field(default_factory=anyio.Event)
+    # Set when the outcome is there, or when it is this call's turn to do the work of all that wait; None if it is now.
+    turn: anyio.Event | None
     outcome: Any = None
     done: bool = False
 
@@ -56,10 +56,11 @@ class Together(Generic[T]):
     async def __call__(self, item: T) -> Any:  # noqa: ANN401 - as the work says
         """Have an item worked on, and return its result or raise its error."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        queue, call = self._queue.of(anyio.lowlevel.current_token()), _Call(item)
+        queue = self._queue.of(anyio.lowlevel.current_token())
+        call = _Call(item, anyio.Event() if queue.busy else None)
         queue.waiting.append(call)
         with anyio.CancelScope(shield=True):
-            if queue.busy:
+            if call.turn is not None:
                 await call.turn.wait()
             if not call.done:
                 await self._serve(queue)
@@ -82,8 +83,13 @@ class Together(Generic[T]):
         finally:
             for call, outcome in zip(batch, outcomes, strict=True):
                 call.outcome, call.done = outcome, True
-                call.turn.set()
+                _wake(call)
             if queue.waiting:
-                queue.waiting[0].turn.set()
+                _wake(queue.waiting[0])
             else:
                 queue.busy = False
+
+
+def _wake(call: _Call[Any]) -> None:
+    if call.turn is not None:
+        call.turn.set()

@@ -1,9 +1,7 @@
 """The store on disk: what the contract, common to all stores, does not say."""
 
 import os
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
+from offline import printed_by
 
 from vectorstores import (
     Chunk,
@@ -27,7 +26,6 @@ from vectorstores import (
 )
 
 pytestmark = pytest.mark.anyio
-ROOT = Path(__file__).parents[2]
 DIM = 32
 
 
@@ -271,17 +269,7 @@ async def test_addresses(tmp_path):
 
 
 def run_python(script: str, *arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+    return printed_by(script, *arguments, options=("-W", "error"))
 
 
 def test_importing_the_package_loads_no_backend():
