@@ -159,9 +159,9 @@ def test_secrets_beside_each_other_are_all_taken_out(texts):
     ],
 )
 def test_a_long_text_takes_no_long_time(part):
-    started = time.perf_counter()
+    started = time.thread_time()
     redact(part * (50_000 // len(part)))
-    assert time.perf_counter() - started < 2.0
+    assert time.thread_time() - started < 2.0
 
 
 def test_json_is_cleaned_in_every_place():

@@ -1,0 +1,175 @@
+"""What redaction finds, what it hides by mistake, and what it costs."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import importlib.util
+import json
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.lessons.redaction_corpus import NONE, Labelled
+from jeeves_reflexion.types import JSON
+
+Redact = Callable[[str], str]
+_MARK = re.compile(r"(?:\[REDACTED:){1,3}[a-z_]{1,40}\]")  # an older version left marks within marks
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A labelled text as it came back."""
+
+    row: Labelled
+    clean: str
+    leaked: bool
+    """Whether a character of a labelled span survived."""
+    beside: int
+    """Marks that hide nothing labelled."""
+    wider: int
+    """Characters hidden outside of the labelled spans."""
+    hits: int
+    """Marks that hide something labelled."""
+
+
+def read(row: Labelled, redact: Redact) -> Read:
+    """Redact one text and hold the result against its labels."""
+    clean = redact(row.text)
+    hidden = _hidden(row.text, clean)
+    leaked = any(not _covered(span, hidden) for span in row.spans)
+    hits = [span for span in hidden if any(start < span[1] and end > span[0] for start, end in row.spans)]
+    labelled = {at for start, end in row.spans for at in range(start, end)}
+    wider = sum(at not in labelled for start, end in hidden for at in range(start, end))
+    return Read(row, clean, leaked, len(hidden) - len(hits), wider, len(hits))
+
+
+def _covered(span: tuple[int, int], hidden: Sequence[tuple[int, int]]) -> bool:
+    return all(any(start <= at < end for start, end in hidden) for at in range(*span))
+
+
+def _hidden(text: str, clean: str) -> list[tuple[int, int]]:
+    """Where the marks of the clean text stand in the text itself. Raises ``ValueError`` when something else differs."""
+    pattern = "(.+?)".join(map(re.escape, _MARK.split(clean)))
+    match = re.fullmatch(pattern, text, re.DOTALL)
+    if match is None:
+        raise ValueError(f"more than marks differs: {clean[:80]!r}")
+    return [match.span(number) for number in range(1, match.re.groups + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The figures of one half: texts found of those with something to hide, by kind, and the mistakes."""
+
+    kinds: dict[str, tuple[int, int]]
+    found: int
+    positives: int
+    kept: int
+    """Texts with something to hide of which nothing else was hidden."""
+    hit: int
+    negatives: int
+    marks: int
+    right_marks: int
+    misses: tuple[Read, ...]
+    mistakes: tuple[Read, ...]
+
+
+def score(rows: Iterable[Labelled], redact: Redact) -> Score:
+    """Redact every text of a half and count."""
+    done = [read(row, redact) for row in rows]
+    positive = [one for one in done if one.row.kind != NONE]
+    negative = [one for one in done if one.row.kind == NONE]
+    kinds: dict[str, tuple[int, int]] = {}
+    for one in positive:
+        found, n = kinds.get(one.row.kind, (0, 0))
+        kinds[one.row.kind] = (found + (not one.leaked), n + 1)
+    return Score(
+        kinds=kinds,
+        found=sum(not one.leaked for one in positive),
+        positives=len(positive),
+        kept=sum(one.wider == 0 for one in positive),
+        hit=sum(one.beside > 0 for one in negative),
+        negatives=len(negative),
+        marks=sum(one.hits + one.beside for one in done),
+        right_marks=sum(one.hits for one in done),
+        misses=tuple(one for one in positive if one.leaked),
+        mistakes=tuple(one for one in negative if one.beside),
+    )
+
+
+def texts_of(path: Path) -> list[str]:
+    """Return every string in a file of JSON lines (also ``.gz``) that has a space: what a program or a person wrote."""
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    found = [text for line in raw.decode("utf-8").splitlines() for text in _strings(json.loads(line))]
+    return list(dict.fromkeys(text for text in found if " " in text))
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+
+
+def hits_in(texts: Iterable[str], redact: Redact) -> list[str]:
+    """Return each mark that was made in the texts, with what stands around it."""
+    found = []
+    for text in texts:
+        clean = redact(text)
+        if clean != text:
+            found += [clean[max(0, mark.start() - 30) : mark.end() + 20] for mark in _MARK.finditer(clean)]
+    return found
+
+
+def seconds(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each side; the sides take turns, so that what else runs meets all alike."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side()
+    for _ in range(rounds):
+        for name, side in sides.items():
+            started = time.perf_counter()
+            side()
+            times[name].append(time.perf_counter() - started)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def module_at(path: Path) -> Redact:
+    """Return ``redact`` of an older version of the module, a file."""
+    spec = importlib.util.spec_from_file_location("redaction_before", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # a dataclass looks its module up there
+    spec.loader.exec_module(module)
+    redact: Redact = module.redact
+    return redact
+
+
+def detect_secrets() -> Callable[[str], list[str]] | None:
+    """Return the peer's scan of a text by all its detectors, which gives the values found; None without the package."""
+    try:
+        scan = importlib.import_module("detect_secrets.core.scan")
+        settings = importlib.import_module("detect_secrets.settings")
+    except ImportError:
+        return None
+    names = [{"name": name} for name in _detectors()]
+
+    def found(text: str) -> list[str]:
+        with settings.transient_settings({"plugins_used": names}):
+            return [secret.secret_value for line in text.splitlines() for secret in scan.scan_line(line)]
+
+    return found
+
+
+def _detectors() -> list[str]:
+    plugins = importlib.import_module("detect_secrets.core.plugins.util")
+    return sorted(plugin.__name__ for plugin in plugins.get_mapping_from_secret_type_to_class().values())

@@ -1,0 +1,12 @@
+"""Takes secrets, and what names a person or a place in a network, out of text before it is stored or logged.
+
+Redaction is code, applied at every write. A find is replaced by ``[REDACTED:kind]``; the rest of the text is untouched.
+How secrets look is data: ``patterns.toml`` beside this module. What a pattern can't say is a check of a number
+(``numbers``), of a place (``places``) or of randomness (``randomness``).
+"""
+
+from jeeves_reflexion.redaction.patterns import PATTERNS, Pattern
+from jeeves_reflexion.redaction.records import redact_json, redact_record, redacting
+from jeeves_reflexion.redaction.scanning import redact
+
+__all__ = ["PATTERNS", "Pattern", "redact", "redact_json", "redact_record", "redacting"]

@@ -1,0 +1,77 @@
+"""Redaction of what holds text: JSON values, records, and the events that a listener hears."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar, cast
+
+from jeeves_reflexion.events import Event
+from jeeves_reflexion.redaction.scanning import redact
+from jeeves_reflexion.session import Listener, Session
+from jeeves_reflexion.types import JSON
+
+T = TypeVar("T")
+
+
+def redact_json(value: JSON) -> JSON:
+    """Return a JSON value with secrets taken out of every string in it, keys included."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {redact(key): _named(key, item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [redact_json(item) for item in value]
+    return value
+
+
+_SECRET_NAME = re.compile(r"(?i)(?:password|passwd|passphrase|secret|api[_-]?key|token|authorization)$")
+
+
+def _named(key: str, item: JSON) -> JSON:
+    """A text under a key that names a secret is one, however it looks, and so are the texts of a list."""
+    if not _SECRET_NAME.search(key):
+        return redact_json(item)
+    if isinstance(item, str):
+        return "[REDACTED:secret]" if item else item
+    if isinstance(item, Sequence):
+        return [_named(key, part) for part in item]
+    return redact_json(item)
+
+
+def redact_record(record: T) -> T:
+    """Return a dataclass instance with secrets taken out of every text in it, however deep; itself without any."""
+    return cast("T", _cleaned(record))
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, tuple):
+        parts = tuple(map(_cleaned, value))
+        return parts if parts != value else value
+    if isinstance(value, Mapping | list):
+        return redact_json(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        old = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        new = {name: cleaned for name, part in old.items() if (cleaned := _cleaned(part)) != part}
+        return replace(value, **new) if new else value
+    return value
+
+
+def redacting(session: Session) -> Session:
+    """Return the session with a listener that hears no secrets; the session itself if that is so already."""
+    if session.listener is None or isinstance(session.listener, _Redacting):
+        return session
+    return session.listening(_Redacting(session.listener))
+
+
+class _Redacting:
+    """A listener before the listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def __call__(self, event: Event) -> Awaitable[None] | None:
+        return self._listener(redact_record(event))

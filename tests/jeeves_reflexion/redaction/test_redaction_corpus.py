@@ -1,0 +1,47 @@
+"""The gate: what the labelled corpus says of redaction, as in ``docs/results/lessons_redaction.md``."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.lessons.redaction_corpus import load
+from benchmarks.lessons.redaction_measures import score
+from jeeves_reflexion import redact
+
+NEVER_LEAKED = {
+    "api_key",
+    "authorization",
+    "aws_key",
+    "github_token",
+    "jwt",
+    "password",
+    "private_key",
+    "slack_token",
+}
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids="seed {}".format)
+def halves(request):
+    return {half: score(load(half, seed=request.param), redact) for half in ("dev", "heldout")}
+
+
+def test_the_corpus_is_large_and_of_many_kinds(halves):
+    both = halves.values()
+    assert sum(half.positives for half in both) >= 300
+    assert sum(half.negatives for half in both) >= 300
+    assert len({kind for half in both for kind in half.kinds}) >= 15
+
+
+def test_no_secret_of_the_developed_half_is_left(halves):
+    dev = halves["dev"]
+    assert {
+        kind: counts for kind, counts in dev.kinds.items() if kind in NEVER_LEAKED and counts[0] < counts[1]
+    } == {}
+    assert dev.found >= 0.98 * dev.positives
+
+
+def test_the_whole_corpus_meets_its_figures(halves):
+    both = halves.values()
+    assert sum(half.found for half in both) >= 0.98 * sum(half.positives for half in both)
+    assert sum(half.right_marks for half in both) >= 0.98 * sum(half.marks for half in both)
+    assert sum(half.hit for half in both) <= 0.02 * sum(half.negatives for half in both)
