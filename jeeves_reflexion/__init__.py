@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CodeLimitError,
         ConfigurationError,
         ExperimentError,
+        LessonRefusedError,
         LessonStoreError,
         MissingDependencyError,
         ModelAuthError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         SandboxUnavailableError,
         SessionError,
         ToolError,
+        UnknownLessonError,
         UnreadableReplyError,
     )
     from jeeves_reflexion.evaluators import (
@@ -42,7 +44,17 @@ if TYPE_CHECKING:
         as_evaluator,
         parse_score,
     )
-    from jeeves_reflexion.lessons import FileMemory, LessonSettings, TransientMemory, VectorLessonStore
+    from jeeves_reflexion.lessons import (
+        Credit,
+        Curator,
+        FileMemory,
+        LessonSettings,
+        MergeSettings,
+        Picking,
+        TransientMemory,
+        VectorLessonStore,
+        Withholding,
+    )
     from jeeves_reflexion.models import OpenAIModel, ScriptedModel
     from jeeves_reflexion.note_places import PostgresReflectionStore, default_notes_place, open_notes
     from jeeves_reflexion.pattern import (
@@ -74,7 +86,7 @@ if TYPE_CHECKING:
     from jeeves_reflexion.redaction import redact
     from jeeves_reflexion.refinement import Refinement
     from jeeves_reflexion.refinement_options import Decision, RefinementOptions
-    from jeeves_reflexion.reflectors import LessonReflector, as_reflector
+    from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
     from jeeves_reflexion.reflexion import LoopOptions, Reflexion
     from jeeves_reflexion.revisers import AgentReviser, ModelReviser, as_reviser
     from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, probe
@@ -101,6 +113,7 @@ if TYPE_CHECKING:
         Evaluation,
         EvaluationError,
         Lesson,
+        Lift,
         Provenance,
         Recall,
         RecalledLesson,
@@ -128,13 +141,16 @@ _ROOMS = {
     "convergence": "Convergence",
     "drafts": "ConvergenceReason Draft Refined Revision RevisionRequest",
     "errors": (
-        "BudgetExceededError CodeError CodeLimitError ConfigurationError ExperimentError LessonStoreError"
+        "BudgetExceededError CodeError CodeLimitError ConfigurationError ExperimentError"
+        " LessonRefusedError LessonStoreError"
         " MissingDependencyError ModelAuthError ModelConnectionError ModelError ModelResponseError"
         " ModelTimeoutError ReflexionError SandboxError SandboxUnavailableError SessionError ToolError"
-        " UnreadableReplyError"
+        " UnknownLessonError UnreadableReplyError"
     ),
     "evaluators": "Comparison CriteriaEvaluator Judge Panel RewardEvaluator as_evaluator parse_score",
-    "lessons": "FileMemory LessonSettings TransientMemory VectorLessonStore",
+    "lessons": (
+        "Credit Curator FileMemory LessonSettings MergeSettings Picking TransientMemory VectorLessonStore Withholding"
+    ),
     "models": "OpenAIModel ScriptedModel",
     "note_places": "PostgresReflectionStore default_notes_place open_notes",
     "pattern": (
@@ -149,7 +165,7 @@ _ROOMS = {
     "redaction": "redact",
     "refinement": "Refinement",
     "refinement_options": "Decision RefinementOptions",
-    "reflectors": "LessonReflector as_reflector",
+    "reflectors": "LessonReflector StructuredReflector as_reflector",
     "reflexion": "LoopOptions Reflexion",
     "revisers": "AgentReviser ModelReviser as_reviser",
     "sandbox": "Guarantees Ran Sandbox SandboxLimits probe",
@@ -160,7 +176,7 @@ _ROOMS = {
         " SqliteReflectionStore TaskReflectedEvent TaskReflection VersionedReflectionStore task_identity"
     ),
     "types": (
-        "Attempt Evaluation EvaluationError Lesson Provenance Recall RecalledLesson Reflection RunResult"
+        "Attempt Evaluation EvaluationError Lesson Lift Provenance Recall RecalledLesson Reflection RunResult"
         " Step Task Trial Usage"
     ),
     "workflows": (
@@ -183,7 +199,9 @@ __all__ = [
     "ConfigurationError",
     "Convergence",
     "ConvergenceReason",
+    "Credit",
     "CriteriaEvaluator",
+    "Curator",
     "Decision",
     "Draft",
     "Ensemble",
@@ -200,12 +218,15 @@ __all__ = [
     "Judge",
     "Lesson",
     "LessonReflector",
+    "LessonRefusedError",
     "LessonSettings",
     "LessonStore",
     "LessonStoreError",
+    "Lift",
     "LlmReflectionStrategy",
     "LoopOptions",
     "Memory",
+    "MergeSettings",
     "Message",
     "MissingDependencyError",
     "ModelAuthError",
@@ -218,6 +239,7 @@ __all__ = [
     "OpenAIModel",
     "Panel",
     "PatternAgent",
+    "Picking",
     "PostgresReflectionStore",
     "Provenance",
     "QualityCriterion",
@@ -261,6 +283,7 @@ __all__ = [
     "Spend",
     "SqliteReflectionStore",
     "Step",
+    "StructuredReflector",
     "Task",
     "TaskReflectedEvent",
     "TaskReflection",
@@ -271,10 +294,12 @@ __all__ = [
     "TransientMemory",
     "Trial",
     "Triggers",
+    "UnknownLessonError",
     "UnreadableReplyError",
     "Usage",
     "VectorLessonStore",
     "VersionedReflectionStore",
+    "Withholding",
     "Workflow",
     "WorkflowError",
     "__version__",

@@ -14,6 +14,11 @@
       x  ToolError                 a tool could not be called as asked
       x  BudgetExceededError       tokens, cost, attempts or time of the run are used up
       x  LessonStoreError          lessons could not be stored or recalled
+         +  UnknownLessonError     there is no lesson of that id
+         +  LessonRefusedError     a text was not let in as a lesson; it waits in quarantine for a person
+         +  ReflectionFormError    a reflection lacks a field of its form, or fills it wrongly
+         +  MarkdownError          a reflection's file can't be read
+         +  ReflectionOwedError    an agent owes a reflection, and may not go on without it
       x  SandboxError              code could not be run in the sandbox, or failed there
          +  SandboxUnavailableError  this machine lacks the isolation or the runtime; says what to do
          +  CodeError              the code itself failed: what it raised and at which line
@@ -90,6 +95,18 @@ class BudgetExceededError(ReflexionError):
 
 class LessonStoreError(ReflexionError):
     """Lessons could not be stored or recalled; what was stored before is untouched."""
+
+
+class UnknownLessonError(LessonStoreError):
+    """There is no lesson of that id, or no longer."""
+
+
+class LessonRefusedError(LessonStoreError):
+    """A text was not let in as a lesson, because it gives orders; it is kept apart under ``lesson_id``."""
+
+    def __init__(self, message: str, lesson_id: str) -> None:
+        super().__init__(message)
+        self.lesson_id = lesson_id
 
 
 class SandboxError(ReflexionError):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from jeeves_reflexion.types import JSON, Lesson, Role, Step, StopReason, Usage
+from jeeves_reflexion.types import JSON, Lesson, Reflection, Role, Step, StopReason, Usage
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -95,6 +95,15 @@ class MaxAttemptsReached(Occurrence):
     final_score: float | None
     attempts: int
     kind: Literal["reflexion.max_attempts_reached"] = "reflexion.max_attempts_reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalated(Occurrence):
+    """All retries failed, and the orchestrator is to take over; ``reflections`` are those of the run, in order."""
+
+    task_id: str
+    reflections: tuple[Reflection, ...]
+    kind: Literal["reflexion.escalated"] = "reflexion.escalated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +260,7 @@ Event: TypeAlias = (
     | Evaluated
     | ThresholdMet
     | MaxAttemptsReached
+    | Escalated
     | LessonProduced
     | LessonPersisted
     | LessonDropped

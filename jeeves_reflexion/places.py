@@ -8,7 +8,8 @@ import platformdirs
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.records import INDEXED
-from jeeves_reflexion.lessons.store import LessonSettings, VectorLessonStore
+from jeeves_reflexion.lessons.settings import LessonSettings
+from jeeves_reflexion.lessons.store import VectorLessonStore
 from vectorstores import VectorStoreError, open_store
 from vectorstores.base import Embedder
 

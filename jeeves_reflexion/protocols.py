@@ -72,8 +72,13 @@ class Reflector(Protocol):
 class LessonStore(Protocol):
     """Stores lessons, and recalls those that matter for a task."""
 
-    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
-        """Return at most ``k`` lessons for an attempt of a run at the task; none is a valid answer."""
+    async def recall(
+        self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
+    ) -> Recall:
+        """Return at most ``k`` lessons for an attempt of a run at the task; none is a valid answer.
+
+        What the run ``skip_run`` wrote itself is left out.
+        """
         ...
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:

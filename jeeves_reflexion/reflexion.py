@@ -21,6 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jeeves_reflexion.callables import run as run_callable
+from jeeves_reflexion.callables import run_alone
+from jeeves_reflexion.endings import finish
 from jeeves_reflexion.errors import (
     HOPELESS,
     BudgetExceededError,
@@ -35,13 +37,13 @@ from jeeves_reflexion.events import (
     LessonPersisted,
     LessonProduced,
     LessonsRecalled,
-    MaxAttemptsReached,
-    RunFinished,
     RunStarted,
     ThresholdMet,
     Warned,
 )
 from jeeves_reflexion.lessons.gate import lesson_from
+from jeeves_reflexion.lessons.injection import render
+from jeeves_reflexion.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend, logger
@@ -71,8 +73,9 @@ class Reflexion:
 
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
     a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store`` turns on
-    selective recall of ``top_k_lessons``; without it lessons are appended to the block of ``memory``. Raises
-    ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
+    selective recall of ``top_k_lessons``; without it lessons are appended to the block of ``memory``.
+    ``preset="seed002"`` is the protocol of structured reflections (``presets.py``). Raises ``ConfigurationError`` (a
+    ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
@@ -85,29 +88,32 @@ class Reflexion:
         evaluator: ChatModel | AnyCallable | None = None,
         reflector: ChatModel | AnyCallable | None = None,
         lesson_store: LessonStore | VectorStore | None = None,
-        max_attempts: int = 3,
+        max_attempts: int = DEFAULT_ATTEMPTS,
         threshold: float = 0.8,
-        top_k_lessons: int = 5,
+        top_k_lessons: int = DEFAULT_LESSONS,
         lessons_block_name: str = "reflexion_lessons",
         evaluator_prompt: str | Path | None = None,
         reflector_prompt: str | Path | None = None,
         memory: Memory | None = None,
         options: LoopOptions | None = None,
+        preset: str | None = None,
     ) -> None:
         check_numbers(max_attempts, threshold, top_k_lessons, lessons_block_name)
+        self.preset = preset_of(preset)
         parts = resolve(
             Choices(
                 base, model, evaluator, reflector, lesson_store, evaluator_prompt, reflector_prompt, memory
-            )
+            ),
+            structured=self.preset.structured,
         )
         self.agent = parts.agent
         self.evaluator: Evaluator = parts.evaluator
         self.reflector = parts.reflector
         self.lessons = parts.lessons
         self.memory = parts.memory
-        self.max_attempts = max_attempts
+        self.max_attempts = self.preset.attempts(max_attempts)
         self.threshold = threshold
-        self.top_k_lessons = top_k_lessons
+        self.top_k_lessons = self.preset.lessons(top_k_lessons)
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
         self._model_name = parts.model_name
@@ -130,29 +136,15 @@ class Reflexion:
         while stop is None:
             trials.append(await self.trial(task, trials, session))
             stop = self.stop_reason(trials)
-        if stop == "max_attempts":
-            score = trials[-1].evaluation.score
-            await session.emit(
-                MaxAttemptsReached(
-                    run_id=session.id, attempt=len(trials), final_score=score, attempts=len(trials)
-                )
-            )
-        seconds = time.monotonic() - started
-        detail = trials[-1].exhausted or (trials[-1].evaluation.rationale if stop == "unscorable" else "")
-        result = RunResult(
-            session.id, task, tuple(trials), stop, session.spend.since(before), seconds, detail
+        return await finish(
+            task,
+            trials,
+            stop,
+            session,
+            usage=session.spend.since(before),
+            seconds=time.monotonic() - started,
+            escalate=self.preset.escalates,
         )
-        await session.emit(
-            RunFinished(
-                run_id=session.id,
-                stop_reason=stop,
-                passed=result.passed,
-                score=result.score,
-                attempts=len(trials),
-                seconds=seconds,
-            )
-        )
-        return result
 
     def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Do :meth:`run` outside of an event loop; the only synchronous way in."""
@@ -243,8 +235,11 @@ class Reflexion:
         if self.lessons is None:
             return None, await self._whole_block(history)
         lessons = self.lessons
+        skipped = session.id if self.preset.chain else ""
         recall = await session.in_time(
-            lambda: lessons.recall(task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number)
+            lambda: lessons.recall(
+                task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number, skip_run=skipped
+            )
         )
         await session.emit(
             LessonsRecalled(
@@ -256,7 +251,7 @@ class Reflexion:
                 n_withheld=len(recall.withheld),
             )
         )
-        return recall, bullets(recall.texts)
+        return recall, render([item.lesson for item in recall.offered])
 
     async def _whole_block(self, history: Sequence[Trial]) -> str:
         """What this run has seen so far and learned since; other runs' lessons come in with the next run."""
@@ -273,6 +268,7 @@ class Reflexion:
         try:
             session.spend.check()
             recall, block = await self._recall(task, history, session, number)
+            block = self.preset.block(block, recall, history)
         except BudgetExceededError as error:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
         else:
@@ -361,9 +357,9 @@ class Reflexion:
         if reason:
             return await self._drop(session, trial, reason)
         try:
-            room = self.options.lesson_characters
+            room, single = self.options.lesson_characters, self.options.one_sentence
             reflection = await lesson_from(
-                self.reflector, task, (*history, trial), session, max_characters=room
+                self.reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
             )
         except BudgetExceededError as error:
             return await self._drop(session, replace(trial, exhausted=str(error)), str(error))

@@ -60,6 +60,14 @@ class Difference:
         return self.low > 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of ``n`` scores in [0, 1]; ``n`` may be the effective number of a weighted mean."""
+
+    value: float
+    n: float
+
+
 def difference(before: Sequence[float], after: Sequence[float], *, z: float = Z95) -> Difference:
     """Return by how much the mean score changed, with an interval (Newcombe 1998, method 10), by default at 95 %.
 
@@ -67,18 +75,29 @@ def difference(before: Sequence[float], after: Sequence[float], *, z: float = Z9
     varies no more than a success or failure of the same mean, so that it holds for graded scores too, and is wide
     then. Raises ``ValueError`` for a group without scores, or for one outside of [0, 1].
     """
-    (p, p_low, p_high), (q, q_low, q_high) = _mean(before, z), _mean(after, z)
+    return difference_of_means(_mean(before), _mean(after), z=z)
+
+
+def difference_of_means(before: Mean, after: Mean, *, z: float = Z95) -> Difference:
+    """Do :func:`difference` for scores of which only mean and number are kept."""
+    (p_low, p_high), (q_low, q_high) = _bounds(before, z), _bounds(after, z)
+    p, q = before.value, after.value
     low = q - p - math.hypot(q - q_low, p_high - p)
     high = q - p + math.hypot(q_high - q, p - p_low)
     return Difference(q - p, low, high)
 
 
-def _mean(scores: Sequence[float], z: float) -> tuple[float, float, float]:
+def _mean(scores: Sequence[float]) -> Mean:
     if not scores or not all(0.0 <= score <= 1.0 for score in scores):
         raise ValueError(f"no mean of {len(scores)} scores in [0, 1]: {list(scores)[:5]}")
-    n = len(scores)
-    p = math.fsum(scores) / n
+    return Mean(math.fsum(scores) / len(scores), len(scores))
+
+
+def _bounds(mean: Mean, z: float) -> tuple[float, float]:
+    p, n = mean.value, mean.n
+    if n <= 0 or not 0.0 <= p <= 1.0:
+        raise ValueError(f"no mean of {n} scores in [0, 1]: {p}")
     centre, scale = p + z * z / (2 * n), 1 + z * z / n
     # Rounding may take the product a hair below zero.
     spread = z * math.sqrt(max(p * (1 - p), 0.0) / n + z * z / (4 * n * n))
-    return p, max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0)
+    return max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0)

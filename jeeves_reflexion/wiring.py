@@ -12,8 +12,9 @@ from jeeves_reflexion.agents.react import ReAct
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator
 from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
+from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
-from jeeves_reflexion.reflectors import LessonReflector, as_reflector
+from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.types import Task
 from vectorstores.base import VectorStore
@@ -27,7 +28,8 @@ class LoopOptions:
 
     ``budget`` holds for each run; ``learn=False`` retries without reflecting (a control arm); ``learn_from_success``
     distils a lesson from attempts that passed as well; ``unscorable_limit`` attempts in a row without a verdict stop
-    the run; ``lesson_characters`` bounds a lesson.
+    the run; ``lesson_characters`` bounds a lesson; ``one_sentence=False`` lets in reflections of several sentences,
+    as the paper's are, for reflectors that write such.
     """
 
     budget: Budget | None = None
@@ -35,6 +37,7 @@ class LoopOptions:
     learn_from_success: bool = False
     unscorable_limit: int = 2
     lesson_characters: int = 500
+    one_sentence: bool = True
 
     def __post_init__(self) -> None:
         for name in ("unscorable_limit", "lesson_characters"):
@@ -68,8 +71,12 @@ class Parts:
     agent_name: str
 
 
-def resolve(choices: Choices) -> Parts:
-    """Return the loop's parts; raises :class:`ConfigurationError` naming what is missing or doesn't fit."""
+def resolve(choices: Choices, *, structured: bool = False) -> Parts:
+    """Return the loop's parts; raises :class:`ConfigurationError` naming what is missing or doesn't fit.
+
+    ``structured`` makes the default reflector one that fills in the forms of seed 002, as a library of reflections
+    needs it.
+    """
     if choices.lesson_store is not None and choices.memory is not None:
         raise ConfigurationError("pass lesson_store (selective recall) or memory (the whole block), not both")
     if choices.model is not None:
@@ -87,7 +94,9 @@ def resolve(choices: Choices) -> Parts:
     return Parts(
         agent=agent,
         evaluator=_evaluator(choices),
-        reflector=_reflector(choices),
+        reflector=_reflector(
+            choices, structured=structured or isinstance(choices.lesson_store, ReflectionLibrary)
+        ),
         lessons=_lessons(choices.lesson_store),
         memory=TransientMemory() if choices.memory is None else choices.memory,
         model_name=next((name for name in names if name), None),
@@ -114,13 +123,22 @@ def _evaluator(choices: Choices) -> Evaluator:
     )
 
 
-def _reflector(choices: Choices) -> Reflector:
+def _reflector(choices: Choices, *, structured: bool) -> Reflector:
     chosen, prompt = choices.reflector, choices.reflector_prompt
+    if structured and (chosen is None or isinstance(chosen, ChatModel)):
+        if prompt is not None:
+            raise ConfigurationError(
+                "reflector_prompt is for one sentence; forms have a prompt each: pass "
+                "reflector=StructuredReflector(model, prompts={...})"
+            )
+        return StructuredReflector(chosen or _model(choices, "reflector"))
     if chosen is None or isinstance(chosen, ChatModel):
         return LessonReflector(chosen or _model(choices, "reflector"), prompt=prompt)
     if prompt is not None:
         raise ConfigurationError("reflector_prompt goes with a model as reflector, not with a callable")
-    return chosen if isinstance(chosen, LessonReflector) else as_reflector(_callable(chosen, "reflector"))
+    if isinstance(chosen, LessonReflector | StructuredReflector):
+        return chosen
+    return as_reflector(_callable(chosen, "reflector"))
 
 
 def _lessons(store: LessonStore | VectorStore | None) -> LessonStore | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.refinement.problem import Problem, Requirement, State, broken_in, prompt_of, some_of
-from jeeves_reflexion.evaluators.json_text import find_json_object
+from jeeves_reflexion.json_text import find_json_object
 
 FAMILY = "repair"
 

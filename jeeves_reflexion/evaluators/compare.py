@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.criteria_judge import STEADY, again, object_schema
-from jeeves_reflexion.evaluators.json_text import find_json_object
 from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, as_text, task_parts
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
 from jeeves_reflexion.evaluators.scores import check_share
 from jeeves_reflexion.evaluators.side_by_side import side_by_side
+from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion.evaluators.json_text import find_json_object
 from jeeves_reflexion.evaluators.scores import ParsedScore, is_number, parse_fields, parse_score
+from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.types import JSON, Evaluation
 
 UNSTATED_CONFIDENCE = 0.5

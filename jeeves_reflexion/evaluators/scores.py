@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.json_text import find_json_object
+from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.types import JSON
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"

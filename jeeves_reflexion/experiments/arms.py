@@ -2,114 +2,128 @@
 
 from __future__ import annotations
 
-import random
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
-from jeeves_reflexion.lessons.store import LessonSettings, VectorLessonStore
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.experiments.arm_stores import (
+    OwnChain,
+    Placebo,
+    WholeBlock,
+    another_kind,
+    newest,
+    same_task,
+)
+from jeeves_reflexion.lessons.settings import LessonSettings
+from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.protocols import LessonStore
-from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
-from vectorstores.base import Filter, VectorStore
+from jeeves_reflexion.types import Task
+from vectorstores.base import VectorStore
 
-ArmName: TypeAlias = Literal["retry", "monotonic", "selective", "own", "irrelevant"]
+ArmName: TypeAlias = Literal[
+    "react", "retry", "last-attempt", "reflexion", "own", "monotonic", "selective", "irrelevant"
+]
+"""A name without its ``k``; at run time also ``selective@1`` and the like (:func:`arm_of`)."""
 
 ARMS: Mapping[ArmName, str] = MappingProxyType(
     {
-        "retry": "tries again without any memory: the control",
-        "monotonic": "sees every lesson written so far, newest first",
+        "react": "tries once, without any memory: what the agent can do as it is",
+        "retry": "tries again without any memory: controls for the chance that lies in another try",
+        "last-attempt": "sees its last attempt and no reflection: controls for what reflecting on it adds",
+        "reflexion": "recalls only the lessons of its own task, as in the paper",
+        "own": "another name of reflexion",
+        "monotonic": "sees every lesson written so far, newest first: controls for what picking lessons adds",
         "selective": "recalls the k lessons nearest to its task from a store shared by all tasks",
-        "own": "recalls only the lessons of its own task, as in the paper",
         "irrelevant": "recalls lessons that were written for another kind of task: the placebo",
     }
 )
 
+_WITHOUT_LESSONS: Final = frozenset({"react", "retry", "last-attempt"})
+_WITH_K: Final = frozenset({"reflexion", "own", "selective", "irrelevant"})
 
-_NOT_KIND = "placebo_for_kind"
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """An arm as a plan names it: ``kind`` is one of :data:`ARMS`, ``k`` how many lessons it recalls (None: the plan's).
+
+    What each is a control for:
+
+    - ``react``: the agent as it is. What it solves was never due to a second try.
+    - ``retry``: further tries, no memory. What it gains is the luck of trying again (and a verdict that stops it).
+    - ``last-attempt``: the last attempt stands in the context, raw. What ``reflexion`` gains over it is reflecting.
+    - ``reflexion``, also ``own``: the paper's arm. The reference for whether sharing lessons between tasks helps.
+    - ``monotonic``: all lessons of all tasks. What ``selective`` gains over it is picking the few that matter.
+    - ``irrelevant``: as many words as ``selective`` has, of no use. What ``selective`` gains over it is what they say.
+    - ``selective@1``, ``selective@3``, ...: the same arm with another k, for how many lessons are best.
+    """
+
+    name: ArmName
+    kind: ArmName
+    k: int | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether it reflects and keeps lessons."""
+        return self.kind not in _WITHOUT_LESSONS
+
+    @property
+    def sees_last_attempt(self) -> bool:
+        """Whether its tries see the attempt before them."""
+        return self.kind == "last-attempt"
+
+    def trials(self, planned: int) -> int:
+        """Return how often it tries a task."""
+        return 1 if self.kind == "react" else planned
+
+
+def arm_of(name: str) -> Arm:
+    """Return the arm of a name such as ``selective`` or ``selective@3``; raises :class:`ConfigurationError`."""
+    kind, at, number = name.partition("@")
+    if kind not in ARMS:
+        raise ConfigurationError(
+            f"unknown arm {name!r}: choose from {', '.join(ARMS)}, with a k as in selective@3"
+        )
+    if not at:
+        return Arm(cast("ArmName", name), cast("ArmName", kind))
+    if kind not in _WITH_K:
+        raise ConfigurationError(f"arm {kind} has no k: {', '.join(sorted(_WITH_K))} have one")
+    if not (number.isascii() and number.isdecimal()) or str(int(number)) != number or int(number) < 1:
+        raise ConfigurationError(
+            f"arm {name!r}: behind the @ stands a whole number of at least 1, as in selective@3"
+        )
+    return Arm(cast("ArmName", name), cast("ArmName", kind), int(number))
+
+
+def arm_names(text: str) -> tuple[ArmName, ...]:
+    """Return the arms of a list with commas, such as ``retry,selective@1,selective@3``."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise ConfigurationError(f"no arm is named: choose from {', '.join(ARMS)}")
+    return tuple(arm_of(name).name for name in names)
 
 
 def arm_lessons(
     arm: ArmName, store: VectorStore, tasks: Sequence[Task], *, settings: LessonSettings, seed: int
 ) -> LessonStore | None:
-    """Return how an arm remembers, over a store that is its alone; ``None`` for the arm without memory."""
-    match arm:
-        case "retry":
-            return None
-        case "monotonic":
-            return WholeBlock(VectorLessonStore(store, settings=settings))
-        case "selective":
-            return VectorLessonStore(store, settings=settings)
-        case "own":
-            own = replace(settings, where=_same_task, min_similarity=-1.0)
-            return VectorLessonStore(store, settings=own)
-        case "irrelevant":
-            return Placebo(
-                VectorLessonStore(
-                    store, settings=replace(settings, where=_another_kind, min_similarity=-1.0)
-                ),
-                tasks,
-                seed=seed,
-            )
-
-
-def _same_task(task: Task) -> Filter:
-    return {"task_id": task.id}
-
-
-def _another_kind(decoy: Task) -> Filter:
-    return {"task_kind": {"$ne": decoy.metadata[_NOT_KIND]}}
-
-
-class WholeBlock:
-    """Offers every lesson, newest first: the block of seed 004, shared by all tasks."""
-
-    def __init__(self, lessons: VectorLessonStore) -> None:
-        self._lessons = lessons
-
-    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
-        """Return all lessons, newest first."""
-        found: list[RecalledLesson] = []
-        after: str | None = None
-        while True:
-            page = await self._lessons.list(after=after, limit=500)
-            found += [RecalledLesson(lesson, 0.0, "the whole block") for lesson in page.lessons]
-            if page.next is None:
-                return Recall(uuid.uuid4().hex, task.id, tuple(reversed(found)))
-            after = page.next
-
-    async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Store the lesson."""
-        return await self._lessons.record(task, reflection, provenance=provenance)
-
-    async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """A whole block has no recall to give credit to."""
-        return False
-
-
-class Placebo:
-    """Offers lessons of another kind of task: as many words as the others get, and none that should help."""
-
-    def __init__(self, lessons: VectorLessonStore, tasks: Sequence[Task], *, seed: int) -> None:
-        self._lessons = lessons
-        self._tasks = tasks
-        self._seed = seed
-
-    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
-        """Return lessons recalled for a task of another kind (drawn by seed), less this task's kind."""
-        others = [other for other in self._tasks if other.kind != task.kind]
-        if not others:
-            return Recall(uuid.uuid4().hex, task.id)
-        decoy = random.Random(f"{self._seed}:{task.id}").choice(others)  # noqa: S311 - a draw, not a secret
-        other = replace(decoy, metadata={_NOT_KIND: task.kind})
-        recall = await self._lessons.recall(other, k=k, run_id=run_id, attempt=attempt)
-        return replace(recall, task_id=task.id)
-
-    async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Store the lesson."""
-        return await self._lessons.record(task, reflection, provenance=provenance)
-
-    async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
-        """Note the outcome."""
-        return await self._lessons.outcome(recall_id, evaluation)
+    """Return how an arm remembers, over a store that is its alone; ``None`` for an arm that keeps no lessons."""
+    kind = arm_of(arm).kind
+    if kind in _WITHOUT_LESSONS:
+        return None
+    if kind == "monotonic":
+        return WholeBlock(VectorLessonStore(store, settings=settings))
+    if kind == "selective":
+        return VectorLessonStore(store, settings=settings)
+    if kind == "irrelevant":
+        other = replace(settings, where=another_kind, min_similarity=-1.0)
+        return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
+    # Merging would put a lesson that another task has too under that task alone.
+    own = replace(
+        settings,
+        where=same_task,
+        min_similarity=-1.0,
+        merging=None,
+        picking=replace(settings.picking, strategy=newest),
+    )
+    return OwnChain(VectorLessonStore(store, settings=own))

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jeeves_reflexion.errors import UnreadableReplyError
+from jeeves_reflexion.forms import form_problem
+from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.protocols import Reflector
-from jeeves_reflexion.redaction import redact_record
+from jeeves_reflexion.redaction import redact, redact_record
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.text import one_line, sentences
+from jeeves_reflexion.text import sentences
 from jeeves_reflexion.types import Reflection, Task, Trial
 
 MAX_CHARACTERS = 500
@@ -19,21 +21,26 @@ _ECHOED_WORDS = 6
 
 
 def shape_problem(
-    text: str, *, max_characters: int = MAX_CHARACTERS, said: Mapping[str, str] | None = None
+    text: str,
+    *,
+    max_characters: int = MAX_CHARACTERS,
+    one_sentence: bool = True,
+    said: Mapping[str, str] | None = None,
 ) -> str | None:
     """Say why a text is no lesson, in words for the reflector that wrote it; ``None`` if it is one.
 
     A lesson is one sentence on one line, says something, is at most ``max_characters`` long, and repeats none of the
-    texts in ``said``, each under the words that name it.
+    texts in ``said``, each under the words that name it. ``one_sentence=False`` lets in several sentences and lines.
     """
     stripped = text.strip()
     if not any(character.isalpha() for character in stripped):
         return "it is empty"
-    if "\n" in stripped:
+    if one_sentence and "\n" in stripped:
         return f"it has {len(stripped.splitlines())} lines instead of one sentence"
     if len(stripped) > max_characters:
-        return f"it has {len(stripped)} characters; one sentence of at most {max_characters} is wanted"
-    number = len(sentences(stripped))
+        wanted = "one sentence of " if one_sentence else ""
+        return f"it has {len(stripped)} characters; {wanted}at most {max_characters} is wanted"
+    number = len(sentences(stripped)) if one_sentence else 1
     if number > 1:
         return f"it has {number} sentences instead of one"
     for name, other in (said or {}).items():
@@ -51,8 +58,19 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
+def clean_lesson(text: str) -> str:
+    """Return a lesson on one line, without characters that hide or disguise, and without secrets."""
+    return " ".join(redact(clean_characters(text)).split())
+
+
 async def lesson_from(
-    reflector: Reflector, task: Task, trials: Sequence[Trial], session: Session, *, max_characters: int
+    reflector: Reflector,
+    task: Task,
+    trials: Sequence[Trial],
+    session: Session,
+    *,
+    max_characters: int,
+    one_sentence: bool = True,
 ) -> Reflection:
     """Ask for a reflection on the last of ``trials``, once more with the problem shown if its lesson is refused.
 
@@ -66,9 +84,13 @@ async def lesson_from(
     for _ in range(2):
         session.spend.check()
         reflection = await _ask(reflector, task.public(), public, session, problem)
-        problem = shape_problem(reflection.lesson, max_characters=max_characters, said=said)
+        problem = shape_problem(
+            reflection.lesson, max_characters=max_characters, one_sentence=one_sentence, said=said
+        )
+        if problem is None and reflection.fields:
+            problem = form_problem(reflection)
         if problem is None:
-            return redact_record(replace(reflection, lesson=one_line(reflection.lesson)))
+            return redact_record(replace(reflection, lesson=clean_characters(reflection.lesson)))
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")
 
 

@@ -62,8 +62,8 @@ def nearest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
 def hybrid(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     """Order by reciprocal-rank fusion of similarity and words (Cormack et al. 2009).
 
-    A candidate that shares no word with the task has no rank among the words, and none by similarity if it was found
-    by its words alone.
+    A candidate that shares no word with the task has no rank among the words. One found by its words alone is ranked by
+    its similarity like all others.
     """
     by_meaning = nearest(task, candidates)
     by_words = sorted((c for c in candidates if c.words > 0), key=lambda c: -c.words)
@@ -155,10 +155,10 @@ def pick(
 def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:
     moved = []
     for item in ranked:
-        utility = item.candidate.utility
-        word = "helped" if utility > 0 else "harmed"
-        why = f"{item.why}, {word} before ({utility:+.2f})" if abs(utility) >= 0.005 else item.why
-        moved.append(replace(item, relevance=item.relevance + weight * utility, why=why))
+        candidate = item.candidate
+        known = candidate.lift is not None and candidate.lift.value is not None
+        why = f"{item.why}, worth {candidate.utility:+.2f} so far" if known else item.why
+        moved.append(replace(item, relevance=item.relevance + weight * candidate.utility, why=why))
     return sorted(moved, key=lambda r: -r.relevance)
 
 

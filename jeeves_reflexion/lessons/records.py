@@ -1,8 +1,8 @@
 """How lessons and recalls are written as chunks and records, and read back.
 
-A lesson has one or two faces, chunks that share its id: what it is recalled by, and its own text, by which a newcomer
-that says the same is found. ``use`` says what a face is for: ``recall``, ``twin`` (found only by newcomers), or
-``off`` while the lesson is not active.
+A lesson has several faces, chunks that share its id: the tasks that it is recalled by, and its own text, by which a
+newcomer that says the same is found. ``use`` says what a face is for: ``recall``, ``twin`` (found only by newcomers),
+or ``off`` while the lesson is not active.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from jeeves_reflexion.types import (
     LessonState,
     Outcome,
     Provenance,
-    Recall,
-    RecalledLesson,
     Trust,
 )
 from vectorstores.base import Chunk, Filter, SearchHit
@@ -33,28 +31,27 @@ TEXT_FACES: Final[Filter] = {"holds": "text"}
 # Said as what it is not, so that lessons of the first format, which don't say, are recalled too.
 RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 
-_FACES: Final[dict[Key, tuple[str, ...]]] = {
-    "task": ("task", "text"),
-    "lesson": ("text",),
-    "both": ("task", "text"),
-}
+MOST_FACES: Final = 10
+"""Its first task, its text, and the tasks of copies that were merged into it."""
 
 
 def face_ids(lesson_id: str) -> list[str]:
     """Return the ids of all chunks that a lesson may have."""
-    return [f"{lesson_id}:0", f"{lesson_id}:1"]
+    return [f"{lesson_id}:{number}" for number in range(MOST_FACES)]
 
 
-def chunks_of(lesson: Lesson, query: str, key: Key, *, changes: int = 0) -> list[Chunk]:
-    """Return the faces of a lesson; ``query`` is its task's text, ``changes`` the number of its last change."""
+def chunks_of(lesson: Lesson, queries: Sequence[str], key: Key, *, changes: int = 0) -> list[Chunk]:
+    """Return the faces of a lesson; ``queries`` are its tasks' texts, ``changes`` the number of its last change."""
     metadata = {**lesson_fields(lesson), "key": key, "changes": changes}
+    text = ("text", lesson.text)
+    tasks = [("task", query) for query in queries[: MOST_FACES - 1]]
+    faces = [text] if key == "lesson" else [*tasks[:1], text, *tasks[1:]]
     chunks = []
-    for number, holds in enumerate(_FACES[key]):
+    for number, (holds, embedded) in enumerate(faces):
         twin = holds == "text" and key == "task"
         use = "off" if lesson.state != "active" else "twin" if twin else "recall"
         face = {**metadata, "face": number, "holds": holds, "use": use}
-        text = lesson.text if holds == "text" else query
-        chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=face, embed_text=text))
+        chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=face, embed_text=embedded))
     return chunks
 
 
@@ -133,16 +130,3 @@ def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
             seen.add(lesson_id)
             kept.append(hit)
     return kept
-
-
-def ledger_entry(recall: Recall) -> JSON:
-    """Return what the ledger keeps of a recall: ids and similarities, no text."""
-    return {
-        "task_id": recall.task_id,
-        "offered": [_item(item) for item in recall.offered],
-        "withheld": [_item(item) for item in recall.withheld],
-    }
-
-
-def _item(item: RecalledLesson) -> JSON:
-    return {"lesson_id": item.lesson.id, "similarity": item.similarity, "reason": item.reason}

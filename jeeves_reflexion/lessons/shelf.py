@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, cast
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons.records import (
     FIRST_FACE,
+    MOST_FACES,
     TEXT_FACES,
     Key,
     chunks_of,
@@ -61,7 +62,7 @@ class _Kept:
     """A lesson as it lies in the store."""
 
     lesson: Lesson
-    query: str
+    queries: tuple[str, ...]
     key: Key
     changes: int
 
@@ -79,20 +80,24 @@ class Shelf:
         self.records: RecordStore = store
         self.key = key
 
-    async def put(self, lesson: Lesson, query: str, change: Change) -> None:
-        """Store a new lesson; ``query`` is the text of its task. A lesson of that id is a ``ConflictError``."""
+    async def put(self, lesson: Lesson, queries: Sequence[str], change: Change) -> None:
+        """Store a new lesson; ``queries`` are the texts of its tasks. A lesson of that id is a ``ConflictError``."""
+        if not queries or isinstance(queries, str):
+            raise ConfigurationError(
+                "a lesson is recalled by the texts of its tasks: pass a list of at least one"
+            )
         entry = _entry(1, None, lesson, change)
-        await self.store.add(chunks_of(lesson, query, self.key, changes=1), records=[entry])
+        await self.store.add(chunks_of(lesson, queries, self.key, changes=1), records=[entry])
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson, or None."""
         chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
         return lesson_of(chunks[0]) if chunks else None
 
-    async def query_of(self, lesson_id: str) -> str | None:
-        """Return the text that a lesson is recalled by, or None if there is no such lesson."""
+    async def queries_of(self, lesson_id: str) -> tuple[str, ...]:
+        """Return the texts of the tasks that a lesson is recalled by; none where it is recalled by its own text."""
         kept = await self._read(lesson_id)
-        return None if kept is None else kept.query
+        return () if kept is None else kept.queries
 
     async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
         """Return lessons in the order in which they were written."""
@@ -114,26 +119,33 @@ class Shelf:
         """Count the lessons."""
         return await self.store.count(filter=FIRST_FACE)
 
-    async def change(self, lesson_id: str, make: Callable[[Lesson], Lesson | None], change: Change) -> Lesson:
+    async def change(
+        self,
+        lesson_id: str,
+        make: Callable[[Lesson], Lesson | None],
+        change: Change,
+        *,
+        queries: Sequence[str] = (),
+    ) -> Lesson:
         """Change a lesson by ``make``, and return what it is then; None from ``make`` leaves it as it is.
 
-        ``make`` may be called again, with what another writer made of the lesson meanwhile. Raises
-        :class:`LessonStoreError` for an id that there is not.
+        A changed lesson is recalled by ``queries`` too from now on. ``make`` may be called again, with what another
+        writer made of the lesson meanwhile. Raises :class:`UnknownLessonError` for an id that there is not.
         """
         for _ in range(TRIES):
             kept = await self._read(lesson_id)
             if kept is None:
-                raise LessonStoreError(f"there is no lesson {lesson_id!r}")
+                raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
             lesson = make(kept.lesson)
             if lesson is None or lesson == kept.lesson:
                 return kept.lesson
             if lesson.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {lesson.id!r}")
             number = kept.changes + 1
-            query = lesson.text if kept.key == "lesson" else kept.query
+            known = tuple(dict.fromkeys((*kept.queries, *queries)))
             with contextlib.suppress(ConflictError):  # somebody else's change came first: on top of that one
                 await self.store.add(
-                    chunks_of(lesson, query, kept.key, changes=number),
+                    chunks_of(lesson, known, kept.key, changes=number),
                     records=[_entry(number, kept.lesson, lesson, change)],
                 )
                 return lesson
@@ -168,24 +180,30 @@ class Shelf:
         if not lesson_ids:
             return {}
         where: dict[str, JSON] = {"holds": "task", "lesson_id": {"$in": list(lesson_ids)}}
-        hits = await self.store.search(query, k=len(lesson_ids), filter=where)
-        return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in hits}
+        hits = await self.store.search(query, k=MOST_FACES * len(lesson_ids), filter=where)
+        # The nearest face of each comes first, and is to be the one that stays.
+        return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in reversed(hits)}
 
     async def _read(self, lesson_id: str) -> _Kept | None:
-        chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
+        chunks = await self.store.get_by_ids(face_ids(lesson_id))
         if not chunks:
             return None
         first = chunks[0]
-        key = first.metadata.get("key") or await self._old_key(lesson_id, first)
-        query = first.content if first.embed_text is None else first.embed_text
+        key = first.metadata.get("key") or _old_key(chunks)
+        queries = [] if key == "lesson" else [_searched(chunk) for chunk in (first, *chunks[2:])]
         changes = first.metadata.get("changes", 0)
-        return _Kept(lesson_of(first), query, cast("Key", key), cast("int", changes))
+        return _Kept(lesson_of(first), tuple(queries), cast("Key", key), cast("int", changes))
 
-    async def _old_key(self, lesson_id: str, first: Chunk) -> Key:
-        """How a lesson of the first format was found, which did not say."""
-        if await self.store.get_by_ids([f"{lesson_id}:1"]):
-            return "both"
-        return "lesson" if first.embed_text == first.content else "task"
+
+def _old_key(chunks: Sequence[Chunk]) -> Key:
+    """How a lesson of the first format was found, which did not say."""
+    if len(chunks) > 1:
+        return "both"
+    return "lesson" if _searched(chunks[0]) == chunks[0].content else "task"
+
+
+def _searched(chunk: Chunk) -> str:
+    return chunk.content if chunk.embed_text is None else chunk.embed_text
 
 
 def entry_key(lesson_id: str, number: int) -> str:

@@ -9,16 +9,32 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self, TypeAlias
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons.recalling import Candidate, Picking, pick
-from jeeves_reflexion.lessons.records import RECALLED, Key, ledger_entry, lesson_of, one_each
+from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnknownLessonError
+from jeeves_reflexion.lessons.credit.effects import (
+    NO_DRAW,
+    Draw,
+    freshness,
+    recall_key,
+)
+from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.lexical import WordSearch
+from jeeves_reflexion.lessons.likeness.comparing import likeness
+from jeeves_reflexion.lessons.merging import Decision, MergeSettings, Neighbour, absorbed, decide, linked
+from jeeves_reflexion.lessons.quarantine import Quarantine
+from jeeves_reflexion.lessons.recalling import Candidate, pick
+from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
+from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.shelf import Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import abridge, one_line
+from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import (
     Evaluation,
     Lesson,
@@ -27,44 +43,16 @@ from jeeves_reflexion.types import (
     RecalledLesson,
     Reflection,
     Task,
-    Trust,
 )
-from vectorstores.base import ConflictError, Filter, RecordStore, VectorStore
+from vectorstores.base import Filter, RecordStore, VectorStore
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
-RECALLS = "recalls"
-OUTCOMES = "outcomes"
 EXCERPT_CHARACTERS = 200
-FORGET_TRIES = 20
+TWINS = 5
+"""So many lessons nearest to a newcomer's text are looked at to see whether it is a copy."""
 POOL = 4
 """So many times k lessons are looked at to pick k of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class LessonSettings:
-    """How lessons are kept and picked.
-
-    ``key`` is what a lesson is found by: the task that taught it, its own text, or both. ``min_similarity`` is the
-    floor below which nothing is recalled, as cosine similarity; ``picking`` says how lessons are picked from those
-    above it. ``where`` narrows a recall by metadata, given the task (such as ``{"task_id": task.id}``).
-    ``trust`` is whose lessons this store writes; with ``propose`` they wait for a person before they are recalled.
-    """
-
-    key: Key = "task"
-    min_similarity: float = 0.3
-    picking: Picking = field(default_factory=Picking)
-    trust: Trust = "own"
-    propose: bool = False
-    where: Callable[[Task], Filter | None] | None = None
-
-    def __post_init__(self) -> None:
-        if self.key not in ("task", "lesson", "both"):
-            raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
-        if not -1.0 <= self.min_similarity <= 1.0:
-            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity}")
-        if self.trust not in ("own", "shared", "imported"):
-            raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
 
 
 class VectorLessonStore:
@@ -78,12 +66,19 @@ class VectorLessonStore:
         self.shelf = Shelf(store, key=self.settings.key)
         self.store = store
         self.records: RecordStore = self.shelf.records
+        self.ledger = Ledger(self.records)
+        self.quarantine = Quarantine(self.shelf)
+        self._words = WordSearch(store)
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Store the lesson of a reflection on ``task``; durable when it returns."""
+        """Store the lesson of a reflection on ``task``; durable when it returns.
+
+        One that says what a lesson of a near-identical task says already is merged into that one, which is returned.
+        Raises :class:`LessonRefusedError` for a text that gives orders, and keeps it apart for review.
+        """
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
-        text = one_line(redact(reflection.lesson))
+        text = clean_lesson(reflection.lesson)
         if not text:
             raise ConfigurationError("a lesson without words can't be stored")
         lesson = Lesson(
@@ -100,25 +95,48 @@ class VectorLessonStore:
             evidence=reflection.evidence,
         )
         async with store_errors("store the lesson"):
-            await self.shelf.put(lesson, redact(task.prompt), Change("learn"))
-        return lesson
+            query = redact(clean_characters(task.prompt))
+            return await self.admit(lesson, query, Change("learn"), said=reflection.lesson)
 
-    async def recall(self, task: Task, *, k: int, run_id: str = "", attempt: int = 0) -> Recall:
-        """Return at most ``k`` lessons for the task, best first, and note the recall in the ledger.
+    async def admit(self, lesson: Lesson, query: str, change: Change, *, said: str | None = None) -> Lesson:
+        """Store a lesson that is clean and redacted; ``query`` is the text of its task, redacted too.
+
+        ``said`` is what it was before it was cleaned: what was hidden in it is a reason not to let it in.
+        """
+        finding = screen(lesson.text if said is None else said)
+        if finding is not None:
+            await self.quarantine.hold(lesson, query, kind=finding.kind, why=finding.why)
+            message = f"the lesson was put into quarantine ({finding.kind}): {finding.why}"
+            raise LessonRefusedError(message, lesson.id)
+        if self.settings.merging is None:
+            await self.shelf.put(lesson, [query], change)
+            return lesson
+        return await self._merged(lesson, query, change, self.settings.merging)
+
+    async def recall(
+        self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
+    ) -> Recall:
+        """Return at most ``k`` lessons for an attempt of a run at the task, best first, and note the recall.
 
         A lesson found by two keys counts once; nothing below the similarity floor or beyond the token budget is
         offered, and offering nothing is a valid answer. What was found and not offered is there with its reason.
         """
         if k < 1:
             raise ConfigurationError(f"k must be at least 1, not {k}")
-        where = self.settings.where(task) if self.settings.where else None
+        where = _both(
+            self.settings.where(task) if self.settings.where else None,
+            {"run_id": {"$ne": skip_run}} if skip_run else None,
+        )
         async with store_errors("recall lessons"):
-            found = await self._nearest(
-                redact(task.prompt), POOL * k, where, floor=self.settings.min_similarity
+            found = await self._found(redact(task.prompt), POOL * k, where)
+            retired: _Found = []
+            if self.settings.credit is not None and found:
+                found, retired = await self._credited(found, self.settings.credit)
+            offered, left_out = pick(task, found, k=k, picking=self.settings.picking, likeness=likeness)
+            recall, draw = await self._drawn(task, offered, [*left_out, *retired], run_id, attempt)
+            await self.ledger.note_recall(
+                recall, run_id=run_id, attempt=attempt, task_kind=task.kind, draw=draw
             )
-            offered, left_out = pick(task, found, k=k, picking=self.settings.picking, likeness=_same)
-            recall = Recall(uuid.uuid4().hex, task.id, tuple(offered), (), tuple(left_out))
-            await self.records.append_once(RECALLS, recall.id, ledger_entry(recall))
         return recall
 
     async def search(self, text: str, *, k: int = 5) -> _Found:
@@ -132,11 +150,25 @@ class VectorLessonStore:
 
         Once, whatever happens: a later call returns False and changes nothing. An unknown id is an error.
         """
-        async with store_errors("note an outcome"):
-            if await self.records.get(RECALLS, recall_id) is None:
-                raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
-            value = {"score": evaluation.score, "passed": evaluation.passed, "at": time.time()}
-            return await self.records.append_once(OUTCOMES, recall_id, value)
+        return await self.ledger.note_outcome(recall_id, evaluation)
+
+    async def feedback(
+        self,
+        run_id: str,
+        score: float,
+        *,
+        by: str = "",
+        reason: str = "",
+        attempt: int | None = None,
+        task_id: str | None = None,
+    ) -> Feedback:
+        """Note what someone says later of a run's last attempt, or of the one named.
+
+        It counts instead of the evaluator's verdict. A run that did several tasks needs ``task_id``.
+        """
+        return await self.ledger.note_feedback(
+            run_id, score, by=by, reason=reason, attempt=attempt, task_id=task_id
+        )
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
         """Return lessons in the order in which they were written, a page at a time."""
@@ -158,16 +190,10 @@ class VectorLessonStore:
 
         Returns False if there was none.
         """
+        await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
-            after: str | None = None
-            while True:
-                page = await self.records.scan_records(RECALLS, after=after)
-                for record in page.records:
-                    await self._strike(record.key, lesson_id)
-                if page.next is None:
-                    break
-                after = page.next
-            return await self.shelf.remove(lesson_id)
+            held = await self.quarantine.drop(lesson_id)
+            return await self.shelf.remove(lesson_id) or held
 
     async def close(self) -> None:
         """Close the store below."""
@@ -179,37 +205,108 @@ class VectorLessonStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def _found(self, query: str, number: int, where: Filter | None) -> Sequence[Candidate]:
+        floor = self.settings.min_similarity
+        found = await self._nearest(query, number, where, floor=floor)
+        if self.settings.picking.strategy != "hybrid":
+            return found
+        words = await self._words.search(query, k=number)
+        missing = list(words.keys() - {each.lesson.id for each in found})
+        if missing:
+            named: Filter = {"lesson_id": {"$in": missing}}
+            narrowed: Filter = named if where is None else {"$and": [named, where]}
+            found = [*found, *await self._nearest(query, len(missing), narrowed, floor=floor)]
+        return [replace(each, words=words.get(each.lesson.id, 0.0)) for each in found]
+
     async def _nearest(
         self, query: str, number: int, where: Filter | None, *, floor: float
     ) -> Sequence[Candidate]:
         narrowed: Filter = RECALLED if where is None else {"$and": [RECALLED, where]}
-        # A lesson has one such face or two, by the settings of whoever wrote it: twice as many hits hold enough.
-        hits = await self.store.search(query, k=2 * number, filter=narrowed, min_score=floor)
-        return [Candidate(lesson_of(hit.chunk), hit.score) for hit in one_each(hits)[:number]]
+        # A lesson has one such face or several; twice as many hits nearly always hold enough lessons.
+        wanted = 2 * number
+        while True:
+            hits = await self.store.search(query, k=wanted, filter=narrowed, min_score=floor)
+            found = one_each(hits)[:number]
+            if len(found) == number or len(hits) < wanted:
+                return [Candidate(lesson_of(hit.chunk), hit.score) for hit in found]
+            wanted *= 2
 
-    async def _strike(self, key: str, lesson_id: str) -> None:
-        """Take a lesson out of one ledger entry, against concurrent writers of the same entry."""
-        for _ in range(FORGET_TRIES):
-            record = await self.records.get(RECALLS, key)
-            if record is None or not isinstance(record.value, Mapping):
-                return
-            entry = dict(record.value)
-            changed = False
-            for part in ("offered", "withheld"):
-                items = entry.get(part)
-                if isinstance(items, Sequence) and not isinstance(items, str):
-                    kept = [
-                        i for i in items if not (isinstance(i, Mapping) and i.get("lesson_id") == lesson_id)
-                    ]
-                    changed = changed or len(kept) != len(items)
-                    entry[part] = kept
-            if not changed:
-                return
-            with contextlib.suppress(ConflictError):
-                await self.records.compare_and_swap(RECALLS, key, entry, version=record.version)
-                return
-        raise LessonStoreError(f"the recall {key} kept changing while lesson {lesson_id} was taken out of it")
+    async def _merged(self, lesson: Lesson, query: str, change: Change, merging: MergeSettings) -> Lesson:
+        """Store a newcomer, or what it makes of the lesson that it is a copy of."""
+        near = await self.shelf.like(lesson.text, k=TWINS, min_similarity=merging.min_similarity)
+        tasks = await self.shelf.task_similarities(query, [each.id for each, _ in near])
+        decision = decide(
+            lesson, [Neighbour(each, score, tasks.get(each.id)) for each, score in near], merging
+        )
+        if decision.kind == "merge":
+            with contextlib.suppress(UnknownLessonError):  # forgotten meanwhile: then the newcomer is no copy
+                return await self.shelf.change(
+                    decision.lesson.id,
+                    lambda now: absorbed(now, lesson, another_task=decision.keeps_task, settings=merging),
+                    Change("copy", decision.reason, change.by),
+                    queries=[query] if decision.keeps_task else (),
+                )
+            decision = Decision("new", lesson, "its copy was forgotten")
+        await self.shelf.put(decision.lesson, [query], change)
+        for other in decision.others:
+            with contextlib.suppress(UnknownLessonError):
+                contradicted = Change("contradicted", decision.reason, change.by)
+                await self.shelf.change(other, lambda now: linked(now, lesson.id), contradicted)
+        return decision.lesson
+
+    async def _credited(
+        self, found: Sequence[Candidate], credit: Credit
+    ) -> tuple[Sequence[Candidate], _Found]:
+        """What was found with its credit, and apart from it what is retired now for the harm it does."""
+        known, now = await self.ledger.credits(max_age=credit.max_age), time.time()
+        kept: list[Candidate] = []
+        retired: _Found = []
+        for each in found:
+            lift = known.lift(each.lesson.id)
+            verdict = known.judge(each.lesson.id)
+            if credit.retire and verdict.kind == "retire":
+                lesson = await self._retire(each.lesson, verdict.reason)
+                retired.append(RecalledLesson(lesson, each.similarity, f"retired: {verdict.reason}", lift))
+            else:
+                utility = _utility(known, each.lesson.id, now, credit.half_life_days)
+                kept.append(replace(each, lift=lift, utility=utility))
+        return kept, retired
+
+    async def _retire(self, lesson: Lesson, reason: str) -> Lesson:
+        return await self.shelf.change(
+            lesson.id,
+            lambda now: replace(now, state="retired", state_reason=reason),
+            Change("retire", reason, "credit"),
+        )
+
+    async def _drawn(
+        self, task: Task, offered: _Found, left_out: _Found, run_id: str, attempt: int
+    ) -> tuple[Recall, Draw]:
+        """The recall, as an experiment where that is asked for."""
+        recall_id = uuid.uuid4().hex
+        draw = NO_DRAW
+        if self.settings.credit is not None:
+            key = recall_key(run_id or recall_id, attempt, task.id)
+            known = await self.ledger.credits(max_age=self.settings.credit.max_age)
+            # What is shown to help is not withheld any more.
+            draw = known.draw(self.settings.credit.withholding, key, [item.lesson.id for item in offered])
+        withheld = tuple(
+            replace(item, reason=f"withheld by the draw; {item.reason}")
+            for item in offered
+            if item.lesson.id in draw.withheld
+        )
+        left = tuple(item for item in offered if item.lesson.id not in draw.withheld)
+        return Recall(recall_id, task.id, left, withheld, tuple(left_out)), draw
 
 
-def _same(one: str, other: str) -> float:
-    return float(one.casefold() == other.casefold())
+def _both(one: Filter | None, other: Filter | None) -> Filter | None:
+    if one is None or other is None:
+        return one or other
+    return {"$and": [one, other]}
+
+
+def _utility(known: Credits, lesson_id: str, now: float, half_life_days: float) -> float:
+    """What a lesson is worth beyond what any lesson of the library is; the older the news, the less it weighs."""
+    idle = known.idle(lesson_id, now)
+    fresh = 1.0 if idle is None else freshness(idle, half_life_days=half_life_days)
+    return (known.utility(lesson_id) - known.prior.mean) * fresh

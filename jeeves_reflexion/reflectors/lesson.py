@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
-from jeeves_reflexion.text import bullets, cut_middle, fence, read_prompt, render_steps
-from jeeves_reflexion.types import Evaluation, Reflection, Task, Trial
+from jeeves_reflexion.reflectors.material import material_of
+from jeeves_reflexion.text import read_prompt
+from jeeves_reflexion.types import Outcome, Reflection, Task, Trial
 
 
 class LessonReflector:
@@ -17,7 +19,8 @@ class LessonReflector:
 
     It sees the task, the whole trajectory (cut from the middle to ``trajectory_tokens``), the verdict without gold,
     and the lessons of the earlier trials, so as not to repeat them. A trial that passed is distilled with a prompt of
-    its own. Raises ``ModelError`` when the model can't be reached.
+    its own. The numbers of steps that the model gives as evidence go into ``Reflection.evidence``. Raises
+    ``ModelError`` when the model can't be reached.
     """
 
     def __init__(
@@ -37,35 +40,28 @@ class LessonReflector:
         if not trials:
             raise ConfigurationError("a reflector needs at least one trial to reflect on")
         passed = trials[-1].passed
-        material = self._material(task, trials)
+        material = material_of(task, trials, tokens=self._tokens)
         if problem:
             material += f"\n\nYour previous answer was refused: {problem}. Answer with one sentence."
         messages = [Message("system", self._success if passed else self._failed), Message("user", material)]
         completion = await ask(self.model, messages)
-        lesson = completion.text.strip().strip("\"'").removeprefix("- ").strip()
-        return Reflection(lesson, outcome="success" if passed else "failed", usage=completion.usage)
-
-    def _material(self, task: Task, trials: Sequence[Trial]) -> str:
-        last = trials[-1]
-        parts = [fence("task", task.prompt)]
-        had = [line for trial in trials[:-1] if trial.reflection for line in [trial.reflection.lesson]]
-        if last.block or had:
-            parts.append(fence("lessons_so_far", last.block or bullets(had)))
-        if last.attempt.steps:
-            parts.append(fence("trajectory", render_steps(last.attempt.steps, self._tokens)))
-        parts.append(fence("output", cut_middle(last.attempt.output, self._tokens)))
-        for label, text in (("error", last.attempt.error), ("interrupted", last.attempt.interrupted)):
-            if text:
-                parts.append(fence(label, cut_middle(text, self._tokens)))
-        parts.append(fence("verdict", cut_middle(_verdict(last.evaluation), self._tokens)))
-        return "\n\n".join(parts)
+        lesson, evidence = _without_evidence(completion.text, len(trials[-1].attempt.steps))
+        lesson = lesson.strip().strip("\"'").removeprefix("- ").strip()
+        outcome: Outcome = "success" if passed else "failed"
+        return Reflection(lesson, outcome=outcome, evidence=evidence, usage=completion.usage)
 
 
-def _verdict(evaluation: Evaluation) -> str:
-    score = "no score" if evaluation.score is None else f"score {evaluation.score:.2f}"
-    faults = [
-        *evaluation.issues,
-        *(f"{e.path}: {e.message}" for e in evaluation.errors),
-        *evaluation.suggestions,
-    ]
-    return "\n".join(part for part in (score, evaluation.rationale, bullets(faults)) if part)
+_STEPS = re.compile(r"\s*[\[(]steps?\s+(?P<numbers>\d[\d,\s-]*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE)
+
+
+def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:
+    """Take the numbers of steps from the end of an answer; those of steps that there were not are left out."""
+    found = _STEPS.search(text)
+    if found is None:
+        return text, ()
+    numbers: set[int] = set()
+    for part in found["numbers"].split(","):
+        ends = [int(end) for end in part.split("-") if end.strip().isdigit()]
+        if ends:
+            numbers |= set(range(max(ends[0], 1), min(ends[-1], n_steps) + 1))
+    return text[: found.start()] + found["end"], tuple(sorted(numbers))

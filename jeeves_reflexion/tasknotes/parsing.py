@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion.evaluators.json_text import find_json_object
+from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.types import JSON
 
 SECTIONS: Final = ("refined_description", "refined_expected_output", "observations", "suggestions")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jsonschema.exceptions import ValidationError, best_match
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.json_text import find_json
+from jeeves_reflexion.json_text import find_json
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.coercion import coerce

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion.evaluators.json_text import find_json_objects
 from jeeves_reflexion.evaluators.replies import field_list, field_text
 from jeeves_reflexion.evaluators.scores import is_number, parse_fields
+from jeeves_reflexion.json_text import find_json_objects
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
 from jeeves_reflexion.workflows.values import shown

@@ -169,9 +169,9 @@ async def test_a_lesson_store_gets_the_public_task():
     seen: list[Task] = []
 
     class Store(VectorLessonStore):
-        async def recall(self, task, *, k, run_id="", attempt=0):
+        async def recall(self, task, *, k, run_id="", attempt=0, skip_run=""):
             seen.append(task)
-            return await super().recall(task, k=k, run_id=run_id, attempt=attempt)
+            return await super().recall(task, k=k, run_id=run_id, attempt=attempt, skip_run=skip_run)
 
         async def record(self, task, reflection, *, provenance):
             seen.append(task)

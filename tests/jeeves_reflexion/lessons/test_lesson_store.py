@@ -118,6 +118,14 @@ async def test_the_token_budget_withholds_and_says_why(make):
         assert [item.reason for item in recall.left_out] == ["no room left in the token budget"]
 
 
+async def test_what_a_run_wrote_itself_is_left_out_where_asked_for(make):
+    async with make() as lessons:
+        for run, text in (("a", SINK), ("b", OVEN)):
+            await lessons.record(CLEAN, Reflection(text), provenance=Provenance(run, 1, 0.0))
+        assert (await lessons.recall(CLEAN, k=1, run_id="a", attempt=2, skip_run="a")).texts == (OVEN,)
+        assert len((await lessons.recall(CLEAN, k=2, run_id="a", attempt=2)).texts) == 2
+
+
 async def test_where_narrows_a_recall(make):
     async with make(where=lambda task: {"task_kind": task.kind}, min_similarity=-1.0) as lessons:
         await lessons.record(CLEAN, Reflection(SINK), provenance=SOURCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jeeves_reflexion import (
@@ -52,6 +54,22 @@ async def test_it_is_shown_the_trajectory_and_the_verdict():
         "failed",
         1,
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "steps"),
+    [
+        ("Open every drawer. [steps 1, 3-4]", (1, 3, 4)),
+        ('"Open every drawer [step 2]."', (2,)),
+        ("Open every drawer. (Step 5)", (5,)),
+        ("Open every drawer. [steps 0, 4-99, 7 - 6]", (4, 5)),  # there were no more
+        ("Open every drawer.", ()),
+    ],
+)
+async def test_the_steps_that_a_lesson_rests_on_are_its_evidence(said, steps):
+    trial = replace(FAILED, attempt=Attempt("x", tuple(Step("", f"look {n}", "") for n in range(5))))
+    reflection = await LessonReflector(ScriptedModel([said]))(TASK, [trial])
+    assert (reflection.lesson, reflection.evidence) == ("Open every drawer.", steps)
 
 
 @pytest.mark.parametrize("said", ['"Open every drawer."', "- Open every drawer.", "  Open every drawer.\n"])
@@ -139,8 +157,25 @@ def test_what_cannot_be_called_is_refused_at_once(function):
         ("a\nb", "2 lines"),
         ("ж" * 500, None),
         ("x" * 501, "501 characters"),
+        ("Look left. Then look right.", "2 sentences"),
+        ("Don't stop! Go on.", "2 sentences"),
+        ("Use e.g. Python 3.11 as Dr. Smith and the U.S. site do.", None),
+        ("Open drawer 1. it was closed", None),
     ],
 )
 def test_the_shape_of_a_lesson(text, problem):
     found = shape_problem(text)
     assert found is None if problem is None else problem in found
+
+
+@pytest.mark.parametrize(
+    ("text", "echo"),
+    [
+        ("put a clean MUG, into the coffee machine", True),
+        ("put a clean mug into the coffee machine after washing it", False),
+        ("a clean mug", False),  # a few words of the task are not the task
+    ],
+)
+def test_a_lesson_that_only_repeats_what_was_said_is_none(text, echo):
+    found = shape_problem(text, said={"the task": "Please put a clean mug into the coffee machine."})
+    assert found == ("it only repeats the task" if echo else None)

@@ -438,7 +438,7 @@ class Lessons:
     def __init__(self):
         self.outcomes = []
 
-    async def recall(self, task, *, k, run_id="", attempt=0):
+    async def recall(self, task, *, k, run_id="", attempt=0, skip_run=""):
         lesson = Lesson("id", "It was long.", task.id, "", Provenance("run", 1, None))
         return Recall("recall", task.id, (RecalledLesson(lesson, 0.9, "near"),))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion.evaluators.json_text import find_json, find_json_object, find_json_objects
+from jeeves_reflexion.json_text import find_json, find_json_object, find_json_objects
 
 OBJECT = {"a": [{"b": 1}], "c": "``` {"}
 

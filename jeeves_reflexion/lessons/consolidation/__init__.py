@@ -1,0 +1,1 @@
+"""Consolidation: operations on lessons, proposed, checked, shown and made."""

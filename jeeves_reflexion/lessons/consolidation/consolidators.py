@@ -1,0 +1,204 @@
+"""Who proposes consolidations: rules that need no model, and a language model whose every word is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
+from jeeves_reflexion.json_text import find_json_object
+from jeeves_reflexion.lessons.consolidation.checking import COPY
+from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
+from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
+from jeeves_reflexion.lessons.likeness.comparing import contradicts, likeness
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.text import abridge, fence, read_prompt
+from jeeves_reflexion.types import JSON, Lesson, Lift
+
+UNUSED_DAYS: Final = 180.0
+_SHOWN: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a lesson's use: its lift, and the days since it was last recalled (None: not known)."""
+
+    lift: Lift | None = None
+    idle_days: float | None = None
+
+
+NO_EVIDENCE: Final = Evidence()
+Known = Callable[[Lesson], Evidence]
+
+
+def nothing_known(_: Lesson) -> Evidence:
+    """Say that nothing is known of any lesson's use."""
+    return NO_EVIDENCE
+
+
+class RuleConsolidator:
+    """Proposes what needs no judgement of language; the same for the same lessons.
+
+    Near-copies (``likeness`` of at least ``copy``, no contradiction, same trust) are merged into the one with the most
+    support, the oldest of equals. A lesson whose lift lies above zero with its whole interval is voted up once, one
+    whose interval lies below zero is retired. One that was not recalled for ``unused_days`` is voted down, and
+    retired if it is still unused with that vote, unless its lift speaks for it.
+    """
+
+    def __init__(
+        self, *, known: Known = nothing_known, copy: float = COPY, unused_days: float = UNUSED_DAYS
+    ) -> None:
+        if not 0.0 < copy <= 1.0:
+            raise ConfigurationError(f"copy must lie in (0, 1], not {copy}")
+        if unused_days <= 0:
+            raise ConfigurationError(f"unused_days must be more than 0, not {unused_days}")
+        self._known = known
+        self._copy = copy
+        self._unused_days = unused_days
+
+    async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
+        """Return the merges and votes for a cluster; a lesson gets one operation at most."""
+        operations: list[Operation] = []
+        left = []
+        for lesson in sorted(cluster, key=_foremost):
+            retired = self._harmful(lesson)
+            if retired is None:
+                left.append(lesson)
+            else:
+                operations.append(retired)
+        while left:
+            first, *others = left
+            copies = [other for other in others if self._copies(first, other)]
+            if copies:
+                why = f"{len(copies) + 1} lessons say the same"
+                operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), reason=why))
+            elif (vote := self._vote(first)) is not None:
+                operations.append(vote)
+            left = [other for other in others if other not in copies]
+        return Proposals(tuple(operations))
+
+    def _copies(self, one: Lesson, other: Lesson) -> bool:
+        return (
+            one.trust == other.trust
+            and one.id not in other.contradicts
+            and other.id not in one.contradicts
+            and likeness(one.text, other.text) >= self._copy
+            and not contradicts(one.text, other.text)
+        )
+
+    def _harmful(self, lesson: Lesson) -> Operation | None:
+        lift = self._known(lesson).lift
+        if lift is None or lift.high is None or lift.high >= 0:
+            return None
+        return Operation("retire", (lesson.id,), reason=f"attempts go worse with it: {_lift(lift)}")
+
+    def _vote(self, lesson: Lesson) -> Operation | None:
+        evidence, votes = self._known(lesson), votes_of(lesson)
+        lift, idle = evidence.lift, evidence.idle_days
+        if lift is not None and lift.low is not None and lift.low > 0:
+            if votes > 0:
+                return None
+            return Operation("upvote", (lesson.id,), reason=f"attempts go better with it: {_lift(lift)}")
+        if idle is None or idle < self._unused_days:
+            return None
+        why = f"not recalled for {idle:.0f} days"
+        return Operation("downvote" if votes >= 0 else "retire", (lesson.id,), reason=why)
+
+
+def _foremost(lesson: Lesson) -> tuple[int, float, str]:
+    return -lesson.support, lesson.provenance.created_at, lesson.id
+
+
+class LLMConsolidator:
+    """Asks a language model, which sees the lessons of a cluster as data under short ids.
+
+    A reply that is no JSON object with a list of operations is asked for once more with the problem shown, and then
+    raises :class:`UnreadableReplyError`; an entry of the list that is no operation is refused by itself. Raises
+    ``ModelError`` when the model can't be reached.
+    """
+
+    def __init__(
+        self, model: ChatModel, *, known: Known = nothing_known, prompt: str | Path | None = None
+    ) -> None:
+        self.model = model
+        self._known = known
+        self._prompt = read_prompt(prompt, "jeeves_reflexion.lessons.consolidation", "consolidate.md")
+
+    async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
+        """Return what the model proposes for a cluster."""
+        names = {f"L{number}": lesson.id for number, lesson in enumerate(cluster, 1)}
+        rows = [self._row(name, lesson) for name, lesson in zip(names, cluster, strict=True)]
+        material = fence("lessons", "\n".join(rows))
+        problem = ""
+        for _ in range(2):
+            shown = f"{material}\n\nYour previous answer was refused: {problem}." if problem else material
+            completion = await ask(self.model, [Message("system", self._prompt), Message("user", shown)])
+            read = parse(completion.text, names)
+            if isinstance(read, Proposals):
+                return read
+            problem = read
+        raise UnreadableReplyError(f"the consolidation's answer was refused twice: {problem}")
+
+    def _row(self, name: str, lesson: Lesson) -> str:
+        row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}
+        if votes_of(lesson):
+            row["votes"] = votes_of(lesson)
+        lift = self._known(lesson).lift
+        if lift is not None and lift.value is not None:
+            row["lift"] = _lift(lift)
+        return json.dumps(row, ensure_ascii=False)
+
+
+def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
+    """Read a model's reply; ``names`` maps the ids that it saw to the lessons' own. A text says what is wrong."""
+    value = find_json_object(reply)
+    if value is None:
+        return "it holds no JSON object"
+    entries = value.get("operations")
+    if not isinstance(entries, list):
+        return 'the JSON object has no list "operations"'
+    operations: list[Operation] = []
+    refused: list[Refused] = []
+    for entry in entries:
+        read = _operation(entry, names)
+        if isinstance(read, Operation):
+            operations.append(read)
+        else:
+            refused.append(Refused(abridge(json.dumps(entry, ensure_ascii=False), _SHOWN), read))
+    return Proposals(tuple(operations), tuple(refused))
+
+
+def _operation(entry: object, names: Mapping[str, str]) -> Operation | str:
+    """An entry of the list as an operation, or why it is none."""
+    if not isinstance(entry, dict):
+        return "it is no JSON object"
+    kind, ids, text, reason = (entry.get(name) for name in ("op", "ids", "text", "reason"))
+    unknown = sorted(set(entry) - {"op", "ids", "text", "reason"})
+    problem = ""
+    if unknown:
+        problem = f"it has unknown fields: {', '.join(unknown)}"
+    elif not isinstance(kind, str) or kind.lower() not in KINDS:
+        problem = f'"op" must be one of {", ".join(KINDS)}'
+    elif not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        problem = '"ids" must be a list of ids'
+    elif not all(value is None or isinstance(value, str) for value in (text, reason)):
+        problem = '"text" and "reason" must be texts'
+    elif strangers := [one for one in ids if one not in names]:
+        problem = f"there is no lesson {', '.join(strangers)} among these"
+    if problem:
+        return problem
+    own = tuple(names[one] for one in cast("list[str]", ids))
+    return Operation(
+        cast("OperationKind", str(kind).lower()), own, cast("str | None", text), str(reason or "")
+    )
+
+
+def _lift(lift: Lift) -> str:
+    if lift.value is None or lift.low is None or lift.high is None:
+        return "not enough data"
+    signs = [f"{number:+.2f}" for number in (lift.value, lift.low, lift.high)]
+    return f"lift {signs[0]} [{signs[1]}, {signs[2]}] from {lift.n_with} with and {lift.n_without} without"

@@ -1,0 +1,276 @@
+"""Did a lesson help? Its lift, from attempts that were drawn to have it against attempts that were drawn not to.
+
+Whether a recalled lesson is offered is a coin toss (:class:`Withholding`), so the two groups differ by chance and by
+the lesson alone: tasks, their difficulty and the other lessons are shared out evenly (Fisher 1935). Without withheld
+attempts there is no comparison and no claim: lessons are recalled for hard tasks, and a correlation would blame them.
+
+Three questions, three methods. *How much?* :func:`lift`: difference of means with Newcombe's interval, for one look.
+*Is it harmful, whenever one looks?* :func:`judge`: an interval that holds at all times at once (normal-mixture
+confidence sequence, Robbins 1970; Waudby-Smith et al. 2021, arXiv 2103.06476), because an interval for one look that
+is looked at after every attempt excludes the truth sooner or later. *In which order?* :func:`utility`: shrunken towards
+what lessons of this library do on the whole (empirical Bayes, Efron and Morris 1973). Pure: no store, no clock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, Literal, TypeAlias
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.statistics import Z95, Mean, difference_of_means
+from jeeves_reflexion.types import Lift
+
+MIN_EACH: Final = 5
+"""Scored attempts that are needed with a lesson, and as many without, before anything is said of it."""
+
+RETIRE_ERROR: Final = 0.05
+"""The chance that a lesson without any effect is ever retired, however often one looks."""
+
+HALF_LIFE_DAYS: Final = 90.0
+"""After how long without a recall what is known of a lesson weighs half."""
+
+_TYPICAL_LIFT: Final = 0.2  # where the confidence sequence is tightest; it holds for any
+_MAX_SHARE: Final = 0.5
+_WHOLE_PART: Final = 0.2
+_PRIOR_FROM: Final = 10
+_LEAST_SPREAD: Final = 0.02
+_DAY: Final = 86400.0
+
+Stratum: TypeAlias = tuple[float, ...]
+"""Attempts that were drawn alike: for a lesson the share withheld; for the library also the share of whole recalls, how
+many lessons were at stake, and how many of them were exempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Scored attempts with and without, of one stratum: how many, and the sum of their scores."""
+
+    n_with: int = 0
+    sum_with: float = 0.0
+    n_without: int = 0
+    sum_without: float = 0.0
+
+
+Cells: TypeAlias = Mapping[Stratum, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed of a lesson before its own data: the mean lift of lessons, and how far they spread."""
+
+    mean: float = 0.0
+    spread: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What to do with a lesson, and why in words."""
+
+    kind: Literal["unknown", "keep", "helps", "retire"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which lessons of one recall are withheld, and by which shares that was drawn.
+
+    ``whole`` says that the recall was drawn to be withheld as a whole, for the lift of the library. ``exempt`` are the
+    lessons that no draw by themselves decided on.
+    """
+
+    share: float = 0.0
+    whole_share: float = 0.0
+    whole: bool = False
+    withheld: frozenset[str] = frozenset()
+    exempt: frozenset[str] = frozenset()
+
+
+NO_DRAW: Final = Draw()
+
+
+@dataclass(frozen=True, slots=True)
+class Withholding:
+    """The draw that makes recall an experiment; off with ``share=0``.
+
+    Each lesson that would be offered is withheld with probability ``share`` (0 to 0.5), by itself; and the whole recall
+    with probability ``whole_share`` (a fifth of ``share`` unless given), which is what tells the lift of the library.
+    What is withheld is not replaced by the next best: the lift is that of the lesson against its absence. The same
+    seed, key and lesson give the same draw.
+    """
+
+    share: float = 0.0
+    seed: int = 0
+    whole_share: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("share", self.share), ("whole_share", self.whole_share)):
+            if value is not None and not 0.0 <= value <= _MAX_SHARE:
+                raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {value}")
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is ever withheld."""
+        return bool(self.share or self.whole_share)
+
+    def draw(
+        self, key: str, lesson_ids: Sequence[str], *, exempt: Collection[str] = (), whole: bool = True
+    ) -> Draw:
+        """Draw for one recall, named by its ``key`` (see :func:`recall_key`), over the lessons that it would offer.
+
+        ``exempt`` lessons are not withheld by themselves, and with ``whole=False`` the recall is not withheld as a
+        whole: for what is known well enough to cost nothing more.
+        """
+        if not self.on:
+            return NO_DRAW
+        whole_share = _WHOLE_PART * self.share if self.whole_share is None else self.whole_share
+        whole_share = whole_share if whole else 0.0
+        # A lesson's id is a string, so that this draw can't be that of a lesson.
+        none = self._uniform(key, None) < whole_share
+        apart = frozenset(each for each in lesson_ids if each in exempt)
+        drawn = (each for each in lesson_ids if each not in apart and self._uniform(key, each) < self.share)
+        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), apart)
+
+    def _uniform(self, key: str, lesson_id: str | None) -> float:
+        digest = blake2b(json.dumps([self.seed, key, lesson_id]).encode(), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64
+
+
+def recall_key(run_id: str, attempt: int, task_id: str) -> str:
+    """Return what names one recall to the draw, whenever and wherever it is repeated."""
+    return json.dumps([run_id, attempt, task_id])
+
+
+def lift(cells: Cells) -> Lift:
+    """Return how much higher attempts score with than without, at 95 % for one look.
+
+    Attempts are compared within strata and the differences weighed by n1 n0 / (n1 + n0) (Mantel and Haenszel 1959), so
+    that a change of the share withheld, beside a change of the agent, is not taken for an effect. ``value`` is None
+    ("not enough data") below :data:`MIN_EACH` of each.
+    """
+    n_with, n_without = _counts(cells)
+    means = _means(cells)
+    if means is None:
+        return Lift(n_with=n_with, n_without=n_without)
+    found = difference_of_means(*means)
+    return Lift(found.value, found.low, found.high, n_with, n_without)
+
+
+def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
+    """Say whether a lesson is to be retired: whether its lift lies below zero by an interval that holds at every look.
+
+    A lesson of lift zero is ever retired with probability ``error`` at most, one that helps less often; likewise for
+    being said to help. ``typical`` is the size of lift that is found soonest.
+    """
+    if not (0.0 < error < 0.5 and typical > 0.0):
+        raise ValueError(f"error must lie in (0, 0.5) and typical above 0, not {error} and {typical}")
+    n_with, n_without = _counts(cells)
+    of = f"{n_with} scored attempts with it, {n_without} without"
+    means = _means(cells)
+    if means is None:
+        return Judgement("unknown", f"not enough data: {of}; {MIN_EACH} of each are needed")
+    once = difference_of_means(*means)
+    ever = difference_of_means(*means, z=_z_ever((once.high - once.low) / (2 * Z95), error, typical))
+    found = f"{_points(once.value)} with it ({_points(once.low)} to {_points(once.high)}; {of})"
+    if ever.high < 0.0:
+        return Judgement(
+            "retire",
+            f"attempts score lower with it: {found}; at most {_points(ever.high)} at any look",
+        )
+    if ever.low > 0.0:
+        return Judgement(
+            "helps", f"attempts score higher with it: {found}; at least {_points(ever.low)} at any look"
+        )
+    return Judgement("keep", f"neither help nor harm is shown: {found}")
+
+
+def standard_error(lift: Lift) -> float | None:
+    """Return the standard error that a lift's interval stands for, None without data."""
+    if lift.low is None or lift.high is None:
+        return None
+    return (lift.high - lift.low) / (2 * Z95)
+
+
+def utility(lift: Lift, prior: Prior) -> float:
+    """Return the lift to reckon with: the data's, drawn towards the prior's mean the more the less data there is.
+
+    The posterior mean of a normal effect with a normal prior; without data the prior's mean.
+    """
+    error = standard_error(lift)
+    if lift.value is None or not error:
+        return prior.mean
+    data, before = 1 / error**2, 1 / prior.spread**2
+    return (data * lift.value + before * prior.mean) / (data + before)
+
+
+def prior_of(lifts: Iterable[Lift]) -> Prior:
+    """Return the prior that a library's own lifts make (DerSimonian and Laird 1986); the default below ten of them."""
+    known = [
+        (each.value, error) for each in lifts if each.value is not None and (error := standard_error(each))
+    ]
+    if len(known) < _PRIOR_FROM:
+        return Prior()
+    weights = [1 / error**2 for _, error in known]
+    total = math.fsum(weights)
+    mean = math.fsum(w * value for w, (value, _) in zip(weights, known, strict=True)) / total
+    excess = math.fsum(w * (value - mean) ** 2 for w, (value, _) in zip(weights, known, strict=True))
+    excess -= len(known) - 1
+    spread = math.sqrt(max(excess, 0.0) / (total - math.fsum(w * w for w in weights) / total))
+    return Prior(mean, max(spread, _LEAST_SPREAD))
+
+
+def freshness(idle_seconds: float, *, half_life_days: float = HALF_LIFE_DAYS) -> float:
+    """Return how much what is known of a lesson still weighs, from 1 (just recalled) towards 0."""
+    if half_life_days <= 0:
+        raise ValueError(f"half_life_days must be above 0, not {half_life_days}")
+    return float(0.5 ** (max(idle_seconds, 0.0) / _DAY / half_life_days))
+
+
+def staleness(idle_seconds: float, *, half_life_days: float = HALF_LIFE_DAYS) -> str:
+    """Say in words that a lesson is stale (idle for a half-life or longer), empty while it is not."""
+    days = max(idle_seconds, 0.0) / _DAY
+    if days < half_life_days:
+        return ""
+    weight = freshness(idle_seconds, half_life_days=half_life_days)
+    return f"stale: not recalled for {days:.0f} days, so that it weighs {weight:.0%}"
+
+
+def _counts(cells: Cells) -> tuple[int, int]:
+    return sum(c.n_with for c in cells.values()), sum(c.n_without for c in cells.values())
+
+
+def _means(cells: Cells) -> tuple[Mean, Mean] | None:
+    """The means without and with, of the strata that have both; None if that is not enough."""
+    usable = [cell for cell in cells.values() if cell.n_with and cell.n_without]
+    enough = min(sum(c.n_with for c in usable), sum(c.n_without for c in usable)) >= MIN_EACH
+    if not enough:
+        return None
+    weights = [c.n_with * c.n_without / (c.n_with + c.n_without) for c in usable]
+    total = math.fsum(weights)
+    parts = [weight / total for weight in weights]
+    without = _weighted([(w, c.sum_without, c.n_without) for w, c in zip(parts, usable, strict=True)])
+    return without, _weighted([(w, c.sum_with, c.n_with) for w, c in zip(parts, usable, strict=True)])
+
+
+def _weighted(parts: Sequence[tuple[float, float, int]]) -> Mean:
+    """A weighted mean of means, and the number of scores that a plain mean would need to be as sure."""
+    value = math.fsum(weight * total / n for weight, total, n in parts)
+    # Sums that were corrected later may be a hair off.
+    return Mean(min(max(value, 0.0), 1.0), 1 / math.fsum(w * w / n for w, _, n in parts))
+
+
+def _z_ever(standard_error: float, error: float, typical: float) -> float:
+    """The multiple of the standard error that a one-sided bound needs to hold at all times at once.
+
+    Robbins' normal mixture N(0, ``typical``²) over the effect; two-sided at twice the error is one-sided at the error,
+    nearly.
+    """
+    ratio = (typical / standard_error) ** 2
+    return math.sqrt((1 + 1 / ratio) * (2 * math.log(1 / (2 * error)) + math.log1p(ratio)))
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.0f} points"

@@ -1,0 +1,299 @@
+"""The ledger: what was recalled for which attempt, how it went, and what that adds up to.
+
+Entries hold ids and numbers, no text of a lesson or task. Nothing is ever counted up in place: credit is the sum over
+an append-only log of verdicts, so that any number of processes may write, die and read at once, and each outcome
+counts once. Collections: ``recalls`` (by recall id), ``runs`` (which recalls a run made), ``outcomes`` (verdicts: an
+attempt's first one by its recall id, later ones by ``<recall id>:<n>``) and ``credit`` (a snapshot of the sum).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import anyio
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
+from jeeves_reflexion.lessons.credit.reading import SETTLE_SECONDS, Reading
+from jeeves_reflexion.lessons.credit.striking import strike, swap
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.credit.verdicts import (
+    OUTCOMES,
+    RECALLS,
+    Verdict,
+    counting_of,
+    entry_of,
+    in_force,
+)
+from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.text import one_line
+from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
+from vectorstores.base import RecordStore
+
+RUNS: Final = "runs"
+MAX_AGE: Final = 5.0
+"""For how many seconds credits are taken as they are, by default."""
+
+_FORMAT: Final = 2  # format 1 knew no run and no draw
+_MOST_VERDICTS: Final = 1000
+_READING_SHARE: Final = 0.05
+_TURN: Final = 0.005
+
+Entry: TypeAlias = Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecall:
+    """One recall of a run: for which attempt of which task."""
+
+    recall_id: str
+    attempt: int
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """A late outcome as it was noted: for which recall and attempt, and the score that counted until then, if any."""
+
+    recall_id: str
+    attempt: int
+    task_id: str
+    score: float
+    before: float | None
+
+
+class Ledger:
+    """Notes recalls and outcomes in a record store, and tells each lesson's credit.
+
+    Errors of the store are raised as :class:`LessonStoreError` with that error as their cause. ``settle_seconds`` is
+    how long a record may take from its first try to its commit, clocks of machines included: what is younger is read
+    again, since stores such as PostgreSQL number a record before it becomes visible.
+    """
+
+    def __init__(
+        self,
+        records: RecordStore,
+        clock: Callable[[], float] = time.time,
+        *,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self.records = records
+        self._clock = clock
+        self._reading = Reading(records, clock, settle_seconds)
+        self._turn = threading.Lock()
+        self._credits: Credits | None = None
+        self._read_at, self._took = 0.0, 0.0
+
+    # -- what happened -------------------------------------------------------------------------------------------
+
+    async def note_recall(
+        self,
+        recall: Recall,
+        *,
+        run_id: str = "",
+        attempt: int = 0,
+        task_kind: str | None = None,
+        draw: Draw = NO_DRAW,
+    ) -> None:
+        """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld."""
+        entry: dict[str, JSON] = {
+            "format": _FORMAT,
+            "task_id": recall.task_id,
+            "task_kind": task_kind,
+            "run_id": run_id,
+            "attempt": attempt,
+            "at": self._clock(),
+            "draw": {"share": draw.share, "whole_share": draw.whole_share, "whole": draw.whole},
+            "exempt": sorted(draw.exempt),
+            "offered": _items(recall.offered),
+            "withheld": _items(recall.withheld),
+            "left_out": _items(recall.left_out),
+        }
+        async with store_errors("note a recall"):
+            await self.records.append_once(RECALLS, recall.id, entry)
+            if run_id:
+                mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
+                await self._index(run_id, mine)
+
+    async def note_outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
+        """Note the evaluator's verdict on the attempt that a recall was for.
+
+        Once, whatever happens: a later call returns False and changes nothing. One that could not be scored is not
+        noted (False), and leaves room for a verdict that can. Feedback that came first stays in force.
+        Raises :class:`LessonStoreError` for a recall that is not noted here.
+        """
+        async with store_errors("note an outcome"):
+            recall = await self._recall(recall_id)
+            if not evaluation.scored:
+                return False
+            score = float(evaluation.passed or 0) if evaluation.score is None else evaluation.score
+            verdict = Verdict("evaluator", score, passed=evaluation.passed, at=self._clock())
+            return (await self._append(recall_id, recall, verdict)) is not None
+
+    async def note_feedback(
+        self,
+        run_id: str,
+        score: float,
+        *,
+        by: str,
+        reason: str = "",
+        attempt: int | None = None,
+        task_id: str | None = None,
+    ) -> Feedback:
+        """Note what someone says later of a run: of its last attempt, or of the one named.
+
+        It counts instead of the evaluator's verdict on that attempt, and instead of earlier feedback; all are kept.
+        A run that did several tasks needs ``task_id``. Raises :class:`LessonStoreError` for a run, task or attempt
+        that is not known, :class:`ConfigurationError` for a score outside of [0, 1].
+        """
+        if not 0.0 <= score <= 1.0:
+            raise ConfigurationError(f"a score lies in [0, 1], not {score}")
+        async with store_errors("note feedback"):
+            found = _pick(run_id, await self.run(run_id), attempt, task_id)
+            recall = await self._recall(found.recall_id)
+            verdict = Verdict(
+                "feedback",
+                score,
+                at=self._clock(),
+                by=one_line(redact(by)),
+                reason=one_line(redact(reason)),
+            )
+            noted = await self._append(found.recall_id, recall, verdict)
+        return Feedback(
+            found.recall_id, found.attempt, found.task_id, score, None if noted is None else noted.before
+        )
+
+    async def run(self, run_id: str) -> tuple[RunRecall, ...]:
+        """Return the recalls of a run in the order in which they were made; none for a run that is not known."""
+        async with store_errors("read a run"):
+            record = await self.records.get(RUNS, run_id) if run_id else None
+        if record is None:
+            return ()
+        rows = cast("Sequence[Entry]", cast("Entry", record.value)["recalls"])
+        return tuple(
+            RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
+        )
+
+    async def verdicts(self, recall_id: str) -> tuple[Verdict, ...]:
+        """Return everything that was said of the attempt that a recall was for, in the order in which it counts."""
+        async with store_errors("read the verdicts of a recall"):
+            found: list[Verdict] = []
+            while (record := await self.records.get(OUTCOMES, _slot(recall_id, len(found)))) is not None:
+                found.append(Verdict.read(record))
+            return tuple(found)
+
+    # -- what it adds up to --------------------------------------------------------------------------------------
+
+    async def credits(self, *, max_age: float = MAX_AGE) -> Credits:
+        """Return what is known of every lesson's effect, at most ``max_age`` seconds old (0: as of now).
+
+        Reads what is new since the last call. Where that is a lot, credits may be older, so that reading takes a
+        twentieth of the time at most.
+        """
+        while not self._turn.acquire(blocking=False):
+            if max_age > 0 and self._credits is not None:
+                return self._credits
+            await anyio.sleep(_TURN)
+        try:
+            started = time.monotonic()
+            age = started - self._read_at
+            known = self._credits
+            if known is not None and max_age > 0 and age < max(max_age, self._took / _READING_SHARE):
+                return known
+            async with store_errors("read the ledger"):
+                self._credits = await self._reading.credits()
+            self._read_at = time.monotonic()
+            self._took = self._read_at - started
+            return self._credits
+        finally:
+            self._turn.release()
+
+    async def forget(self, lesson_id: str) -> int:
+        """Strike a lesson from every entry; returns how many there were. The attempts stay, and count for others."""
+        async with store_errors("strike a lesson from the ledger"):
+            # Recalls first: verdicts take the lessons from them.
+            struck = await strike(
+                self.records, RECALLS, lesson_id, ("offered", "withheld", "left_out", "exempt")
+            )
+            struck += await strike(self.records, OUTCOMES, lesson_id, ("with", "without", "exempt"))
+            await self._reading.forget(lesson_id)
+        self._credits = None
+        return struck
+
+    # -- how -----------------------------------------------------------------------------------------------------
+
+    async def _recall(self, recall_id: str) -> Entry:
+        record = await self.records.get(RECALLS, recall_id)
+        if record is None or not isinstance(record.value, Mapping):
+            raise LessonStoreError(f"there is no recall {recall_id!r} in this store")
+        return record.value
+
+    async def _append(self, recall_id: str, recall: Entry, verdict: Verdict) -> Verdict | None:
+        """Put a verdict into the attempt's first free slot, after those that others put there at the same time.
+
+        A slot is written once, and each says what counted before it: so whoever adds them up needs no order.
+        Returns None if it is the evaluator's and there is one already.
+        """
+        counting = counting_of(recall)
+        before: float | None = None
+        for n in range(_MOST_VERDICTS):
+            noted = in_force(verdict, before)
+            if await self.records.append_once(OUTCOMES, _slot(recall_id, n), entry_of(noted, counting)):
+                return noted
+            record = await self.records.get(OUTCOMES, _slot(recall_id, n))
+            if record is None:
+                break
+            there = Verdict.read(record)
+            if verdict.kind == there.kind == "evaluator":
+                return None
+            before = there.counts
+        raise LessonStoreError(
+            f"no verdict can be added to recall {recall_id!r}: it has {_MOST_VERDICTS}, or they are being deleted"
+        )
+
+    async def _index(self, run_id: str, mine: JSON) -> None:
+        def added(value: JSON) -> JSON | None:
+            rows = cast("Sequence[JSON]", cast("Entry", value)["recalls"])
+            return None if mine in rows else {"recalls": [*rows, mine]}
+
+        if not await self.records.append_once(RUNS, run_id, {"recalls": [mine]}):
+            await swap(self.records, RUNS, run_id, added)
+
+
+def _items(found: Sequence[RecalledLesson]) -> JSON:
+    return [
+        {"lesson_id": item.lesson.id, "similarity": item.similarity, "reason": item.reason} for item in found
+    ]
+
+
+def _slot(recall_id: str, n: int) -> str:
+    return recall_id if n == 0 else f"{recall_id}:{n}"
+
+
+def _pick(run_id: str, recalls: Sequence[RunRecall], attempt: int | None, task_id: str | None) -> RunRecall:
+    if not recalls:
+        raise LessonStoreError(
+            f"there is no run {run_id!r} in this store: check the id and the namespace (a run is known by its recalls, "
+            "so one without a lesson store is not)"
+        )
+    tasks = sorted({each.task_id for each in recalls})
+    if task_id is None and len(tasks) > 1:
+        raise LessonStoreError(f"run {run_id!r} did {len(tasks)} tasks: name one of {', '.join(tasks[:10])}")
+    mine = [each for each in recalls if task_id in (None, each.task_id)]
+    if not mine:
+        raise LessonStoreError(f"run {run_id!r} did not do task {task_id!r}, but {', '.join(tasks[:10])}")
+    if attempt is not None:
+        known = sorted({each.attempt for each in mine})
+        mine = [each for each in mine if each.attempt == attempt]
+        if not mine:
+            raise LessonStoreError(
+                f"run {run_id!r} has no attempt {attempt}, but {', '.join(map(str, known))}"
+            )
+    last = max(each.attempt for each in mine)
+    # Of an attempt that was repeated after a crash, the later recall.
+    return [each for each in mine if each.attempt == last][-1]

@@ -1,0 +1,209 @@
+"""What the ledger's verdicts add up to: for each lesson, scored attempts with it and without. Pure.
+
+A verdict entry says by itself what it changes: who had the lesson, which score counted before and which counts now. So
+entries may be added in any order, each once, and nothing of a recall has to be kept in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, cast
+
+from jeeves_reflexion.lessons.credit.effects import (
+    NO_DRAW,
+    Cell,
+    Draw,
+    Judgement,
+    Prior,
+    Stratum,
+    Withholding,
+    judge,
+    lift,
+    prior_of,
+    utility,
+)
+from jeeves_reflexion.types import JSON, Lift
+
+_LIBRARY: Final = None
+_Row: TypeAlias = "tuple[list[float], int, float, int, float]"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What one verdict changes.
+
+    ``before`` is the score that counted for the attempt until then (None: there was none), ``after`` the one that
+    does now. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the draw withheld from it,
+    ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (seconds since 1970).
+    """
+
+    before: float | None
+    after: float
+    had: tuple[str, ...] = ()
+    lacked: tuple[str, ...] = ()
+    draw: Draw = NO_DRAW
+    stake: int = 0
+    recalled_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The scored attempts of one lesson, or of the library.
+
+    ``cells`` holds those that a draw decided, by stratum: only they are compared. ``offered`` counts all that had the
+    lesson, ``last`` is when one of them recalled it, or would have (seconds since 1970, 0: never).
+    """
+
+    cells: Mapping[Stratum, Cell] = field(default_factory=dict)
+    offered: int = 0
+    last: float = 0.0
+
+
+NO_TALLY: Final = Tally()
+
+
+@dataclass(frozen=True)
+class Credits:
+    """What is known of every lesson's effect at one time; lessons without a scored attempt are not in ``tallies``."""
+
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    library: Tally = NO_TALLY
+    prior: Prior = Prior()  # noqa: RUF009 - frozen
+
+    def tally(self, lesson_id: str) -> Tally:
+        """Return the counts of a lesson."""
+        return self.tallies.get(lesson_id, NO_TALLY)
+
+    def lift(self, lesson_id: str) -> Lift:
+        """Return the lift of a lesson (see :func:`~jeeves_reflexion.lessons.credit.effects.lift`)."""
+        return lift(self.tally(lesson_id).cells)
+
+    def library_lift(self) -> Lift:
+        """Return the lift of recalling at all.
+
+        Recalls that offered all that they found are compared with recalls that the draw withheld as a whole, among
+        those with equally many lessons at stake; a recall of which a part was withheld is neither.
+        """
+        return lift(self.library.cells)
+
+    def judge(self, lesson_id: str) -> Judgement:
+        """Say whether a lesson is to be retired, and why."""
+        return judge(self.tally(lesson_id).cells)
+
+    def draw(self, drawing: Withholding, key: str, lesson_ids: Sequence[str]) -> Draw:
+        """Draw for one recall, sparing what is shown to help: withholding it costs more than it tells."""
+        if not drawing.on:
+            return NO_DRAW
+        proven = {each for each in lesson_ids if self.judge(each).kind == "helps"}
+        whole = self.library_judgement().kind in ("unknown", "keep")
+        return drawing.draw(key, lesson_ids, exempt=proven, whole=whole)
+
+    def library_judgement(self) -> Judgement:
+        """Say whether recalling at all helps or harms."""
+        return judge(self.library.cells)
+
+    def utility(self, lesson_id: str) -> float:
+        """Return the lift to rank a lesson by: shrunken towards the library's prior."""
+        return utility(self.lift(lesson_id), self.prior)
+
+    def own_prior(self) -> Prior:
+        """Return the prior that these lessons make; takes a while with many."""
+        return prior_of(lift(tally.cells) for tally in self.tallies.values())
+
+    def idle(self, lesson_id: str, now: float) -> float | None:
+        """Return the seconds since a lesson was last recalled for a scored attempt; None if it never was."""
+        last = self.tally(lesson_id).last
+        return max(now - last, 0.0) if last else None
+
+
+class Tallies:
+    """Adds up verdicts."""
+
+    def __init__(self, tallies: Mapping[str | None, Tally] | None = None) -> None:
+        self._kept: dict[str | None, Tally] = dict(tallies or {})
+
+    def add(self, counted: Counted) -> None:
+        """Count a verdict."""
+        self._change(counted, 1)
+
+    def without(self, verdicts: Iterable[Counted]) -> Tallies:
+        """Return these tallies less some verdicts that are in them."""
+        less = Tallies(self._kept)
+        for counted in verdicts:
+            less._change(counted, -1)
+        return less
+
+    def drop(self, lesson_id: str) -> None:
+        """Forget a lesson."""
+        self._kept.pop(lesson_id, None)
+
+    def credits(self, prior: Prior) -> Credits:
+        """Return what is known now, with a prior that was made before."""
+        lessons = {key: tally for key, tally in self._kept.items() if key is not None}
+        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY), prior)
+
+    def as_json(self) -> JSON:
+        """Return all tallies as JSON."""
+        return [[key, tally.offered, tally.last, _cells_json(tally)] for key, tally in self._kept.items()]
+
+    @classmethod
+    def from_json(cls, value: JSON) -> Tallies:
+        """Read tallies back; raises KeyError, TypeError or ValueError for anything else."""
+        rows = cast("list[tuple[str | None, int, float, list[_Row]]]", value)
+        return cls({key: Tally(_cells(cells), offered, last) for key, offered, last, cells in rows})
+
+    def _change(self, counted: Counted, sign: int) -> None:
+        n = sign if counted.before is None else 0
+        total = sign * (counted.after - (counted.before or 0.0))
+        draw = counted.draw
+        drawn = draw.share > 0.0 and not draw.whole
+        stratum = (draw.share,)
+        for lesson_id in counted.had:
+            compared = drawn and lesson_id not in draw.exempt
+            cell = (stratum, Cell(n_with=n, sum_with=total)) if compared else None
+            self._put(lesson_id, cell, n, counted.recalled_at)
+        for lesson_id in counted.lacked:
+            cell = (stratum, Cell(n_without=n, sum_without=total)) if drawn else None
+            self._put(lesson_id, cell, 0, counted.recalled_at)
+        if draw.whole_share > 0.0 and counted.stake:
+            self._put(_LIBRARY, _library_cell(counted, n, total), 0, counted.recalled_at)
+
+    def _put(self, key: str | None, cell: tuple[Stratum, Cell] | None, offered: int, last: float) -> None:
+        tally = self._kept.get(key, NO_TALLY)
+        cells = tally.cells
+        if cell is not None:
+            stratum, more = cell
+            cells = {**cells, stratum: _sum(cells.get(stratum), more)}
+        self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
+
+
+def _library_cell(counted: Counted, n: int, total: float) -> tuple[Stratum, Cell] | None:
+    draw = counted.draw
+    # Whether none of a recall is withheld depends on all of these: within a stratum, on chance alone.
+    stratum = (draw.share, draw.whole_share, counted.stake, len(draw.exempt))
+    if counted.draw.whole:
+        return stratum, Cell(n_without=n, sum_without=total)
+    return None if counted.lacked else (stratum, Cell(n_with=n, sum_with=total))
+
+
+def _sum(a: Cell | None, b: Cell) -> Cell:
+    if a is None:
+        return b
+    return Cell(
+        a.n_with + b.n_with,
+        a.sum_with + b.sum_with,
+        a.n_without + b.n_without,
+        a.sum_without + b.sum_without,
+    )
+
+
+def _cells_json(tally: Tally) -> JSON:
+    return [
+        [list(stratum), c.n_with, c.sum_with, c.n_without, c.sum_without]
+        for stratum, c in tally.cells.items()
+    ]
+
+
+def _cells(rows: Iterable[_Row]) -> dict[Stratum, Cell]:
+    return {tuple(stratum): Cell(n1, sum1, n0, sum0) for stratum, n1, sum1, n0, sum0 in rows}

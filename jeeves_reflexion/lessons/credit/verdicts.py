@@ -1,0 +1,155 @@
+"""How verdicts are written into the ledger and read back, in today's format and in the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, cast
+
+from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
+from jeeves_reflexion.lessons.credit.tally import Counted
+from jeeves_reflexion.types import JSON
+from vectorstores.base import Record
+
+RECALLS: Final = "recalls"
+OUTCOMES: Final = "outcomes"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was said of one attempt: by the evaluator, or later by someone (``by``, ``reason``).
+
+    ``score`` is what it says. ``counts`` is the score that counts for the attempt from here on, ``before`` the one that
+    did until then; None: none does.
+    """
+
+    kind: Literal["evaluator", "feedback"]
+    score: float
+    passed: bool | None = None
+    at: float = 0.0
+    by: str = ""
+    reason: str = ""
+    before: float | None = None
+    counts: float | None = None
+
+    @classmethod
+    def read(cls, record: Record) -> Verdict:
+        """Read a verdict; one of the first format is the evaluator's."""
+        entry = _fields(record)
+        score, passed = entry.get("score"), entry.get("passed")
+        value = float(bool(passed)) if score is None else float(cast("float", score))
+        return cls(
+            kind=cast("Literal['evaluator', 'feedback']", entry.get("kind", "evaluator")),
+            score=value,
+            passed=cast("bool | None", passed),
+            at=cast("float", entry.get("at", 0.0)),
+            by=cast("str", entry.get("by", "")),
+            reason=cast("str", entry.get("reason", "")),
+            before=cast("float | None", entry.get("before")),
+            counts=cast("float | None", entry.get("counts", None if score is passed is None else value)),
+        )
+
+
+def in_force(verdict: Verdict, before: float | None) -> Verdict:
+    """Return the verdict as it counts after another: feedback replaces what was there, an evaluator doesn't."""
+    replaces = before is None or verdict.kind == "feedback"
+    return replace(verdict, before=before, counts=verdict.score if replaces else before)
+
+
+def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return what a verdict's entry repeats of its recall, so that it can be counted by itself."""
+    if "format" not in recall:
+        # Of the first format: what it calls withheld did not fit into the budget, no draw decided it.
+        return {
+            "with": _ids(recall.get("offered")),
+            "without": [],
+            "stake": 0,
+            "recalled_at": 0.0,
+            "draw": None,
+        }
+    had, lacked = _ids(recall.get("offered")), _ids(recall.get("withheld"))
+    return {
+        "with": had,
+        "without": lacked,
+        "exempt": recall.get("exempt", []),
+        "stake": len(had) + len(lacked),
+        "recalled_at": recall.get("at"),
+        "draw": recall.get("draw"),
+    }
+
+
+def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
+    """Return the record of a verdict."""
+    said: dict[str, JSON] = {
+        "kind": verdict.kind,
+        "score": verdict.score,
+        "passed": verdict.passed,
+        "at": verdict.at,
+        "before": verdict.before,
+        "counts": verdict.counts,
+    }
+    if verdict.kind == "feedback":
+        said |= {"by": verdict.by, "reason": verdict.reason}
+    return {**said, **counting}
+
+
+def needs_recall(record: Record) -> bool:
+    """Whether a verdict is of the first format, which does not say what it counts for."""
+    return "with" not in _fields(record)
+
+
+def counted(record: Record, recall: Mapping[str, JSON] | None = None) -> Counted | None:
+    """Return what a verdict changes, None where nothing counts; ``recall`` is its recall's, for the first format."""
+    entry = _fields(record)
+    if "with" not in entry:
+        counting = counting_of(recall or {})
+        entry = {**entry, **counting, "recalled_at": entry.get("at", 0.0)}
+    verdict = Verdict.read(record)
+    if verdict.counts is None:
+        return None
+    try:
+        return Counted(
+            verdict.before,
+            verdict.counts,
+            tuple(cast("Sequence[str]", entry["with"])),
+            tuple(cast("Sequence[str]", entry["without"])),
+            _draw(entry),
+            cast("int", entry.get("stake", 0)),
+            cast("float", entry["recalled_at"]) or 0.0,
+        )
+    except (KeyError, TypeError) as error:
+        raise LessonStoreError(
+            f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written by a "
+            "newer version of this package, or by another program"
+        ) from error
+
+
+def written_at(record: Record) -> float:
+    """Return when a verdict was noted, by its writer's clock; 0 where it doesn't say."""
+    at = _fields(record).get("at")
+    return float(at) if isinstance(at, int | float) else 0.0
+
+
+def _fields(record: Record) -> Mapping[str, JSON]:
+    if isinstance(record.value, Mapping):
+        return record.value
+    raise LessonStoreError(f"the record {record.collection}/{record.key} is no entry of the ledger")
+
+
+def _ids(items: JSON) -> list[JSON]:
+    found = cast("Sequence[Mapping[str, JSON]]", items or ())
+    return [item["lesson_id"] for item in found]
+
+
+def _draw(entry: Mapping[str, JSON]) -> Draw:
+    value = entry["draw"]
+    if not isinstance(value, Mapping):
+        return NO_DRAW
+    exempt = frozenset(cast("Sequence[str]", entry.get("exempt", ())))
+    return Draw(
+        cast("float", value["share"]),
+        cast("float", value["whole_share"]),
+        bool(value["whole"]),
+        exempt=exempt,
+    )

@@ -1,0 +1,194 @@
+"""What people, rules and models do to lessons after they were learned: approve, reject, retire, edit, merge, roll back.
+
+Every deed is a change with an entry in the lesson's history, so each can be undone; none rewrites the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
+from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
+from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed
+from jeeves_reflexion.lessons.quarantine import Held, Quarantine
+from jeeves_reflexion.lessons.records import lesson_from_fields
+from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.shelf import Change, Shelf, store_errors
+from jeeves_reflexion.types import JSON, Lesson, LessonState
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a person: proposed lessons, and texts that were not let in."""
+
+    proposed: tuple[Lesson, ...]
+    held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970."""
+
+    number: int
+    at: float
+    operation: str
+    by: str
+    reason: str
+    before: Lesson | None
+    after: Lesson
+
+
+class Curator:
+    """Changes the lessons of one shelf, on behalf of ``by``, whose name goes into the history."""
+
+    def __init__(self, shelf: Shelf, *, by: str = "") -> None:
+        self._shelf = shelf
+        self._quarantine = Quarantine(shelf)
+        self._by = by
+
+    async def waiting(self) -> Waiting:
+        """Return what waits for a decision, oldest first."""
+        async with store_errors("read what waits for review"):
+            proposed = [lesson async for lesson in self._shelf.each() if lesson.state == "proposed"]
+            return Waiting(tuple(proposed), tuple(await self._quarantine.all()))
+
+    async def approve(self, lesson_id: str, *, reason: str = "") -> Lesson:
+        """Make a proposed lesson active, or let a held text in; one that is active already stays as it is."""
+        async with store_errors("approve a lesson"):
+            held = await self._quarantine.get(lesson_id)
+            if held is not None:
+                return await self._quarantine.release(held, Change("approve", reason, self._by))
+        return await self._to(lesson_id, "active", "approve", reason, among=("proposed", "active"))
+
+    async def reject(self, lesson_id: str, *, reason: str = "") -> Lesson | None:
+        """Retire a proposed lesson, so that it is not learned again, or throw a held text away (then None)."""
+        async with store_errors("reject a lesson"):
+            if await self._quarantine.drop(lesson_id):
+                return None
+        why = f"rejected: {reason}" if reason else "rejected"
+        return await self._to(lesson_id, "retired", "reject", why, among=("proposed",))
+
+    async def retire(self, lesson_id: str, *, reason: str) -> Lesson:
+        """Keep a lesson, and recall it no more; it does not come back by being learned again."""
+        if not reason.strip():
+            raise ConfigurationError("a lesson is retired for a reason: say which")
+        return await self._to(lesson_id, "retired", "retire", reason)
+
+    async def restore(self, lesson_id: str, *, reason: str = "") -> Lesson:
+        """Make a retired lesson active again."""
+
+        def make(lesson: Lesson) -> Lesson:
+            kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
+            return replace(lesson, state="active", state_reason=reason, metadata=kept)
+
+        return await self._change(lesson_id, make, "restore", reason)
+
+    async def edit(self, lesson_id: str, text: str, *, reason: str = "") -> Lesson:
+        """Say a lesson in other words, which pass the same gate as those of a reflector."""
+        problem = shape_problem(text)
+        if problem is not None:
+            raise ConfigurationError(f"the new text is no lesson: {problem}")
+        cleaned = clean_lesson(text)
+        finding = screen(cleaned)
+        if finding is not None:
+            raise LessonRefusedError(f"the new text gives orders ({finding.kind}): {finding.why}", lesson_id)
+        return await self._change(lesson_id, lambda lesson: replace(lesson, text=cleaned), "edit", reason)
+
+    async def merge(
+        self, into: str, others: Sequence[str], *, text: str | None = None, reason: str = ""
+    ) -> Lesson:
+        """Let one lesson speak for others, in its words or new ones: it takes over their support, they are retired.
+
+        Doing it again does nothing more, so one that was cut short is carried on by the same call.
+        """
+        ids = list(dict.fromkeys(others))
+        if not ids or into in ids:
+            raise ConfigurationError("a merge takes at least one other lesson, and none into itself")
+        async with store_errors("merge lessons"):
+            found = {lesson_id: await self._shelf.get(lesson_id) for lesson_id in (into, *ids)}
+        for lesson_id, lesson in found.items():
+            if lesson is None:
+                raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
+        for lesson_id in ids:
+            await self._absorb(into, cast("Lesson", found[lesson_id]), reason)
+        if text is not None:
+            await self.edit(into, text, reason=reason)
+        return await self._change(into, lambda _: None, "merge", reason)
+
+    async def _absorb(self, into: str, copy: Lesson, reason: str) -> None:
+        change = Change("merge", reason or f"with {copy.id}", self._by)
+        async with store_errors("merge lessons"):
+            if copy.metadata.get(MERGED_INTO) == into:
+                return
+            queries = await self._shelf.queries_of(copy.id)
+            await self._shelf.change(
+                into, lambda now: absorbed(now, copy, another_task=True), change, queries=queries
+            )
+            await self._shelf.change(copy.id, lambda now: _merged(now, into), change)
+
+    async def history(self, lesson_id: str) -> list[Entry]:
+        """Return every change of a lesson, oldest first; none where there is no such lesson."""
+        async with store_errors("read a lesson's history"):
+            return [_entry(value) for value in await self._shelf.entries(lesson_id)]
+
+    async def rollback(self, lesson_id: str, *, to: int, reason: str = "") -> Lesson:
+        """Make a lesson again what it was after its change number ``to``; that is a change as well."""
+        then = next((entry.after for entry in await self.history(lesson_id) if entry.number == to), None)
+        if then is None:
+            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}")
+        return await self._change(lesson_id, lambda _: then, "rollback", reason or f"back to change {to}")
+
+    # -- how
+
+    async def _to(
+        self,
+        lesson_id: str,
+        state: LessonState,
+        operation: str,
+        reason: str,
+        *,
+        among: Sequence[LessonState] = ("active", "proposed", "retired"),
+    ) -> Lesson:
+        def make(lesson: Lesson) -> Lesson | None:
+            if lesson.state not in among:
+                raise LessonStoreError(
+                    f"lesson {lesson_id!r} is {lesson.state}; to {operation} one, it must be {' or '.join(among)}"
+                )
+            return None if lesson.state == state else replace(lesson, state=state, state_reason=reason)
+
+        return await self._change(lesson_id, make, operation, reason)
+
+    async def _change(
+        self, lesson_id: str, make: Callable[[Lesson], Lesson | None], operation: str, reason: str
+    ) -> Lesson:
+        async with store_errors(f"{operation} a lesson"):
+            return await self._shelf.change(lesson_id, make, Change(operation, reason, self._by))
+
+
+def _merged(lesson: Lesson, into: str) -> Lesson:
+    metadata: dict[str, JSON] = {**lesson.metadata, MERGED_INTO: into}
+    return replace(lesson, state="retired", state_reason=f"merged into {into}", metadata=metadata)
+
+
+def _entry(value: JSON) -> Entry:
+    try:
+        data = cast("Mapping[str, JSON]", value)
+        before, after = data["before"], data["after"]
+        return Entry(
+            number=cast("int", data["number"]),
+            at=cast("float", data["at"]),
+            operation=cast("str", data["operation"]),
+            by=cast("str", data["by"]),
+            reason=cast("str", data["reason"]),
+            before=None if before is None else _whole(before),
+            after=_whole(after),
+        )
+    except (KeyError, TypeError) as error:
+        raise LessonStoreError(f"an entry of a lesson's history can't be read: {error}") from error
+
+
+def _whole(value: JSON) -> Lesson:
+    data = cast("Mapping[str, JSON]", value)
+    return lesson_from_fields(cast("str", data["text"]), data)

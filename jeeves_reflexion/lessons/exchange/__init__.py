@@ -1,0 +1,1 @@
+"""Lessons as files: JSON lines and Markdown, out and in."""

@@ -1,0 +1,206 @@
+"""Lessons as JSON lines, to be handed from one store to another.
+
+A line is ASCII, says its format and version, and holds one lesson with the text of its task: nothing of it is lost on
+the way there and back. Reading is strict, because a file comes from anywhere; what an import would do is a value
+(:class:`ImportReport`) before it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio.to_thread
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.types import Lesson
+
+SUPPORT_ELSEWHERE: Final = "support_elsewhere"
+"""Key of an imported lesson's metadata: the support that its file claimed."""
+
+Check: TypeAlias = Callable[[Lesson], str | None]
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A lesson that was read, the text of its task, and the number of its line, from 1."""
+
+    number: int
+    lesson: Lesson
+    task: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that holds no lesson, and why."""
+
+    number: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What was read: lessons in order, and the lines that were passed over."""
+
+    lessons: tuple[Line, ...]
+    bad: tuple[BadLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import does, or would do.
+
+    ``added`` are new ids, ``same`` are there already, ``changed`` replace an imported lesson of that id by another
+    wording of it, ``refused`` are left out, each with its reason; ``bad`` lines could not be read.
+    """
+
+    added: tuple[Line, ...] = ()
+    same: tuple[Line, ...] = ()
+    changed: tuple[Line, ...] = ()
+    refused: tuple[Line, ...] = ()
+    bad: tuple[BadLine, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Line, ...]:
+        """What is to be written: the added and the changed, in the order of their lines."""
+        return tuple(sorted((*self.added, *self.changed), key=lambda line: line.number))
+
+    def __str__(self) -> str:
+        counts = {name: len(getattr(self, name)) for name in ("added", "same", "changed", "refused", "bad")}
+        return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def read_lines(lines: Iterable[str], *, skip_bad: bool = False) -> Lines:
+    """Read lessons, one a line; empty lines are passed over.
+
+    Raises :class:`ConfigurationError` that names the first lines that are no lessons, or whose id an earlier line has
+    with another lesson; with ``skip_bad`` these are in ``bad`` and the others are read.
+    """
+    found: dict[str, Line] = {}
+    bad = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            line.encode()  # bytes that are no UTF-8 were read as characters that UTF-8 has not
+            lesson, task = from_line(line)
+        except UnicodeEncodeError:
+            bad.append(BadLine(number, "it is no UTF-8"))
+            continue
+        except ConfigurationError as error:
+            bad.append(BadLine(number, str(error)))
+            continue
+        earlier = found.setdefault(lesson.id, Line(number, lesson, task))
+        if (earlier.lesson, earlier.task) != (lesson, task):
+            problem = f"the id {lesson.id!r:.80} is on line {earlier.number} already, with another lesson"
+            bad.append(BadLine(number, problem))
+    if bad and not skip_bad:
+        shown = "; ".join(map(str, bad[:_SHOWN]))
+        more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        raise ConfigurationError(
+            f"{len(bad)} of the lines are no lessons, and nothing was imported: {shown}{more}"
+        )
+    return Lines(tuple(found.values()), tuple(bad))
+
+
+def plan_import(
+    lines: Lines,
+    stored: Mapping[str, Lesson],
+    *,
+    check: Check | None = None,
+    restore: bool = False,
+) -> ImportReport:
+    """Say what importing lessons does to a store; ``stored`` holds those of its lessons that have ids of the file.
+
+    Each lesson becomes an imported one (:func:`as_imported`); with ``restore``, for one's own backup, it stays as it
+    was written. ``check`` returns why a lesson is refused, or None; it sees each new or changed lesson. An imported
+    wording never replaces a lesson of higher trust, and what the store did to a lesson since (its state, its support,
+    merged copies) is no difference: a second import changes nothing.
+    """
+    added, same, changed, refused = [], [], [], []
+    for line in lines.lessons:
+        lesson = line.lesson if restore else as_imported(line.lesson)
+        item = replace(line, lesson=lesson)
+        known = stored.get(lesson.id)
+        if known is not None and _content(known) == _content(lesson):
+            same.append(item)
+            continue
+        problem = check(lesson) if check is not None else None
+        if problem is None and known is not None and known.trust != "imported" and not restore:
+            problem = f"a lesson with its id is {known.trust} and says otherwise"
+        if problem is not None:
+            refused.append(replace(item, reason=problem))
+        elif known is None:
+            added.append(item)
+        else:
+            # The store's own findings on the lesson stay: only what it says is new.
+            merged = replace(
+                lesson, state=known.state, state_reason=known.state_reason, support=known.support
+            )
+            changed.append(replace(item, lesson=lesson if restore else merged))
+    return ImportReport(tuple(added), tuple(same), tuple(changed), tuple(refused), lines.bad)
+
+
+def as_imported(lesson: Lesson) -> Lesson:
+    """Return a lesson as another store's: imported, and with the support of one, whatever its file claims."""
+    metadata = {**lesson.metadata, SUPPORT_ELSEWHERE: lesson.metadata.get(SUPPORT_ELSEWHERE, lesson.support)}
+    return replace(lesson, trust="imported", support=1, metadata=metadata)
+
+
+async def export_file(path: Path, lessons: Sequence[tuple[Lesson, str]]) -> int:
+    """Write lessons with the texts of their tasks to a file, replaced whole; return how many.
+
+    Raises :class:`LessonStoreError` when the file can't be written; it is as it was then.
+    """
+    return await anyio.to_thread.run_sync(_export, path, lessons)
+
+
+async def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
+    """Read the lessons of a file, off the event loop.
+
+    Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read or is no UTF-8.
+    """
+    return await anyio.to_thread.run_sync(_import, path, skip_bad)
+
+
+def _export(path: Path, lessons: Sequence[tuple[Lesson, str]]) -> int:
+    text = "".join(f"{to_line(lesson, task)}\n" for lesson, task in lessons)
+    try:
+        replace_file(path, text)
+    except OSError as error:
+        raise LessonStoreError(not_written(path, error)) from error
+    return len(lessons)
+
+
+def _import(path: Path, skip_bad: bool) -> Lines:  # noqa: FBT001 - run_sync passes by position
+    try:
+        # So that bytes that are no UTF-8 are the error of their line alone.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            return read_lines(file, skip_bad=skip_bad)
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _content(lesson: Lesson) -> tuple[object, ...]:
+    """What a lesson says and where it comes from, without what stores find out about it."""
+    return (
+        lesson.text,
+        lesson.task_id,
+        lesson.task_excerpt,
+        lesson.task_kind,
+        lesson.tools,
+        lesson.outcome,
+        lesson.evidence,
+        lesson.provenance,
+    )

@@ -1,0 +1,115 @@
+"""What a recall would give, and why: what is offered, what is left out, and what is not even looked at.
+
+It is the recall itself, on a store that notes nothing: so the explanation can't drift away from what is explained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, Withholding
+from jeeves_reflexion.lessons.credit.ledger import Ledger
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
+from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.store import VectorLessonStore
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Task
+from vectorstores.base import Filter, VectorStore
+
+# The faces by which a lesson would be recalled if it were active.
+_OFF: Final[Filter] = {
+    "$and": [{"use": "off"}, {"$or": [{"holds": "task"}, {"key": {"$in": ["lesson", "both"]}}]}]
+}
+
+
+async def explain(lessons: VectorLessonStore, task: Task, *, k: int) -> Recall:
+    """Return what :meth:`VectorLessonStore.recall` would, without the draw, and write nothing.
+
+    ``left_out`` also holds what a recall passes over in silence, each with its reason: up to ``k`` lessons below the
+    similarity floor, up to ``k`` that are proposed or retired, and those that the recall would retire.
+    """
+    settings = lessons.settings
+    where = settings.where(task) if settings.where else None
+    query = redact(task.prompt)
+    known = None if settings.credit is None else await lessons.ledger.credits(max_age=0.0)
+    harmful = _harmful(known, settings.credit)
+    kept: Filter | None = {"lesson_id": {"$nin": list(harmful)}} if harmful else None
+    credit = (
+        None if settings.credit is None else replace(settings.credit, withholding=Withholding(), retire=False)
+    )
+    silent = VectorLessonStore(
+        lessons.store, settings=replace(settings, credit=credit, where=lambda _: _both(kept, where))
+    )
+    silent.ledger = _Silent(lessons.records)
+    recall = await silent.recall(task, k=k)
+    floor = settings.min_similarity
+    async with store_errors("explain a recall"):
+        looked_at = {item.lesson.id for item in (*recall.offered, *recall.left_out)}
+        near = await _near(lessons.store, query, _both(RECALLED, where), len(looked_at) + len(harmful) + k)
+        off = await _near(lessons.store, query, _both(_OFF, where), k)
+    beaten = [(each, f"to be retired: {harmful[each[0].id]}") for each in near if each[0].id in harmful]
+    below = [(each, f"below the floor of {floor:.2f}") for each in near if each[1] < floor]
+    inactive = [(each, _why_off(each[0])) for each in off]
+    passed = [
+        RecalledLesson(lesson, similarity, reason, None if known is None else known.lift(lesson.id))
+        for (lesson, similarity), reason in (
+            *_near_enough(beaten, floor),
+            *below[:k],
+            *_near_enough(inactive, floor),
+        )
+    ]
+    return replace(recall, left_out=(*recall.left_out, *passed))
+
+
+class _Silent(Ledger):
+    """A ledger that reads, and notes nothing."""
+
+    async def note_recall(
+        self,
+        recall: Recall,
+        *,
+        run_id: str = "",
+        attempt: int = 0,
+        task_kind: str | None = None,
+        draw: Draw = NO_DRAW,
+    ) -> None:
+        """Do nothing."""
+
+
+_Near: TypeAlias = tuple[Lesson, float]
+
+
+def _near_enough(found: Sequence[tuple[_Near, str]], floor: float) -> list[tuple[_Near, str]]:
+    return [item for item in found if item[0][1] >= floor]
+
+
+async def _near(store: VectorStore, query: str, where: Filter | None, number: int) -> Sequence[_Near]:
+    wanted = 2 * number
+    while True:
+        hits = await store.search(query, k=wanted, filter=where)
+        found = one_each(hits)[:number]
+        if len(found) == number or len(hits) < wanted:
+            return [(lesson_of(hit.chunk), hit.score) for hit in found]
+        wanted *= 2
+
+
+def _harmful(known: Credits | None, credit: Credit | None) -> dict[str, str]:
+    if known is None or credit is None or not credit.retire:
+        return {}
+    verdicts = {lesson_id: known.judge(lesson_id) for lesson_id in known.tallies}
+    return {lesson_id: verdict.reason for lesson_id, verdict in verdicts.items() if verdict.kind == "retire"}
+
+
+def _both(one: Filter | None, other: Filter | None) -> Filter | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return {"$and": [one, other]}
+
+
+def _why_off(lesson: Lesson) -> str:
+    reason = f": {lesson.state_reason}" if lesson.state_reason else ""
+    return f"{lesson.state}{reason}" if lesson.state == "retired" else f"waits for review{reason}"

@@ -1,0 +1,136 @@
+"""Finding lessons by the words of their tasks: BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance
+Framework") beside the search by meaning, for names, codes and numbers that an embedding blurs.
+
+The index lives in this process and follows the store: what others wrote is read at most ``MAX_AGE`` seconds later.
+What it finds is looked up in the store, so a lesson that is gone or retired meanwhile is never recalled.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final, cast
+
+import anyio.to_thread
+
+from jeeves_reflexion.lessons.records import RECALLED
+from vectorstores.base import Chunk, VectorStore
+
+K1: Final = 1.2
+B: Final = 0.75
+MAX_AGE: Final = 1.0
+_PAGE: Final = 500
+_WORD: Final = re.compile(r"\w+(?:[.'-]\w+)*")
+# Lucene's list. Among short tasks such words can be rare, and then outweigh what the task is about.
+COMMON: Final = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is",
+    "it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there",
+    "these", "they", "this", "to", "was", "will", "with",
+})  # fmt: skip
+
+
+class WordIndex:
+    """An inverted index of short texts that grows and shrinks, scored by BM25. Not for several threads at once.
+
+    The words of :data:`COMMON` are left out.
+    """
+
+    def __init__(self, *, k1: float = K1, b: float = B) -> None:
+        self._k1, self._b = k1, b
+        self._postings: dict[str, dict[str, int]] = defaultdict(dict)
+        self._words: dict[str, tuple[str, ...]] = {}
+        self._lengths: dict[str, int] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._words
+
+    def put(self, id: str, text: str) -> None:
+        """Take up a text, in place of what was there under this id."""
+        self.remove(id)
+        words = Counter(words_of(text))
+        self._words[id] = tuple(words)
+        self._lengths[id] = words.total()
+        self._total += words.total()
+        for word, count in words.items():
+            self._postings[word][id] = count
+
+    def remove(self, id: str) -> None:
+        """Leave a text out from now on."""
+        words = self._words.pop(id, None)
+        if words is None:
+            return
+        self._total -= self._lengths.pop(id)
+        for word in words:
+            postings = self._postings[word]
+            del postings[id]
+            if not postings:
+                del self._postings[word]
+
+    def search(self, text: str, *, k: int) -> list[tuple[str, float]]:
+        """Return the ``k`` texts that share the most telling words, best first, with their scores above 0."""
+        n = len(self._words)
+        mean = self._total / n if n else 0.0
+        scores: dict[str, float] = defaultdict(float)
+        for word in set(words_of(text)):
+            postings = self._postings.get(word, {})
+            # The variant that is never negative (Lucene's), so that a word of half the texts still counts for a little.
+            rarity = math.log1p((n - len(postings) + 0.5) / (len(postings) + 0.5))
+            for id, count in postings.items():
+                length = self._lengths[id] / mean
+                scores[id] += (
+                    rarity * count * (self._k1 + 1) / (count + self._k1 * (1 - self._b + self._b * length))
+                )
+        return heapq.nlargest(k, scores.items(), key=lambda item: item[1])
+
+
+class WordSearch:
+    """Keeps a :class:`WordIndex` of the recalled faces of a store's namespace, and asks it."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self._index = WordIndex()
+        self._lock = threading.Lock()
+        self._after: str | None = None
+        self._read_at = -math.inf
+
+    async def search(self, text: str, *, k: int) -> dict[str, float]:
+        """Return BM25 scores of at most ``k`` lessons, by their ids."""
+        if time.monotonic() - self._read_at > MAX_AGE:
+            await self._catch_up()
+        return dict(await anyio.to_thread.run_sync(self._search, text, k))
+
+    def _search(self, text: str, k: int) -> list[tuple[str, float]]:
+        with self._lock:
+            return self._index.search(text, k=k)
+
+    async def _catch_up(self) -> None:
+        """Read what was written since; the last page is read again, since it may have grown."""
+        while True:
+            page = await self._store.scan(filter=RECALLED, after=self._after, limit=_PAGE)
+            await anyio.to_thread.run_sync(self._take, page.chunks)
+            if page.next is None:
+                break
+            self._after = page.next
+        self._read_at = time.monotonic()
+
+    def _take(self, chunks: Iterable[Chunk]) -> None:
+        with self._lock:
+            for chunk in chunks:
+                lesson_id = cast("str", chunk.metadata.get("lesson_id", chunk.id))
+                text = chunk.content if chunk.embed_text is None else chunk.embed_text
+                if chunk.metadata.get("face") == 0 or lesson_id not in self._index:
+                    self._index.put(lesson_id, text)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text that are looked for, in order."""
+    return [word for word in _WORD.findall(text.casefold()) if word not in COMMON]

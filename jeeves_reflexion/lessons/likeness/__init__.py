@@ -1,0 +1,1 @@
+"""Whether two lessons say the same, or the opposite."""

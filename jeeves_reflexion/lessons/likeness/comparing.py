@@ -1,0 +1,250 @@
+"""How alike two lessons are as texts, and whether they advise the opposite.
+
+An embedding says that two texts are about the same thing; it says little of numbers, names and negation: for
+all-MiniLM-L6-v2 "sort ascending" and "sort descending" are closer (0.99) than most paraphrases. This module reads what
+the embedding misses, by rules and by the tables of ``wording.py``. Pure, and quick enough to compare every newcomer with
+its nearest neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+from jeeves_reflexion.lessons.likeness.sense import Sense, one_off, sense_of
+from jeeves_reflexion.lessons.likeness.wording import (
+    EMPTY,
+    EXCLUDED_BY,
+    LIGHT,
+    LOOSE_NUMBERS,
+    OPPOSITE_OF,
+    SAME_AS,
+    in_a_table,
+    stem,
+)
+
+Conflict: TypeAlias = Literal["", "number", "name", "kind", "direction", "negation", "opposite", "order"]
+
+_WORDS: Final = 0.8
+_PAIRS: Final = 0.2
+_SECOND_HAND: Final = 0.9
+"""What a synonym or a typing error counts beside the word itself."""
+_ASIDE: Final = 0.4
+"""What a word of a reason, or a word that says little, weighs beside a word of the advice."""
+_LIGHT_STEMS: Final = frozenset(map(stem, LIGHT))
+_IN_CONFLICT: Final = 0.4
+_SAME_MATTER: Final = 0.7
+_SHORTEST_TYPO: Final = 4
+_LONG: Final = 6
+"""From so many letters on, any wrong letter is a slip; "plate" and "plane" are two words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two texts share.
+
+    ``likeness`` lies in [0, 1] and is the same in both directions. ``conflict`` names the first thing found that makes
+    them say different things, whatever their words share. ``replaced`` counts words of one that stand for unknown
+    other words in the other; ``added`` counts words that one has on top. ``contradictory`` says that they
+    advise the opposite on one matter.
+    """
+
+    likeness: float
+    conflict: Conflict = ""
+    replaced: int = 0
+    added: int = 0
+    contradictory: bool = False
+
+
+def likeness(a: str, b: str) -> float:
+    """Return how alike two lessons are as texts, in [0, 1]; 1.0 for texts with the same words in any order.
+
+    Low (at most 0.4) as soon as numbers, names, negation, opposites or the order of two steps differ.
+    """
+    return compare(a, b).likeness
+
+
+def contradicts(a: str, b: str) -> bool:
+    """Whether two lessons speak of the same matter and advise the opposite; in doubt they do not."""
+    return compare(a, b).contradictory
+
+
+def compare(a: str, b: str) -> Comparison:
+    """Compare two lessons as texts."""
+    if a == b:
+        return Comparison(1.0)
+    if b < a:  # what is matched greedily must not depend on who comes first
+        a, b = b, a
+    return _compared(a, b)
+
+
+@lru_cache(maxsize=16384)
+def _compared(text: str, other: str) -> Comparison:
+    a, b = sense_of(text), sense_of(other)
+    if a == b:
+        return Comparison(1.0)
+    if not a.words or not b.words:
+        return Comparison(0.0)
+    twins, left, right = _matched(a, b)
+    opposed = _partners_in(left, b, OPPOSITE_OF, right) | _partners_in(right, a, OPPOSITE_OF, left)
+    turned, straight = _polarity(a, b, twins)
+    crossed = _crossed(a, b, twins)
+    weight = _weights(a) + _weights(b)
+    shared = sum(
+        (_weight(x, a) + _weight(y, b)) * (1.0 if x == y else _SECOND_HAND) for x, y in twins.items()
+    )
+    of_words = shared / weight
+    alike = _WORDS * of_words + _PAIRS * _shared_pairs(a, b, twins)
+    conflict = _conflict(a, b, left, right, twins=twins)
+    if not conflict:
+        conflict = "opposite" if opposed else "negation" if turned else "order" if crossed else ""
+    lacking = (_telling(left, a), _telling(right, b))
+    replaced = min(lacking)
+    matter = 2 * (len(twins) + len(opposed) / 2) / (len(a.words) + len(b.words))
+    rest = left | right
+    return Comparison(
+        likeness=alike * _IN_CONFLICT if conflict else alike,
+        conflict=conflict,
+        replaced=replaced,
+        added=max(lacking) - replaced,
+        contradictory=conflict in ("opposite", "negation", "order")
+        and matter >= _SAME_MATTER
+        and len(opposed) in (0, 2)
+        and not (turned and turned <= straight)
+        and bool(opposed) ^ bool(turned) ^ crossed
+        and min(len(left - opposed), len(right - opposed)) == 0
+        and len(rest - opposed) <= 0.3 * (len(a.words) + len(b.words)),
+    )
+
+
+def _weight(word: str, sense: Sense) -> float:
+    return _ASIDE if word in sense.aside or word in _LIGHT_STEMS else 1.0
+
+
+def _weights(sense: Sense) -> float:
+    return sum(_weight(word, sense) for word in sense.words)
+
+
+def _telling(words: set[str], sense: Sense) -> int:
+    """Count the words that stand in the advice itself and mean something by themselves."""
+    return sum(1 for word in words if word not in sense.aside and word not in _LIGHT_STEMS)
+
+
+def _matched(a: Sense, b: Sense) -> tuple[dict[str, str], set[str], set[str]]:
+    """Match words with themselves, then with synonyms, then with typing errors of them; return what is left too."""
+    twins = {word: word for word in a.words if word in b.words}
+    left = {word for word in a.words if word not in twins}
+    right = {word for word in b.words if word not in twins}
+    for word in sorted(left):
+        found = sorted(SAME_AS.get(word, frozenset()) & right)
+        if not found:
+            written = a.surface.get(word, word)
+            found = [
+                other
+                for other in sorted(right)
+                if _mistyped(written, b.surface.get(other, other)) or _mistyped(word, other)
+            ]
+        if not found:
+            found = [
+                other for other in sorted(right) if _near_synonym(word, other) or _near_synonym(other, word)
+            ]
+        if found:
+            twins[word] = found[0]
+            left.discard(word)
+            right.discard(found[0])
+    return twins, left, right
+
+
+def _partners_in(
+    words: set[str], other: Sense, table: Mapping[str, frozenset[str]], unmatched: set[str]
+) -> set[str]:
+    """The words that meet a partner of theirs in the other text, with those partners.
+
+    A partner counts when nothing else explains it: it was not matched, or is a small word ("on") that never is.
+    """
+    found = set()
+    for word in words:
+        for partner in table.get(word, ()):
+            if partner in _SMALL and partner in other.all:
+                found |= {word, partner}
+            found |= {x for near in unmatched if _means(near, partner) for x in (word, near)}
+    return found
+
+
+def _means(word: str, whole: str) -> bool:
+    return word == whole or (not in_a_table(word) and one_off(word, whole, wrong_from=_SHORTEST_TYPO))
+
+
+_SMALL: Final = frozenset(map(stem, EMPTY)) & frozenset(OPPOSITE_OF)
+
+
+def _conflict(a: Sense, b: Sense, left: set[str], right: set[str], *, twins: dict[str, str]) -> Conflict:
+    if a.numbers != b.numbers:
+        only_a, only_b = a.numbers - b.numbers, b.numbers - a.numbers
+        passing = (only_a | only_b) <= LOOSE_NUMBERS and (only_a | only_b) <= (a.spelled | b.spelled)
+        if (only_a and only_b) or not passing:
+            return "number"
+    if any(not (a.bound[word] & b.bound[word]) for word in a.bound.keys() & b.bound.keys()):
+        return "number"
+    if _partners_in(left, b, EXCLUDED_BY, right):
+        return "kind"
+    if _telling(left, a) and _telling(right, b) and (left & a.names or right & b.names):
+        return "name"
+    for x, how, y in a.directed:
+        if (twins.get(y), how, twins.get(x)) in b.directed and x != y:
+            return "direction"
+    turned = {twins.get(word) for word in a.sources} & b.targets | {
+        twins.get(word) for word in a.targets
+    } & b.sources
+    return "direction" if turned else ""
+
+
+def _polarity(a: Sense, b: Sense, twins: dict[str, str]) -> tuple[int, int]:
+    """How many shared words are negated in one text alone, and how many are meant alike."""
+    turned = straight = 0
+    for x, y in twins.items():
+        product = a.words[x] * b.words[y]
+        turned += product < 0
+        straight += product > 0
+    return turned, straight
+
+
+def _crossed(a: Sense, b: Sense, twins: dict[str, str]) -> bool:
+    """Whether what comes first in one text comes last in the other."""
+    if a.order is None or b.order is None:
+        return False
+    early, late = ({twins[word] for word in part if word in twins} for part in a.order)
+    straight = len(early & b.order[0]) + len(late & b.order[1])
+    crossed = len(early & b.order[1]) + len(late & b.order[0])
+    if crossed != straight:
+        return crossed > straight and crossed >= 2
+    # "Close A before opening B" and "close B before opening A": half of the words changed places.
+    whole = len(a.order[0]) + len(a.order[1]), len(b.order[0]) + len(b.order[1])
+    return crossed >= 2 and whole == (crossed + straight,) * 2
+
+
+def _shared_pairs(a: Sense, b: Sense, twins: dict[str, str]) -> float:
+    if not a.pairs or not b.pairs:
+        return 1.0 if len(twins) == len(a.words) == len(b.words) else 0.0
+    translated = set()
+    for x, y in a.pairs:
+        p, q = twins.get(x), twins.get(y)
+        if p is not None and q is not None:
+            translated.add((p, q) if p <= q else (q, p))
+    return 2 * len(translated & b.pairs) / (len(a.pairs) + len(b.pairs))
+
+
+@lru_cache(maxsize=65536)
+def _mistyped(a: str, b: str) -> bool:
+    """Whether one word is the other with one slip of the fingers; two that stand in a table are themselves."""
+    if len(a) < _SHORTEST_TYPO or len(b) < _SHORTEST_TYPO or not (a.isalpha() and b.isalpha()):
+        return False
+    return one_off(a, b, wrong_from=_LONG) and not (in_a_table(stem(a)) and in_a_table(stem(b)))
+
+
+@lru_cache(maxsize=65536)
+def _near_synonym(word: str, other: str) -> bool:
+    """Whether a stem is a mistyped synonym of another."""
+    return not in_a_table(word) and any(_mistyped(word, partner) for partner in SAME_AS.get(other, ()))

@@ -1,0 +1,332 @@
+"""What becomes of a newcomer: merged into a lesson that says the same, linked to one that says the opposite, or kept.
+
+Pure: the store finds the neighbours, this module decides. An embedding finds what a newcomer may be a copy of, and
+``likeness/comparing.py`` says whether it is one. Nothing is merged on similarity alone, and a lesson lost is worse than a copy kept: in doubt both stay. The defaults were chosen by
+``python -m benchmarks.lessons.paraphrases``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, cast
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.likeness.comparing import Comparison, compare
+from jeeves_reflexion.types import JSON, Lesson, Trust
+
+COPIES: Final = "copies"
+"""Key of a lesson's metadata: the last copies that were merged into it, each a JSON object."""
+COPIES_TOTAL: Final = "copies_total"
+WORDINGS: Final = "wordings"
+"""Key of a lesson's metadata: other ways in which its copies said it."""
+TASKS: Final = "tasks"
+"""Key of a lesson's metadata: ids of the other tasks that it is found by, its own left out."""
+MERGED_INTO: Final = "merged_into"
+"""Key of a retired copy's metadata: the id of the lesson that it was merged into."""
+
+Kind: TypeAlias = Literal["merge", "link", "new"]
+
+_SAME_WORDS: Final = 0.95
+"""From this likeness on, a copy is no other way to say it."""
+_HOPELESS: Final = 0.25
+"""Below this likeness to the text, no other wording of it is looked at: that would cost more than it finds."""
+_RANK: Final[Mapping[Trust, int]] = {"own": 2, "shared": 1, "imported": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSettings:
+    """When two lessons are one.
+
+    Similarities are cosines in [-1, 1], likenesses lie in [0, 1]. A newcomer is a copy when its text is at least
+    ``min_similarity`` near and ``min_likeness`` alike, neither has more than ``max_added`` words of advice on top, and
+    no word of the advice is replaced by an unknown one; below 1.0, one such word may be where the similarity is
+    ``sure_similarity``, which finds more copies and took a pencil for a mug in logged reflections. A lesson keeps up
+    to ``wordings`` other ways to say it, and what is alike one of them (``wording_likeness``) is a copy too unless it
+    is in conflict with the lesson itself. It keeps notes of its last ``copies``.
+
+    A task ``same_task`` near one that the lesson is found by needs no face of its own; a lesson has at most ``tasks``
+    of them. Contradictions are linked from ``link_similarity`` on.
+    """
+
+    min_similarity: float = 0.2
+    min_likeness: float = 0.6
+    max_added: int = 2
+    sure_similarity: float = 1.0
+    wording_likeness: float = 0.7
+    wordings: int = 8
+    copies: int = 8
+    same_task: float = 0.8
+    tasks: int = 8
+    link_similarity: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("min_similarity", "sure_similarity", "same_task", "link_similarity"):
+            if not -1.0 <= getattr(self, name) <= 1.0:
+                raise ConfigurationError(f"{name} must lie in [-1, 1], not {getattr(self, name)}")
+        for name in ("min_likeness", "wording_likeness"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ConfigurationError(f"{name} must lie in [0, 1], not {getattr(self, name)}")
+        if min(self.wordings, self.copies, self.max_added, self.tasks - 1) < 0:
+            raise ConfigurationError("wordings, copies and max_added must be at least 0 and tasks at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A stored lesson near a newcomer: cosines of the two texts, and of the tasks (the nearest face) if known."""
+
+    lesson: Lesson
+    lesson_similarity: float
+    task_similarity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do with a newcomer.
+
+    ``merge``: ``lesson`` is the stored lesson as it is to be now, under its own id; with ``keeps_task`` the newcomer's
+    task becomes another face of it, and with ``rewrites`` its text changed and is to be embedded anew. ``link``:
+    ``lesson`` is the newcomer with the ids of ``others``, which are to name it in turn; all are kept. ``new``:
+    ``lesson`` is the newcomer as it came. ``reason`` is for people.
+    """
+
+    kind: Kind
+    lesson: Lesson
+    reason: str
+    others: tuple[str, ...] = ()
+    keeps_task: bool = False
+    rewrites: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One mending of a sweep: ``kept`` as it is to be now, and ``gone``, retired with the reason why."""
+
+    kept: Lesson
+    gone: Lesson
+    keeps_task: bool = False
+    rewrites: bool = False
+
+
+def decide(newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings | None = None) -> Decision:
+    """Decide what becomes of a newcomer, given its nearest lessons (five are enough) in any order.
+
+    The text of the stored lesson stays: its credit was earned with these words, and copies of copies can't drift away
+    from them. Only words of higher trust replace it. A copy of lower trust adds no support, so that nobody from
+    outside can push a lesson up; a retired lesson takes its copies in and stays retired, so that what was found to
+    harm does not come back under another id.
+    """
+    settings = settings or MergeSettings()
+    found: list[tuple[tuple[float, float, int, str], Neighbour]] = []
+    opposed = []
+    for each in near:
+        if each.lesson.id == newcomer.id or MERGED_INTO in each.lesson.metadata:
+            continue
+        seen = compare(newcomer.text, each.lesson.text)
+        strength = _strength(newcomer, each, seen, settings)
+        if strength is not None and _compatible(newcomer, each, settings):
+            order = (strength, each.lesson_similarity, each.lesson.support, each.lesson.id)
+            found.append((order, each))
+        elif seen.contradictory and _opposes(newcomer, each, settings):
+            opposed.append(each.lesson.id)
+    if found:
+        (strength, similarity, _, _), best = max(found, key=lambda item: item[0])
+        return _merged(newcomer, best, settings, f"alike {strength:.2f}, similar {similarity:.2f}")
+    if opposed:
+        known = dict.fromkeys((*newcomer.contradicts, *opposed))
+        reason = f"advises the opposite of {', '.join(opposed)}"
+        return Decision("link", replace(newcomer, contradicts=tuple(known)), reason, tuple(opposed))
+    return Decision("new", newcomer, "says what no lesson near it says")
+
+
+def linked(lesson: Lesson, other: str) -> Lesson:
+    """Return a lesson that names another as its contradiction; unchanged if it does already."""
+    if other in lesson.contradicts or other == lesson.id:
+        return lesson
+    return replace(lesson, contradicts=(*lesson.contradicts, other))
+
+
+def absorbed(
+    kept: Lesson, copy: Lesson, *, another_task: bool, settings: MergeSettings | None = None
+) -> Lesson:
+    """Return ``kept`` with a copy merged into it; apply this to the lesson as it is at the moment of writing.
+
+    Absorbing the same evidence (run and attempt) again changes nothing.
+    """
+    settings = settings or MergeSettings()
+    if _evidence(copy) in _known_evidence(kept):
+        return kept
+    better = _RANK[copy.trust] > _RANK[kept.trust]
+    support = copy.support if better else kept.support + copy.support * (copy.trust == kept.trust)
+    base = replace(kept, text=copy.text, trust=copy.trust) if better else kept
+    if kept.state == "proposed" and copy.state == "active":
+        base = replace(base, state="active", state_reason="learned again by one who is trusted")
+    note = _note(kept if better else copy)
+    earlier = [*_listed(kept, COPIES), *_listed(copy, COPIES), note]
+    total = _total(kept) + _total(copy) + 1
+    tasks = list(_listed(kept, TASKS))
+    if another_task and copy.task_id != kept.task_id and copy.task_id not in tasks:
+        tasks.append(copy.task_id)
+    metadata: dict[str, JSON] = {
+        **kept.metadata,
+        COPIES: earlier[-settings.copies :] if settings.copies else [],
+        COPIES_TOTAL: total,
+    }
+    said = _said(base.text, [*wordings(kept), kept.text, copy.text, *wordings(copy)], settings.wordings)
+    if said:
+        metadata[WORDINGS] = said
+    if tasks:
+        metadata[TASKS] = tasks
+    return replace(
+        base,
+        support=support,
+        tools=tuple(dict.fromkeys((*kept.tools, *copy.tools))),
+        contradicts=tuple(i for i in dict.fromkeys((*kept.contradicts, *copy.contradicts)) if i != kept.id),
+        metadata=metadata,
+    )
+
+
+def sweep(
+    lessons: Sequence[Lesson], near: Mapping[str, Sequence[Neighbour]], settings: MergeSettings | None = None
+) -> list[Fold]:
+    """Return the merges that mend what writing could not see: copies that came at the same moment, or far apart.
+
+    ``near`` has the nearest lessons of each by id. The more trusted, better supported and older lesson is kept. The
+    result depends on the lessons alone, not on their order, and sweeping again what came of it finds nothing more to
+    do within the same neighbourhoods; so two processes that sweep at once propose the same.
+    """
+    settings = settings or MergeSettings()
+    now = {lesson.id: lesson for lesson in lessons if MERGED_INTO not in lesson.metadata}
+    seniority = sorted(
+        now, key=lambda i: (-_RANK[now[i].trust], -now[i].support, now[i].provenance.created_at, i)
+    )
+    rank = {id: at for at, id in enumerate(seniority)}
+    folds = []
+    for id in seniority:
+        elders = [
+            replace(each, lesson=now[each.lesson.id])
+            for each in near.get(id, ())
+            if rank.get(each.lesson.id, len(rank)) < rank[id] and each.lesson.id in now
+        ]
+        decision = decide(now[id], elders, settings)
+        if decision.kind != "merge":
+            continue
+        kept = decision.lesson
+        reason = f"merged into {kept.id}: {decision.reason}"
+        copy = now.pop(id)
+        gone = replace(
+            copy, state="retired", state_reason=reason, metadata={**copy.metadata, MERGED_INTO: kept.id}
+        )
+        now[kept.id] = kept
+        folds.append(Fold(kept, gone, decision.keeps_task, decision.rewrites))
+    return folds
+
+
+def wordings(lesson: Lesson) -> tuple[str, ...]:
+    """Return the other ways to say it that a lesson keeps."""
+    return cast("tuple[str, ...]", tuple(_listed(lesson, WORDINGS)))
+
+
+def _strength(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: MergeSettings) -> float | None:
+    """How much a newcomer is a copy of a lesson, by its text or a kept wording of it; None if it is none."""
+    if seen.conflict or each.lesson_similarity < settings.min_similarity:
+        return None
+    sure = settings.sure_similarity < 1.0 and each.lesson_similarity >= settings.sure_similarity
+    much = seen.added > settings.max_added
+    if seen.likeness >= settings.min_likeness and seen.replaced <= (1 if sure else 0) and not much:
+        return seen.likeness
+    if seen.likeness < _HOPELESS or much:
+        return None
+    best = None
+    pairs = [(newcomer.text, text) for text in wordings(each.lesson)]
+    for one, other in (*pairs, *((each.lesson.text, text) for text in wordings(newcomer))):
+        again = compare(one, other)
+        if not again.conflict and again.replaced == 0 and again.likeness >= settings.wording_likeness:
+            best = max(best or 0.0, again.likeness)
+    return best
+
+
+def _compatible(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
+    """Whether merging loses no way to recall the newcomer: recalls may be narrowed by kind of task and by agent."""
+    old = each.lesson
+    if not _same_scope(newcomer, old):
+        return False
+    return not _another_task(newcomer, each, settings) or len(_listed(old, TASKS)) + 1 < settings.tasks
+
+
+def _same_scope(a: Lesson, b: Lesson) -> bool:
+    return a.task_kind == b.task_kind and a.provenance.agent == b.provenance.agent
+
+
+def _opposes(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
+    return (
+        newcomer.task_kind == each.lesson.task_kind
+        and each.lesson.state != "retired"
+        and each.lesson_similarity >= settings.link_similarity
+        and not _another_task(newcomer, each, settings)
+    )
+
+
+def _another_task(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
+    known = (each.lesson.task_id, *_listed(each.lesson, TASKS))
+    if newcomer.task_id in known:
+        return False
+    return each.task_similarity is None or each.task_similarity < settings.same_task
+
+
+def _merged(newcomer: Lesson, best: Neighbour, settings: MergeSettings, reason: str) -> Decision:
+    another = _another_task(newcomer, best, settings)
+    lesson = absorbed(best.lesson, newcomer, another_task=another, settings=settings)
+    return Decision(
+        "merge",
+        lesson,
+        reason,
+        keeps_task=another and _evidence(newcomer) not in _known_evidence(best.lesson),
+        rewrites=lesson.text != best.lesson.text,
+    )
+
+
+def _note(copy: Lesson) -> dict[str, JSON]:
+    source = copy.provenance
+    return {
+        "text": copy.text,
+        "task_id": copy.task_id,
+        "trust": copy.trust,
+        "run_id": source.run_id,
+        "attempt": source.attempt,
+        "score": source.score,
+        "model": source.model,
+        "agent": source.agent,
+        "created_at": source.created_at,
+    }
+
+
+def _said(text: str, texts: Sequence[str], most: int) -> list[JSON]:
+    """Keep the first ways to say it that are no mere repetition of the text or of one another."""
+    kept: list[str] = []
+    for other in texts:
+        if len(kept) == most:
+            break
+        if all(compare(other, known).likeness < _SAME_WORDS for known in (text, *kept)):
+            kept.append(other)
+    return [*kept]
+
+
+def _evidence(lesson: Lesson) -> tuple[JSON, JSON, JSON]:
+    return (lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id)
+
+
+def _known_evidence(lesson: Lesson) -> set[tuple[JSON, JSON, JSON]]:
+    return {_evidence(lesson)} | {(n["run_id"], n["attempt"], n["task_id"]) for n in _notes(lesson)}
+
+
+def _notes(lesson: Lesson) -> Sequence[Mapping[str, JSON]]:
+    return cast("Sequence[Mapping[str, JSON]]", _listed(lesson, COPIES))
+
+
+def _listed(lesson: Lesson, key: str) -> Sequence[JSON]:
+    return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
+
+
+def _total(lesson: Lesson) -> int:
+    return cast("int", lesson.metadata.get(COPIES_TOTAL, 0))

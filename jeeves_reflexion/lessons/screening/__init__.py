@@ -1,0 +1,1 @@
+"""Screening: text that hides, and text that commands."""

@@ -1,0 +1,159 @@
+"""Characters that hide, reorder or disguise text, out of a lesson; code, mathematics and every script stay readable.
+
+The rule: what can't be seen goes; what only dresses up an ASCII letter becomes that letter; everything else stays.
+Compatibility normalisation of the whole text (NFKC) would break lessons: it makes ``x2`` of ``x²`` and ``1/2`` of
+``½``, so it is applied to disguised letters alone.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+from typing import Final
+
+_KEPT_CONTROLS: Final = "\t\n"
+_ZWNJ: Final = "\u200c"
+_ZWJ: Final = "\u200d"
+
+INVISIBLE: Final = re.compile(
+    "["
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"  # joiners and fillers that draw nothing
+    "\u180b-\u180f"
+    "\ufe00-\ufe0f"
+    "\U000e0000-\U000e0fff"  # tags, further variation selectors, and what is reserved to draw nothing
+    "]"
+)
+TAGS: Final = re.compile("[\U000e0020-\U000e007e]+")
+_FLAG: Final = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{3,6}\U000e007f")
+_SPACES: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_BREAKS: Final = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_MARK: Final = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
+_MARKS: Final = re.compile(f"({_MARK}{{4}}){_MARK}+")
+_OVERLAYS: Final = re.compile(
+    "(?<=[A-Za-z\u00c0-\u024f])[\u0334-\u0338\u20d2-\u20d4\u20d8-\u20da\u20dd-\u20e8]+"
+)
+_FULLWIDTH: Final = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\ufb00-\ufb06]+")
+_STYLED: Final = re.compile(
+    "[\U0001d400-\U0001d7ff\u24b6-\u24e9\U0001f130-\U0001f149\u210a-\u2113\u212f\u2134]{2,}"
+)
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+
+# Drawn like an ASCII letter: of Cyrillic, of Greek, and what stands beside Latin letters.
+_CYRILLIC_ALIKE: Final = (
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u051b\u051d"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405"
+)
+_GREEK_ALIKE: Final = (
+    "\u03bf\u03b1\u03bd\u03c1\u03b9\u03ba\u03c5\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c"
+    "\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+)
+_LATIN_ALIKE: Final = "\u0131\u0251\u0261"
+_LOOKALIKES: Final = str.maketrans(
+    _CYRILLIC_ALIKE + _GREEK_ALIKE + _LATIN_ALIKE,
+    "aeopcyxijsdhlqwABEKMHOPCTYXIJSoavpikuABEZHIKMNOPTYXiag",
+)
+_GREEK: Final = re.compile("[\u0370-\u03ff]")
+_LATIN: Final = re.compile("[A-Za-z]")
+
+
+def clean_characters(text: str) -> str:
+    """Return the text as a reader sees it, without characters that hide, reorder or disguise.
+
+    Out go zero-width, bidirectional, tag and control characters, variation selectors and fillers; a joiner stays
+    where its script or an emoji needs it. Blanks of every width become a plain blank, line separators a newline.
+    Full-width letters, words in mathematical or circled letters, Cyrillic or Greek look-alikes within a Latin word
+    and letters that are struck through become plain letters; a lone mathematical letter, ``x²`` or ``≠`` stays. Never
+    more than four combining marks on one letter. The result is in NFC, and cleaning it again changes nothing.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = _BREAKS.sub("\n", text)
+    text = _SPACES.sub(" ", text)
+    # Cleaning exposes what was hidden between the hidden: a second pass at most, since each only takes away or folds.
+    for _ in range(3):
+        cleaned = _pass(text)
+        if cleaned == text:
+            break
+        text = cleaned
+    return text
+
+
+def hidden_text(text: str) -> str:
+    """Return what is written in tag characters, which draw nothing but are read by models; flags are not text."""
+    runs = TAGS.findall(_FLAG.sub("", text))
+    return " ".join("".join(chr(ord(c) - 0xE0000) for c in run) for run in runs)
+
+
+def latinised(text: str) -> str:
+    """Return the text with look-alikes of Latin letters replaced, also in words that are made of nothing else."""
+    return _WORD.sub(lambda match: _plain(match[0], whole=True), text)
+
+
+def _pass(text: str) -> str:
+    text = unicodedata.normalize("NFC", _visible(text))
+    text = _OVERLAYS.sub("", text)
+    text = _FULLWIDTH.sub(_compatible, text)
+    text = _STYLED.sub(_compatible, text)
+    text = _WORD.sub(lambda match: _plain(match[0], whole=False), text)
+    return _MARKS.sub(r"\1", text)
+
+
+def _compatible(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", match[0])
+
+
+def _plain(word: str, *, whole: bool) -> str:
+    """Replace look-alikes in a word that mixes them with Latin letters; short words with Greek may be formulas."""
+    if word.isascii():
+        return word
+    mapped = word.translate(_LOOKALIKES)
+    if not mapped.isascii():
+        return word
+    n_latin = len(_LATIN.findall(word))
+    if n_latin == 0:
+        return mapped if whole else word
+    if _GREEK.search(word) and (len(word) < 4 or 2 * n_latin < len(word)):
+        return word
+    return mapped
+
+
+def _visible(text: str) -> str:
+    """Drop what draws nothing, but for the joiners and selectors that change how their neighbours are drawn."""
+    padded = ["", *text, ""]
+    kept: list[str] = []
+    for (_, character), (_, after) in pairwise(pairwise(padded)):
+        if character.isascii():
+            if character.isprintable() or character in _KEPT_CONTROLS:
+                kept.append(character)
+        elif INVISIBLE.match(character):
+            if character in "\ufe0e\ufe0f" and kept and _is_pictorial(kept[-1]):
+                kept.append(character)
+        elif character in (_ZWNJ, _ZWJ):
+            if kept and _joins(kept[-1], character, after):
+                kept.append(character)
+        elif unicodedata.category(character) not in ("Cf", "Cc", "Cs"):
+            kept.append(character)
+    return "".join(kept)
+
+
+def _is_pictorial(character: str) -> bool:
+    return character in "0123456789#*" or unicodedata.category(character) in ("So", "Sm")
+
+
+def _joins(before: str, joiner: str, after: str) -> bool:
+    """Whether a joiner stands between letters of a script that joins, or between emoji."""
+    if joiner == _ZWJ and (_is_emoji(before) or before == "\ufe0f") and _is_emoji(after):
+        return True
+    return _takes_joiners(before) and _takes_joiners(after)
+
+
+def _is_emoji(character: str) -> bool:
+    return bool(character) and unicodedata.category(character) in ("So", "Sk") and ord(character) > 0x2000
+
+
+def _takes_joiners(character: str) -> bool:
+    """Arabic, Syriac and the scripts of South and South-East Asia write with joiners."""
+    return bool(character) and (
+        0x0600 <= ord(character) <= 0x08FF or 0x0900 <= ord(character) <= 0x0DFF or 0x1780 <= ord(character) <= 0x18AF
+    )  # fmt: skip

@@ -1,0 +1,305 @@
+"""Screening: whether a lesson is advice on a task, or an attempt to command the agents that will read it.
+
+A lesson outlives the run that wrote it and is shown to other agents, so one that was planted through a web page or a
+tool's output would command them all. What is looked for is data (``screening.toml``); the text is looked at as a model
+would read it: without invisible characters, with look-alikes, leetspeak, spaced-out letters, base64, hex, rot13 and
+reversed text undone. Advice about the agent's own tools ("call the search tool before answering") passes; an order
+that names a stranger's address, a secret, another role or a rank above other instructions does not.
+
+Patterns stop known phrasings, not an author who knows them: a screen is one layer beside fences, trust levels, review
+and credit, and what it misses is stated in ``docs/results/lessons_screening.md``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import functools
+import html
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+from urllib.parse import unquote
+
+from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text, latinised
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.text import one_line
+
+__all__ = ["KINDS", "Finding", "clean_characters", "screen"]
+
+KINDS: Final = (
+    "override",
+    "exfiltration",
+    "tool_call",
+    "role_change",
+    "fence",
+    "authority",
+    "concealment",
+    "persistence",
+    "encoded",
+)
+EXCERPT_CHARACTERS: Final = 120
+_DEPTH: Final = 2  # encoded text within encoded text
+_AROUND: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a lesson: its kind (one of ``KINDS``), why in words, and the words themselves."""
+
+    kind: str
+    why: str
+    excerpt: str
+
+
+def screen(text: str) -> Finding | None:
+    """Say what is wrong with a text that would become a lesson; ``None`` if it is advice.
+
+    Give it the text as it came, before invisible characters are cleaned away, so that hidden text is seen too; the
+    excerpt is clean and redacted. Takes time in proportion to the text's length, and never raises.
+    """
+    return _screen(text, _DEPTH)
+
+
+def _screen(text: str, depth: int) -> Finding | None:
+    if hidden := hidden_text(text):
+        return Finding("encoded", "holds text in characters that can't be seen", _excerpt(hidden))
+    read = _as_read(text)
+    found = _search(read)
+    if found is None and depth:
+        for way, other in _decoded(read, text):
+            if (inner := _screen(other, depth - 1)) is not None:
+                return Finding("encoded", f"says in {way} what {inner.why}", inner.excerpt)
+    return found
+
+
+# -- rules -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    kind: str
+    why: str
+    needs: tuple[str, ...]
+    find: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
+    unless: re.Pattern[str] | None
+    negatable: bool
+    quotable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    rules: tuple[_Rule, ...]
+    squeezed: tuple[re.Pattern[str], ...]
+    scrambled: Mapping[tuple[str, str, str], str]
+    shapes: frozenset[tuple[str, str, int]]
+
+
+@functools.cache
+def _rules() -> _Rules:
+    data = tomllib.loads(resources.files(__package__).joinpath("screening.toml").read_text(encoding="utf-8"))
+    words: dict[str, str] = data["words"]
+    return _Rules(
+        rules=tuple(_rule(entry, words) for entry in data["rule"]),
+        squeezed=tuple(re.compile(phrase) for phrase in data["squeezed"]["phrases"]),
+        scrambled={_signature(word): word for word in data["scrambled"]["words"]},
+        shapes=frozenset((word[0], word[-1], len(word)) for word in data["scrambled"]["words"]),
+    )
+
+
+def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> _Rule:
+    return _Rule(
+        kind=entry["kind"],
+        why=entry["why"],
+        needs=tuple(entry["needs"]),
+        find=tuple((_openings(source), _expression(source, words)) for source in entry["find"]),
+        unless=_expression(entry["unless"], words) if "unless" in entry else None,
+        negatable=entry.get("negatable", True),
+        quotable=entry.get("quotable", False),
+    )
+
+
+def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:
+    """Compile an expression with its ``{names}`` filled in; a word may be made of others."""
+    while (filled := re.sub(r"\{([a-z_]+)\}", lambda m: f"(?:{words[m[1]]})", source)) != source:
+        source = filled
+    return re.compile(source)
+
+
+_OPENING = re.compile(r"\\b(?:\(\?:([^()\[\]{}\\]{3,400})\)(?![?*{])|([a-z' ]{3,}))")
+
+
+def _openings(source: str) -> tuple[str, ...]:
+    """What an expression can begin with, where that is plain words: looking for those first is much quicker."""
+    match = _OPENING.match(source)
+    if match is None:
+        return ()
+    if match[2]:
+        return (match[2][:-1],)  # its last letter may be an optional one
+    words = tuple(re.split(r".\?|\.", word)[0] for word in match[1].split("|"))
+    return words if all(len(word) >= 2 for word in words) else ()
+
+
+def _search(read: str) -> Finding | None:
+    for rule in _rules().rules:
+        if any(needed in read for needed in rule.needs):
+            for openings, expression in rule.find:
+                if openings and not any(opening in read for opening in openings):
+                    continue
+                if (match := _first(rule, expression, read)) is not None:
+                    return Finding(rule.kind, rule.why, _excerpt(match[0]))
+    return None
+
+
+_NEGATED = re.compile(
+    r"(?:\b(?:do not|don't|never|must not|should not|shouldn't|cannot|can't|may not|avoid|rather than|refuse to"
+    r"|instead of|without|nor)\s+(?:(?:ever|simply|just|also|even|print or|show or|be tempted to)\s+)?)$"
+)
+_WARY = re.compile(
+    r"\b(?:beware|treat|distrust|refuse|report|reject|watch out"
+    r"|(?:never|do not|don't) (?:follow|obey|trust))\b"
+)
+_SAYING = re.compile(
+    r"\b(?:say(?:s|ing)?|said|reads?|claim(?:s|ing)?|like|such as|contain(?:s|ing)?|asks?|phrases?|words?)\s?"
+    r"[\"'`\u201c\u00ab][^\"'`\u201c\u201d\u00ab\u00bb]{0,20}$"
+)
+_CLOSING = re.compile(r"[^\"'`\u201c\u201d\u00ab\u00bb]{0,20}[\"'`\u201d\u00bb]")
+_REPORTABLE = ("override", "role_change")
+_ENDS = re.compile(r"[.!?](?=\s|$)|\n")
+
+
+def _first(rule: _Rule, expression: re.Pattern[str], read: str) -> re.Match[str] | None:
+    """The first match that is meant: not advised against, not the name of a thing between back-ticks."""
+    for match in expression.finditer(read):
+        start, end = match.span()
+        before = _ENDS.split(read[max(0, start - _AROUND) : start])[-1]
+        after = _ENDS.split(read[end : end + _AROUND])[0]
+        if rule.negatable and _NEGATED.search(before[-40:]):
+            continue
+        if rule.quotable and before.endswith("`") and after.startswith("`"):
+            continue
+        if rule.kind in _REPORTABLE and _is_reported(before, after):
+            continue
+        if rule.unless is not None and rule.unless.search(before + match[0] + after):
+            continue
+        return match
+    return None
+
+
+def _is_reported(before: str, after: str) -> bool:
+    """Whether the sentence warns of words and the match stands in the quotation marks right after."""
+    opened = _SAYING.search(before)
+    return (
+        opened is not None
+        and bool(_WARY.search(before[: opened.start()]))
+        and _CLOSING.match(after) is not None
+    )
+
+
+# -- ways to read a text -----------------------------------------------------------------------------------------
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_BLANKS = re.compile(r"[ \t]+")
+_LEET = str.maketrans("013457@$!", "oieastasi")
+_LEET_WORD = re.compile(r"(?<![\w@$!])(?=[\d@$!]{0,9}[a-z])[a-z\d@$!]{3,20}(?![\w@$])")
+_LEET_SIGN = re.compile(r"[a-z][013457@$!]{1,3}[a-z]")
+_SPACED = re.compile(r"(?:\b[^\W_][ \t.,*|/\u00b7-]{1,3}){6}|(?:[^\W_]_){6}")
+_PERCENT = re.compile(r"%[0-9a-f]{2}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_HEX = re.compile(r"(?:\b|(?<=[\\0]x))(?:[0-9a-fA-F]{2}(?:[ :,]|[ ,]?[\\0]x)?){8,}")
+_WORDS = re.compile(r"\b[a-z]{5,14}\b")
+_ROT13_SIGNS = ("vtaber", "qvfertneq", "vafgehpgvba", "cebzcg", "flfgrz", "cnffjbeq", "frperg")
+_REVERSED_SIGNS = ("erongi", "dragersid", "snoitcurtsni", "tpmorp", "drowssap", "metsys")
+
+
+def _as_read(text: str) -> str:
+    """The text as rules look at it: visible characters, small letters, no accents or disguises, one kind of quote."""
+    if not text.isascii():
+        text = latinised(unicodedata.normalize("NFKC", clean_characters(text)))
+        text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+        text = text.replace("\u2019", "'").replace("\u2018", "'")
+    if "&" in text:
+        text = html.unescape(text)
+    return _BLANKS.sub(" ", text.lower())
+
+
+def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
+    """Other ways to read the text, each only where there are signs of it: the name of the way, and the text."""
+    if _LEET_SIGN.search(read):
+        yield "leetspeak", _LEET_WORD.sub(_unleet, read)
+    if (ordered := _unscrambled(read)) != read:
+        yield "scrambled letters", ordered
+    if "%" in read and _PERCENT.search(read):
+        yield "percent signs", unquote(read)
+    if "_instruction" in read or "_prompt" in read:
+        yield "underscores", read.replace("_", " ")
+    for phrase in _squeezed(read):
+        yield "spaced-out letters", phrase
+    if any(sign in read for sign in _ROT13_SIGNS):
+        yield "rot13", codecs.encode(read, "rot13")
+    if any(sign in read for sign in _REVERSED_SIGNS):
+        yield "reversed letters", read[::-1]
+    yield from _from_bytes(text)
+
+
+def _unleet(match: re.Match[str]) -> str:
+    word = match[0]
+    digits = sum(not character.isalpha() for character in word)
+    return word.translate(_LEET) if 0 < digits <= len(word) // 2 + 1 else word
+
+
+def _signature(word: str) -> tuple[str, str, str]:
+    return word[0], word[-1], "".join(sorted(word[1:-1]))
+
+
+def _unscrambled(read: str) -> str:
+    rules = _rules()
+    for word in set(_WORDS.findall(read)):
+        if (word[0], word[-1], len(word)) in rules.shapes:
+            meant = rules.scrambled.get(_signature(word), word)
+            if meant != word:
+                read = read.replace(word, meant)
+    return read
+
+
+def _squeezed(read: str) -> Iterator[str]:
+    """Phrases that appear when blanks and dots between single letters are taken out."""
+    if _SPACED.search(read) is None:
+        return
+    joined = re.sub(r"[\W_]+", "", read)
+    for expression in _rules().squeezed:
+        if expression.search(joined):
+            yield "ignore all previous instructions"
+            return
+
+
+def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
+    for match in _BASE64.finditer(text):
+        data = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
+        with_padding = data + "=" * (-len(data) % 4)
+        try:
+            yield from _readable("base64", base64.b64decode(with_padding, validate=True))
+        except (binascii.Error, ValueError):
+            continue
+    for match in _HEX.finditer(text):
+        digits = re.sub(r"0x|[^0-9a-fA-F]", "", match[0])
+        yield from _readable("hexadecimal", bytes.fromhex(digits[: len(digits) // 2 * 2]))
+
+
+def _readable(way: str, data: bytes) -> Iterator[tuple[str, str]]:
+    for encoding in ("utf-8", "utf-16-le"):
+        decoded = data.decode(encoding, errors="replace")
+        plain = sum(character.isalpha() or character in " .,:/'-" for character in decoded)
+        if decoded and plain >= 0.8 * len(decoded):
+            yield way, decoded
+            return
+
+
+def _excerpt(text: str) -> str:
+    text = one_line(redact(clean_characters(text)))
+    return text if len(text) <= EXCERPT_CHARACTERS else text[: EXCERPT_CHARACTERS - 4].rstrip() + " ..."

@@ -1,0 +1,60 @@
+"""How lessons are kept, picked and credited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
+from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
+from jeeves_reflexion.lessons.merging import MergeSettings
+from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.records import Key
+from jeeves_reflexion.types import Task, Trust
+from vectorstores.base import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """How recalls are turned into an experiment, and what comes of it.
+
+    ``withholding`` draws which lessons are withheld; with ``retire`` a lesson that is shown to harm is recalled no
+    more. What is known of a lesson weighs half after ``half_life_days`` without a recall; at each recall it is at most
+    ``max_age`` seconds old.
+    """
+
+    withholding: Withholding = Withholding()  # noqa: RUF009 - frozen
+    retire: bool = True
+    half_life_days: float = HALF_LIFE_DAYS
+    max_age: float = MAX_AGE
+
+
+@dataclass(frozen=True, slots=True)
+class LessonSettings:
+    """How lessons are kept and picked.
+
+    ``key`` is what a lesson is found by: the task that taught it, its own text, or both. ``min_similarity`` is the
+    floor below which nothing is recalled, as cosine similarity; ``picking`` says how lessons are picked from those
+    above it. ``where`` narrows a recall by metadata, given the task (such as ``{"task_id": task.id}``).
+    ``trust`` is whose lessons this store writes; with ``propose`` they wait for a person before they are recalled.
+    ``merging`` says when a newcomer is a copy; None keeps every copy.
+    ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
+    """
+
+    key: Key = "task"
+    min_similarity: float = 0.3
+    picking: Picking = field(default_factory=Picking)
+    trust: Trust = "own"
+    propose: bool = False
+    merging: MergeSettings | None = field(default_factory=MergeSettings)
+    credit: Credit | None = None
+    where: Callable[[Task], Filter | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.key not in ("task", "lesson", "both"):
+            raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
+        if not -1.0 <= self.min_similarity <= 1.0:
+            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity}")
+        if self.trust not in ("own", "shared", "imported"):
+            raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")

@@ -1,0 +1,71 @@
+"""Named ways to run the loop. ``preset="seed002"`` is the reflexion protocol of seed 002.
+
+Four attempts, so three retries; the three reflections that matter most from earlier runs; the whole chain of this
+task's own reflections beside them; reflections in the four forms; and an escalation with the chain when all retries
+failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.reflections.chain import chain_block, recalled_block
+from jeeves_reflexion.types import Recall, Trial
+
+DEFAULT_ATTEMPTS: Final = 3
+DEFAULT_LESSONS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a preset decides.
+
+    ``max_attempts`` and ``top_k_lessons`` take the place of the loop's own defaults (3 and 5); any other number that a
+    user gives counts. With ``chain`` each attempt sees all of the run's reflections, beside what is recalled from other
+    runs. With ``escalates`` a run whose last attempt failed says so with its reflections.
+    """
+
+    name: str = ""
+    max_attempts: int = DEFAULT_ATTEMPTS
+    top_k_lessons: int = DEFAULT_LESSONS
+    structured: bool = False
+    chain: bool = False
+    escalates: bool = False
+
+    def attempts(self, given: int) -> int:
+        """Return how often a task is tried, given what the user asked for."""
+        return self.max_attempts if given == DEFAULT_ATTEMPTS else given
+
+    def lessons(self, given: int) -> int:
+        """Return how many lessons are recalled, given what the user asked for."""
+        return self.top_k_lessons if given == DEFAULT_LESSONS else given
+
+    def block(self, block: str, recall: Recall | None, history: Sequence[Trial]) -> str:
+        """Return the lessons as the agent sees them: what was recalled, then the chain.
+
+        ``block`` is what it would see otherwise.
+        """
+        if not self.chain:
+            return block
+        # Without a store: the block of the first attempt, as the run's own lessons stand in the chain.
+        whole = history[0].block if history else block
+        base = whole if recall is None else recalled_block(recall)
+        return "\n\n".join(filter(None, (base, chain_block(history))))
+
+
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
+    {"seed002": Preset("seed002", 4, 3, structured=True, chain=True, escalates=True)}
+)
+
+
+def preset_of(name: str | None) -> Preset:
+    """Return the preset of a name, or the loop's own ways for None; raises :class:`ConfigurationError`."""
+    if name is None:
+        return Preset()
+    if name not in PRESETS:
+        raise ConfigurationError(f"preset must be {', '.join(map(repr, PRESETS))} or None, not {name!r}")
+    return PRESETS[name]

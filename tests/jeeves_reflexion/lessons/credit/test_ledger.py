@@ -1,0 +1,367 @@
+"""The ledger: what is noted, what counts, over memory and over FAISS on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import anyio.lowlevel
+import pytest
+from ledger_parts import DRAWN, figures, note, recall
+
+from jeeves_reflexion import Evaluation, LessonStoreError
+from jeeves_reflexion.lessons.credit import reading
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, Withholding
+from jeeves_reflexion.lessons.credit.ledger import RUNS, Ledger, RunRecall
+from jeeves_reflexion.lessons.credit.reading import CREDIT, SNAPSHOT
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS
+from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "faiss"])
+async def records(request, tmp_path):
+    embedder = HashingEmbedder()
+    if request.param == "memory":
+        store = InMemoryVectorStore(embedder, namespace="tests")
+    else:
+        store = FaissVectorStore(tmp_path / "store", embedder=embedder, namespace="tests")
+    async with store:
+        yield store
+
+
+@pytest.fixture
+def ledger(records) -> Ledger:
+    return Ledger(records)
+
+
+async def of(ledger: Ledger, lesson_id: str):
+    return figures(await ledger.credits(max_age=0), lesson_id)
+
+
+async def everything(records) -> str:
+    pages = [await records.scan_records(each, limit=1000) for each in (RECALLS, RUNS, OUTCOMES, CREDIT)]
+    return json.dumps([record.value for page in pages for record in page.records])
+
+
+async def test_attempts_count_with_what_they_had_and_without_what_was_withheld(ledger):
+    await note(ledger, "r1", ["a", "b"], ["c"])
+    await note(ledger, "r2", ["c"], ["a"])
+    assert await ledger.note_outcome("r1", Evaluation(1.0)) is True
+    assert await ledger.note_outcome("r2", Evaluation(0.25)) is True
+    assert await of(ledger, "a") == (1, 1.0, 1, 0.25)
+    assert await of(ledger, "b") == (1, 1.0, 0, 0.0)
+    assert await of(ledger, "c") == (1, 0.25, 1, 1.0)
+    assert await of(ledger, "unheard of") == (0, 0, 0, 0)
+
+
+async def test_a_recall_without_an_outcome_counts_for_nothing(ledger):
+    await note(ledger, "r1", ["a"])
+    assert (await ledger.credits(max_age=0)).tallies == {}
+
+
+async def test_what_no_draw_decided_is_no_part_of_the_comparison(ledger):
+    await ledger.note_recall(recall("r1", ["a"], left_out=["b"]))
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    known = await ledger.credits(max_age=0)
+    assert figures(known, "a") == (0, 0, 0, 0)
+    assert known.tally("a").offered == 1
+    assert known.lift("a").value is None
+    assert "b" not in known.tallies
+
+
+async def test_an_outcome_counts_once(ledger):
+    await note(ledger, "r1", ["a"])
+    assert await ledger.note_outcome("r1", Evaluation(0.5)) is True
+    assert await ledger.note_outcome("r1", Evaluation(1.0)) is False
+    assert await of(ledger, "a") == (1, 0.5, 0, 0)
+    assert await of(ledger, "a") == (1, 0.5, 0, 0)
+
+
+async def test_a_verdict_without_a_score_is_its_pass_or_fail(ledger):
+    await note(ledger, "r1", ["a"])
+    await note(ledger, "r2", ["a"])
+    await ledger.note_outcome("r1", Evaluation(None, passed=True))
+    await ledger.note_outcome("r2", Evaluation(None, passed=False))
+    assert await of(ledger, "a") == (2, 1.0, 0, 0)
+
+
+async def test_an_unscorable_attempt_leaves_room_for_a_verdict(ledger):
+    await note(ledger, "r1", ["a"])
+    assert await ledger.note_outcome("r1", Evaluation(None)) is False
+    assert await ledger.note_outcome("r1", Evaluation(0.0)) is True
+
+
+async def test_an_outcome_of_an_unknown_recall_is_an_error(ledger):
+    with pytest.raises(LessonStoreError, match="no recall 'nowhere'"):
+        await ledger.note_outcome("nowhere", Evaluation(1.0))
+
+
+async def test_noting_a_recall_twice_changes_nothing(ledger):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    await note(ledger, "r1", ["b"], run_id="run", attempt=1)
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    assert await of(ledger, "b") == (0, 0, 0, 0)
+    assert await ledger.run("run") == (RunRecall("r1", 1, "task"),)
+
+
+async def test_no_text_is_kept(ledger, records):
+    await note(ledger, "r1", ["a"], ["b"], run_id="run", attempt=1)
+    await ledger.note_outcome("r1", Evaluation(1.0, rationale="secret rationale"))
+    await ledger.note_feedback(
+        "run", 0.0, by="ann@example.org", reason="token sk-proj-AbCdEf0123456789AbCdEf"
+    )
+    kept = await everything(records)
+    assert "the text of" not in kept
+    assert "rationale" not in kept
+    assert "sk-proj" not in kept
+    assert "near the task" in kept
+
+
+# -- the library
+
+
+async def test_the_library_is_measured_by_whole_recalls(ledger):
+    whole = Draw(0.2, 0.04, whole=True)
+    for n in range(6):
+        await note(ledger, f"all{n}", ["a", "b"])
+        await note(ledger, f"none{n}", [], ["a", "b"], draw=whole)
+        await note(ledger, f"part{n}", ["a"], ["b"])
+        await ledger.note_outcome(f"all{n}", Evaluation(1.0))
+        await ledger.note_outcome(f"none{n}", Evaluation(0.0))
+        await ledger.note_outcome(f"part{n}", Evaluation(0.5))
+    known = await ledger.credits(max_age=0)
+    library = known.library_lift()
+    assert (library.value, library.n_with, library.n_without) == (1.0, 6, 6)
+    # What lacks all lessons says nothing of one of them.
+    assert figures(known, "a") == (12, 9.0, 0, 0)
+    assert figures(known, "b") == (6, 6.0, 6, 3.0)
+
+
+async def test_what_is_exempt_is_no_part_of_its_own_comparison(ledger):
+    draw = Draw(0.2, 0.04, exempt=frozenset({"a"}))
+    await note(ledger, "r1", ["a", "b"], draw=draw)
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    known = await ledger.credits()
+    assert figures(known, "a") == (0, 0, 0, 0)
+    assert known.tally("a").offered == 1
+    assert figures(known, "b") == (1, 1.0, 0, 0)
+    assert known.library_lift().n_with == 1
+    assert list(known.library.cells) == [(0.2, 0.04, 2, 1)]
+
+
+async def test_what_is_shown_to_help_is_proven(ledger):
+    for n in range(20):
+        await note(ledger, f"r{n}", ["a"], ["b"])
+        await note(ledger, f"s{n}", [], ["a"], draw=Draw(0.2))
+        await ledger.note_outcome(f"r{n}", Evaluation(1.0))
+        await ledger.note_outcome(f"s{n}", Evaluation(0.0))
+    known = await ledger.credits(max_age=0)
+    assert known.judge("a").kind == "helps"
+    assert known.library_judgement().kind == "unknown"
+    drawing = Withholding(0.5, seed=1)
+    draws = [known.draw(drawing, str(n), ["a", "b"]) for n in range(100)]
+    assert {draw.exempt for draw in draws} == {frozenset("a")}
+    assert any("b" in draw.withheld for draw in draws)
+    assert any(draw.whole for draw in draws)
+    assert known.draw(Withholding(), "key", ["a", "b"]) == NO_DRAW
+
+
+async def test_a_library_that_is_shown_to_help_is_withheld_no_more(ledger):
+    for n in range(20):
+        await note(ledger, f"r{n}", ["a"])
+        await note(ledger, f"s{n}", [], ["a"], draw=Draw(DRAWN.share, DRAWN.whole_share, whole=True))
+        await ledger.note_outcome(f"r{n}", Evaluation(1.0))
+        await ledger.note_outcome(f"s{n}", Evaluation(0.0))
+    known = await ledger.credits(max_age=0)
+    assert known.library_judgement().kind == "helps"
+    assert not any(known.draw(Withholding(0.5), str(n), ["a"]).whole for n in range(100))
+
+
+async def test_recalls_that_found_nothing_say_nothing_of_the_library(ledger):
+    await note(ledger, "r1", [])
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    assert (await ledger.credits(max_age=0)).library_lift().n_with == 0
+
+
+# -- reading
+
+
+async def test_only_what_is_new_is_read(ledger, monkeypatch):
+    monkeypatch.setattr(reading, "_PAGE", 3)
+    old = Ledger(ledger.records, lambda: 1000.0)
+    for n in range(10):
+        await note(old, f"r{n}", ["a"])
+        await old.note_outcome(f"r{n}", Evaluation(1.0))
+    assert await of(ledger, "a") == (10, 10.0, 0, 0)
+    asked = []
+    scan = ledger.records.scan_records
+
+    async def counting(collection, *, after=None, limit=100):
+        asked.append(after)
+        return await scan(collection, after=after, limit=limit)
+
+    monkeypatch.setattr(ledger.records, "scan_records", counting)
+    await note(ledger, "new", ["a"])
+    await ledger.note_outcome("new", Evaluation(0.5))
+    assert await of(ledger, "a") == (11, 10.5, 0, 0)
+    assert len(asked) == 1
+    assert asked[0] is not None
+
+
+async def test_credits_are_taken_as_they_are_for_a_while(ledger):
+    await note(ledger, "r1", ["a"])
+    before = await ledger.credits(max_age=60)
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    assert await ledger.credits(max_age=60) is before
+    assert figures(await ledger.credits(max_age=0), "a") == (1, 1.0, 0, 0)
+
+
+async def test_many_readers_at_once_count_once(ledger, monkeypatch):
+    monkeypatch.setattr(reading, "_PAGE", 2)
+    for n in range(9):
+        await note(ledger, f"r{n}", ["a"])
+        await ledger.note_outcome(f"r{n}", Evaluation(1.0))
+    found = []
+
+    async def read(max_age: float) -> None:
+        found.append(figures(await ledger.credits(max_age=max_age), "a"))
+
+    async with anyio.create_task_group() as group:
+        for n in range(10):
+            group.start_soon(read, float(n % 2))
+    assert found == [(9, 9.0, 0, 0)] * 10
+
+
+async def test_a_reader_that_is_cancelled_leaves_nothing_half_counted(ledger, monkeypatch):
+    monkeypatch.setattr(reading, "_PAGE", 2)
+    for n in range(9):
+        await note(ledger, f"r{n}", ["a"])
+        await ledger.note_outcome(f"r{n}", Evaluation(1.0))
+    scan, calls = ledger.records.scan_records, []
+
+    async def slow(*args, **more):
+        calls.append(1)
+        if len(calls) == 3:
+            scope.cancel()
+        await anyio.lowlevel.checkpoint()
+        return await scan(*args, **more)
+
+    monkeypatch.setattr(ledger.records, "scan_records", slow)
+    with anyio.CancelScope() as scope:
+        await ledger.credits()
+    assert scope.cancelled_caught
+    assert await of(ledger, "a") == (9, 9.0, 0, 0)
+
+
+async def test_a_snapshot_spares_a_new_reader_the_beginning(records, monkeypatch):
+    monkeypatch.setattr(reading, "_PAGE", 3)
+    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 6)
+    now = [1000.0]
+    ledger = Ledger(records, lambda: now[0])
+    for n in range(10):
+        await note(ledger, f"r{n}", ["a"], ["b"])
+        await ledger.note_outcome(f"r{n}", Evaluation(n / 16))
+        now[0] += 70
+    first = await ledger.credits(max_age=0)
+    assert (await records.get(CREDIT, SNAPSHOT)).value["read"] == 6
+    other = Ledger(records, lambda: now[0])
+    assert (await other.credits(max_age=0)).tallies == first.tallies
+    # Its sum, and not a recount: of what is before its place, nothing is read any more.
+    await records.delete_records(OUTCOMES, ["r0"])
+    assert await of(Ledger(records, lambda: now[0]), "a") == figures(first, "a")
+
+
+@pytest.mark.parametrize(
+    "damage", ["no list", {"format": 99}, {"place": ["1", None, 3, "of another ledger"]}]
+)
+async def test_a_snapshot_that_is_of_no_use_is_passed_over(records, monkeypatch, caplog, damage):
+    monkeypatch.setattr(reading, "_PAGE", 3)
+    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 3)
+    for n in range(8):
+        await note(Ledger(records, lambda: 1000.0), f"r{n}", ["a"])
+        await Ledger(records, lambda: 1000.0).note_outcome(f"r{n}", Evaluation(1.0))
+    await Ledger(records).credits()
+    record = await records.get(CREDIT, SNAPSHOT)
+    changed = {**record.value, **damage} if isinstance(damage, dict) else damage
+    await records.compare_and_swap(CREDIT, SNAPSHOT, changed, version=record.version)
+    with caplog.at_level(logging.WARNING):
+        assert await of(Ledger(records), "a") == (8, 8.0, 0, 0)
+    # And it is replaced by one that serves.
+    assert (await records.get(CREDIT, SNAPSHOT)).value["read"] == 6
+
+
+# -- forgetting
+
+
+async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
+    monkeypatch.setattr(reading, "_PAGE", 1)
+    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 1)
+    ledger = Ledger(records, lambda: 1000.0, settle_seconds=0)
+    exempting = Draw(0.2, 0.04, exempt=frozenset({"gone"}))
+    for n in range(4):
+        await note(ledger, f"more{n}", ["gone"])
+        await ledger.note_outcome(f"more{n}", Evaluation(1.0))
+        await ledger.note_recall(
+            recall(f"r{n}", ["gone", "a"], ["b"], ["gone"]), draw=exempting, run_id="run"
+        )
+        await ledger.note_outcome(f"r{n}", Evaluation(1.0))
+    await ledger.credits()
+    assert "gone" in json.dumps((await records.get(CREDIT, SNAPSHOT)).value)
+    assert await ledger.forget("gone") == 16
+    assert "gone" not in await everything(records)
+    for each in (ledger, Ledger(records)):
+        known = await each.credits(max_age=0)
+        assert "gone" not in known.tallies
+        assert figures(known, "a") == (4, 4.0, 0, 0)
+        assert figures(known, "b") == (0, 0, 4, 4.0)
+    assert await ledger.forget("gone") == 0
+
+
+# -- the first format
+
+
+async def test_entries_of_the_first_format_are_read(ledger, records):
+    item = {"lesson_id": "a", "similarity": 0.5, "reason": "near the task"}
+    rest = {"lesson_id": "b", "similarity": 0.5, "reason": "no room left in the token budget"}
+    await records.append_once(RECALLS, "old", {"task_id": "t", "offered": [item], "withheld": [rest]})
+    await records.append_once(OUTCOMES, "old", {"score": 0.5, "passed": False, "at": 77.0})
+    await records.append_once(RECALLS, "open", {"task_id": "t", "offered": [item], "withheld": []})
+    await records.append_once(OUTCOMES, "lost", {"score": 0.5, "passed": None, "at": 77.0})
+    await records.append_once(RECALLS, "none", {"task_id": "t", "offered": [item], "withheld": []})
+    await records.append_once(OUTCOMES, "none", {"score": None, "passed": None, "at": 78.0})
+    assert await ledger.note_outcome("open", Evaluation(1.0)) is True
+    assert await ledger.note_outcome("old", Evaluation(1.0)) is False
+    known = await ledger.credits(max_age=0)
+    # Nothing was drawn then: they had the lesson, and there is nothing to compare with.
+    assert known.tally("a").offered == 2
+    assert known.idle("a", 177.0) == 100.0
+    assert figures(known, "a") == (0, 0, 0, 0)
+    assert "b" not in known.tallies
+    assert await ledger.forget("a") == 4
+
+
+async def test_an_entry_of_another_program_is_a_clear_error(ledger, records):
+    await records.append_once(OUTCOMES, "r1", {"score": 1.0, "with": 5})
+    with pytest.raises(LessonStoreError, match="the verdict 'r1' can't be read"):
+        await ledger.credits()
+
+
+async def test_errors_of_the_store_are_wrapped(records):
+    ledger = Ledger(records)
+    await records.close()
+    with pytest.raises(LessonStoreError, match="could not note an outcome"):
+        await ledger.note_outcome("r1", Evaluation(1.0))
+    with pytest.raises(LessonStoreError, match="could not read the ledger"):
+        await ledger.credits()
+
+
+async def test_a_lesson_that_was_not_recalled_for_long_is_idle(records):
+    ledger = Ledger(records, lambda: 5000.0)
+    await note(ledger, "r1", ["a"], ["b"])
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    known = await ledger.credits()
+    assert known.idle("a", 6000.0) == 1000.0
+    assert known.idle("b", 6000.0) == 1000.0
+    assert known.idle("never", 6000.0) is None

@@ -1,0 +1,104 @@
+"""Feedback: what someone says of a run when it is over, and what counts then."""
+
+from __future__ import annotations
+
+import pytest
+from ledger_parts import DRAWN, figures, note, recall
+
+from jeeves_reflexion import ConfigurationError, Evaluation, LessonStoreError
+from jeeves_reflexion.lessons.credit.ledger import Ledger
+from vectorstores import HashingEmbedder, InMemoryVectorStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def ledger():
+    async with InMemoryVectorStore(HashingEmbedder(), namespace="tests") as records:
+        yield Ledger(records)
+
+
+async def of(ledger: Ledger, lesson_id: str):
+    return figures(await ledger.credits(max_age=0), lesson_id)
+
+
+async def test_feedback_is_for_the_last_attempt_and_replaces_the_verdict(ledger):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    await note(ledger, "r2", ["a"], run_id="run", attempt=2)
+    await ledger.note_outcome("r1", Evaluation(0.5))
+    await ledger.note_outcome("r2", Evaluation(1.0))
+    found = await ledger.note_feedback("run", 0.0, by="user", reason="it was wrong")
+    assert (found.recall_id, found.attempt, found.before, found.score) == ("r2", 2, 1.0, 0.0)
+    assert await of(ledger, "a") == (2, 0.5, 0, 0)
+
+
+async def test_later_feedback_replaces_earlier_and_all_is_kept(ledger):
+    await note(ledger, "r1", ["a"], ["b"], run_id="run", attempt=1)
+    await ledger.note_outcome("r1", Evaluation(1.0))
+    await ledger.credits(max_age=0)
+    await ledger.note_feedback("run", 0.0, by="ann")
+    assert await of(ledger, "b") == (0, 0, 1, 0.0)
+    assert (await ledger.note_feedback("run", 0.75, by="bob", reason="better than that")).before == 0.0
+    assert await of(ledger, "a") == (1, 0.75, 0, 0)
+    said = await ledger.verdicts("r1")
+    assert [(v.kind, v.score, v.by, v.reason) for v in said] == [
+        ("evaluator", 1.0, "", ""),
+        ("feedback", 0.0, "ann", ""),
+        ("feedback", 0.75, "bob", "better than that"),
+    ]
+
+
+async def test_feedback_that_comes_first_stays_in_force(ledger):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    assert (await ledger.note_feedback("run", 0.0, by="ann")).before is None
+    assert await ledger.note_outcome("r1", Evaluation(1.0)) is True
+    assert await ledger.note_outcome("r1", Evaluation(1.0)) is False
+    assert await of(ledger, "a") == (1, 0.0, 0, 0)
+    await ledger.note_feedback("run", 0.5, by="ann")
+    assert await of(ledger, "a") == (1, 0.5, 0, 0)
+
+
+async def test_feedback_for_an_attempt_that_is_named(ledger):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    await note(ledger, "r2", ["b"], run_id="run", attempt=2)
+    await ledger.note_feedback("run", 1.0, by="user", attempt=1)
+    assert await of(ledger, "a") == (1, 1.0, 0, 0)
+    assert await of(ledger, "b") == (0, 0, 0, 0)
+
+
+async def test_an_attempt_that_was_repeated_after_a_crash_is_judged_by_its_later_recall(ledger):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    await note(ledger, "r2", ["a"], run_id="run", attempt=1)
+    assert (await ledger.note_feedback("run", 1.0, by="user")).recall_id == "r2"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "more", "message"),
+    [
+        ("unknown", {}, "no run 'unknown'"),
+        ("", {}, "no run ''"),
+        ("run", {"attempt": 7}, "no attempt 7, but 1, 2"),
+        ("run", {"task_id": "other"}, "did not do task 'other', but task"),
+    ],
+)
+async def test_feedback_for_what_is_not_known_is_an_error(ledger, run_id, more, message):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    await note(ledger, "r2", ["a"], run_id="run", attempt=2)
+    with pytest.raises(LessonStoreError, match=message):
+        await ledger.note_feedback(run_id, 1.0, by="user", **more)
+
+
+async def test_a_run_of_several_tasks_needs_the_task(ledger):
+    await note(ledger, "r1", ["a"], run_id="run", attempt=1)
+    other = recall("r2", ["b"])
+    other = type(other)("r2", "task2", other.offered)
+    await ledger.note_recall(other, run_id="run", attempt=1, draw=DRAWN)
+    with pytest.raises(LessonStoreError, match="did 2 tasks: name one of task, task2"):
+        await ledger.note_feedback("run", 1.0, by="user")
+    assert (await ledger.note_feedback("run", 1.0, by="user", task_id="task2")).recall_id == "r2"
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
+async def test_a_score_that_is_none_is_refused(ledger, score):
+    with pytest.raises(ConfigurationError, match="a score lies in"):
+        await ledger.note_feedback("run", score, by="user")

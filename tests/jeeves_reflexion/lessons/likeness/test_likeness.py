@@ -1,0 +1,179 @@
+"""What two lessons share as texts: numbers, names, negation and order count for more than words."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts, likeness
+
+SCHEMA = "Read the schema before writing the query."
+
+ALIKE = [
+    ("Open the drawer first.", "first, open the drawer"),
+    ("Open the drawer first.", "Note to self: the drawer should be opened first!"),
+    ("Open the drawer first.", "Open the darwer first."),
+    ("Don't open the drawer first.", "Avoid opening the drawer first."),
+    ("Don't open the drawer first.", "THE DRAWER SHOULDN'T BE OPENED FIRST."),
+    ("Never open the drawer first.", "The drawer must not be opened first."),
+    (SCHEMA, "Before composing the query, study the schema."),
+    (SCHEMA, "Write the query after reading the schema."),
+    (SCHEMA, "Do not write the query until you have read the schema."),
+    ("Wait five seconds between requests.", "Between requests, pause 5s."),
+    ("Don't forget to close the file.", "Close the file."),
+    ("Use the full name instead of the surname.", "Instead of the surname, use the full name."),
+    ("Search every cabinet one by one.", "Every cabinet must be searched in order."),
+]
+
+DIFFERENT = [
+    ("Open the drawer first.", "Don't open the drawer first.", "negation"),
+    ("Always close the file.", "Never close the file.", "negation"),
+    ("Retry the request when it times out.", "A request that timed out must not be retried.", "negation"),
+    ("Use the full name instead of the surname.", "Use the surname instead of the full name.", "negation"),
+    ("Look in fridge 1 for the tomato.", "Look in fridge 2 for the tomato.", "number"),
+    ("Wait 5 seconds between requests.", "Wait 50 seconds between requests.", "number"),
+    ("Wait five seconds between requests.", "Wait fifty seconds between requests.", "number"),
+    ("Move cup 1 to shelf 2 now.", "Move cup 2 to shelf 1 now.", "number"),
+    ("Take the cup.", "Take the cup of shelf 3.", "number"),
+    ("Send a GET request to orders.", "Send a POST request to orders.", "kind"),
+    ("Read the dates as UTC.", "Read the dates as CET.", "name"),
+    ("Move the book from the desk to the shelf.", "Move the book from the shelf to the desk.", "direction"),
+    ("From the desk, move the book to the shelf.", "Move the book from the shelf to the desk.", "direction"),
+    ("Convert miles to kilometres.", "Convert kilometres to miles.", "direction"),
+    ("Turn the lamp on before you leave.", "Turn the lamp off before you leave.", "opposite"),
+    ("Sort the scores in ascending order.", "Sort the marks in descending order.", "opposite"),
+    (SCHEMA, "Read the schema after writing the query.", "order"),
+    (SCHEMA, "Write the query before reading the schema.", "order"),
+    ("Close the drawer before opening the fridge.", "Close the fridge before opening the drawer.", "order"),
+]
+
+OPPOSITE = [
+    ("Open the drawer first.", "Don't open the drawer first."),
+    ("Always close the file.", "Never close the file."),
+    ("Open the window.", "Close the window."),
+    (SCHEMA, "Read the schema after writing the query."),
+    ("Sort the scores in ascending order.", "The marks must be sorted in descending order."),
+]
+
+NO_CONTRADICTION = [
+    ("Do not open the window.", "Close the window."),
+    ("Wait 5 seconds.", "Wait 50 seconds."),
+    ("Put the plate in the cabinet.", "Don't put the cup in the sink."),
+    ("Look north.", "Do not forget the milk."),
+    ("Open the drawer first.", "The drawer should be opened first."),
+    ("Send a GET request.", "Send a POST request."),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), ALIKE)
+def test_other_words_for_the_same_are_alike(a, b):
+    seen = compare(a, b)
+    assert (seen.conflict, seen.replaced, seen.contradictory) == ("", 0, False)
+    assert seen.likeness >= 0.7
+
+
+@pytest.mark.parametrize(("a", "b", "conflict"), DIFFERENT)
+def test_a_small_word_that_changes_what_is_said_is_seen(a, b, conflict):
+    assert compare(a, b).conflict == conflict
+    assert likeness(a, b) <= 0.4
+
+
+@pytest.mark.parametrize(("a", "b"), OPPOSITE)
+def test_opposite_advice_on_one_matter_contradicts(a, b):
+    assert contradicts(a, b)
+    assert contradicts(b, a)
+
+
+@pytest.mark.parametrize(("a", "b"), NO_CONTRADICTION)
+def test_what_differs_otherwise_does_not_contradict(a, b):
+    assert not contradicts(a, b)
+
+
+def test_another_object_is_a_replaced_word():
+    assert compare("Put the plate in the cabinet.", "Put the cup in the cabinet.").replaced == 1
+    assert compare("Put the plate in the cabinet.", "Put the plane in the cabinet.").replaced == 1
+
+
+@pytest.mark.parametrize(
+    "lost", ["Nver open the drawer.", "Nevr open the drawer.", "Aviod opening the drawer."]
+)
+def test_a_mistyped_negation_is_one(lost):
+    assert compare("Open the drawer.", lost).conflict == "negation"
+
+
+def test_more_advice_is_less_alike_than_the_same():
+    short, more = "Open the drawer.", "Open the drawer, water the plants and call the neighbours."
+    assert likeness(short, short) == 1.0
+    assert likeness(short, more) < 0.6
+
+
+def test_texts_without_words_are_alike_only_when_equal():
+    assert likeness("...", "...") == 1.0
+    assert likeness("", "Open the drawer.") == 0.0
+
+
+VOCABULARY = "open close not never the drawer fridge 1 2 before after , from to first instead of GET nver"
+words = st.lists(st.sampled_from(VOCABULARY.split()), max_size=9).map(" ".join)
+
+
+@given(words | st.text(max_size=60), words | st.text(max_size=60))
+def test_comparing_is_the_same_in_both_directions_and_bounded(a, b):
+    seen = compare(a, b)
+    assert seen == compare(b, a)
+    assert 0.0 <= seen.likeness <= 1.0
+    assert not (seen.contradictory and not seen.conflict)
+
+
+@given(words | st.text(max_size=60))
+def test_a_text_is_its_own_likeness(text):
+    assert likeness(text, text) == likeness(text, text + " ") == likeness(text, "\n" + text) == 1.0
+    assert not contradicts(text, text + " ")
+
+
+OBJECTS = [
+    "book",
+    "keys",
+    "mug",
+    "candle",
+    "cup",
+    "plate",
+    "knife",
+    "spoon",
+    "fork",
+    "ladle",
+    "pan",
+    "pot",
+    "kettle",
+    "towel",
+    "cloth",
+    "pillow",
+    "pen",
+    "pencil",
+    "vase",
+    "watch",
+    "box",
+    "fridge",
+    "drawer",
+    "cabinet",
+    "shelf",
+    "desk",
+    "sofa",
+    "safe",
+    "sink",
+    "bed",
+    "cart",
+    "microwave",
+    "toaster",
+    "dresser",
+    "ottoman",
+]
+
+
+def test_lessons_on_different_things_are_never_copies():
+    for one, other in itertools.combinations(OBJECTS, 2):
+        found = compare(
+            f"Look for the {one} on the rack before anything else.",
+            f"Look for the {other} on the rack before anything else.",
+        )
+        assert found.conflict or found.replaced, (one, other)

@@ -1,0 +1,91 @@
+"""Finding lessons by the words of their tasks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task, VectorLessonStore
+from jeeves_reflexion.lessons import lexical
+from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.lexical import K1, B, WordIndex
+from jeeves_reflexion.lessons.recalling import Picking
+
+SOURCE = Provenance("run", 1, 0.0)
+TEXTS = {"a": "clean my mug", "b": "heat my mug mug", "c": "open that small E1234 drawer", "d": "the"}
+
+
+def index(texts):
+    found = WordIndex()
+    for name, text in texts.items():
+        found.put(name, text)
+    return found
+
+
+def test_the_scores_are_those_of_the_formula():
+    mean = (3 + 4 + 4 + 0) / 4
+    rarity = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5))
+
+    def part(count, length):
+        return rarity * count * (K1 + 1) / (count + K1 * (1 - B + B * length / mean))
+
+    assert index(TEXTS).search("my mug", k=9) == [
+        ("b", pytest.approx(part(1, 4) + part(2, 4))),
+        ("a", pytest.approx(2 * part(1, 3))),
+    ]
+
+
+def test_a_rare_word_outweighs_common_ones():
+    assert index(TEXTS).search("mug e1234", k=1)[0][0] == "c"
+    assert index(TEXTS).search("nothing known", k=3) == []
+    assert WordIndex().search("anything", k=3) == []
+
+
+def test_words_that_say_nothing_are_not_looked_for():
+    texts = {"lamp": "examine the book with the lamp", "plate": "put a clean plate in a cabinet"}
+    assert [name for name, _ in index(texts).search("put the clean plate on the shelf", k=9)] == ["plate"]
+    assert index(texts).search("The the with", k=9) == []
+
+
+words = st.text("bcd ", max_size=12)
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.one_of(st.none(), words)), max_size=12), words)
+def test_what_was_put_and_removed_leaves_no_trace(changes, query):
+    found, kept = WordIndex(), {}
+    for name, text in changes:
+        if text is None:
+            found.remove(name)
+            kept.pop(name, None)
+        else:
+            found.put(name, text)
+            kept[name] = text
+    assert len(found) == len(kept)
+    assert dict(found.search(query, k=9)) == pytest.approx(dict(index(kept).search(query, k=9)))
+
+
+@pytest.mark.anyio
+async def test_hybrid_recall_brings_in_what_only_words_find_and_never_what_is_gone(make, monkeypatch):
+    monkeypatch.setattr(lexical, "MAX_AGE", 0.0)
+    named = Task("look up the invoice of customer zx81 among everything that was ever sent to anybody")
+    query = Task("zebra crossing zx81 number")
+
+    async def found(lessons):
+        recall = await lessons.recall(query, k=1)
+        return [item.lesson.id for item in (*recall.offered, *recall.left_out)]
+
+    settings = {"min_similarity": -1.0}
+    async with make(picking=Picking("hybrid", max_likeness=1.0), **settings) as lessons:
+        lesson = await lessons.record(named, Reflection("Search the archive first."), provenance=SOURCE)
+        for n in range(30):
+            task = Task(f"zebra crossing number {n}")
+            await lessons.record(task, Reflection(f"Look left and right {n} times."), provenance=SOURCE)
+        assert lesson.id in await found(lessons)
+        assert lesson.id not in await found(
+            VectorLessonStore(lessons.store, settings=LessonSettings(**settings))
+        )
+        await Curator(lessons.shelf).retire(lesson.id, reason="old")
+        assert lesson.id not in await found(lessons)

@@ -1,0 +1,216 @@
+"""What becomes of a newcomer: merged, linked or kept; and the sweep that mends what writing could not see."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.merging import (
+    COPIES,
+    COPIES_TOTAL,
+    MERGED_INTO,
+    TASKS,
+    MergeSettings,
+    Neighbour,
+    absorbed,
+    decide,
+    linked,
+    sweep,
+    wordings,
+)
+from jeeves_reflexion.types import Lesson, Provenance
+
+DRAWER = "Open the drawer first when you enter the room."
+PASSIVE = "The drawer must be opened first when you enter the room."
+
+
+def lesson(id, text=DRAWER, *, run=None, task="t1", agent=None, at=0.0, **fields):
+    source = Provenance(run or f"run-{id}", 1, 0.0, agent=agent, created_at=at)
+    return Lesson(id, text, task, f"excerpt of {task}", source, **fields)
+
+
+def near(stored, similarity=0.9, task=1.0):
+    return Neighbour(stored, similarity, task)
+
+
+def test_a_copy_is_merged_and_the_words_that_earned_the_credit_stay():
+    done = decide(lesson("b", PASSIVE), [near(lesson("a"))])
+    assert (done.kind, done.lesson.id, done.lesson.text, done.lesson.support) == ("merge", "a", DRAWER, 2)
+    assert not done.keeps_task
+    assert not done.rewrites
+    (note,) = done.lesson.metadata[COPIES]
+    assert (note["run_id"], note["text"]) == ("run-b", PASSIVE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do not open the drawer first when you enter the room.",
+        "Open drawer 2 first when you enter the room.",
+        "Close the drawer first when you enter the room.",
+        "Open the cupboard first when you enter the room.",
+    ],
+)
+def test_near_pairs_stay_apart_however_similar_their_vectors(text):
+    assert decide(lesson("b", text), [near(lesson("a"), 1.0)]).kind != "merge"
+
+
+def test_opposite_advice_is_linked_and_both_stay():
+    done = decide(lesson("b", "Never open the drawer first when you enter the room."), [near(lesson("a"))])
+    assert (done.kind, done.others, done.lesson.contradicts) == ("link", ("a",), ("a",))
+    assert linked(lesson("a"), "b").contradicts == ("b",)
+    assert linked(linked(lesson("a"), "b"), "b") == linked(lesson("a"), "b")
+
+
+def test_opposite_advice_on_another_task_is_no_contradiction():
+    newcomer = lesson("b", "Never open the drawer first when you enter the room.", task="t2")
+    assert decide(newcomer, [near(lesson("a"), task=0.2)]).kind == "new"
+
+
+def test_far_vectors_are_never_merged_and_nothing_near_is_new():
+    assert decide(lesson("b", PASSIVE), [near(lesson("a"), 0.1)]).kind == "new"
+    done = decide(lesson("b"), [])
+    assert (done.kind, done.lesson) == ("new", lesson("b"))
+
+
+def test_a_copy_from_another_task_keeps_its_task_as_a_key_until_there_are_too_many():
+    stored = lesson("a")
+    settings = MergeSettings(tasks=3)
+    for n in (2, 3):
+        done = decide(lesson(f"b{n}", task=f"t{n}"), [near(stored, task=0.3)], settings)
+        assert (done.kind, done.keeps_task) == ("merge", True)
+        stored = done.lesson
+    assert stored.metadata[TASKS] == ["t2", "t3"]
+    assert decide(lesson("c", task="t4"), [near(stored, task=0.3)], settings).kind == "new"
+    known = decide(lesson("d", task="t3"), [near(stored, task=0.3)], settings)
+    assert (known.kind, known.keeps_task) == ("merge", False)
+
+
+@pytest.mark.parametrize("other", [{"task_kind": "clean"}, {"agent": "ann"}])
+def test_what_recall_may_be_narrowed_by_is_not_merged_across(other):
+    assert decide(lesson("b", **other), [near(lesson("a"))]).kind == "new"
+
+
+def test_the_same_evidence_counts_once():
+    first = decide(lesson("b", PASSIVE, run="r"), [near(lesson("a"))]).lesson
+    again = decide(lesson("c", PASSIVE, run="r"), [near(first)])
+    assert (again.kind, again.lesson) == ("merge", first)
+
+
+def test_an_outsider_adds_no_support_and_no_words():
+    done = decide(lesson("b", PASSIVE, trust="imported", support=99), [near(lesson("a"))])
+    assert (done.lesson.support, done.lesson.text, done.lesson.trust) == (1, DRAWER, "own")
+
+
+def test_our_own_words_replace_imported_ones_and_bring_their_own_support():
+    held = lesson("a", PASSIVE, trust="imported", support=99, state="proposed")
+    done = decide(lesson("b"), [near(held)])
+    found = done.lesson
+    assert (found.id, found.text, found.trust, found.support, found.state) == (
+        "a",
+        DRAWER,
+        "own",
+        1,
+        "active",
+    )
+    assert done.rewrites
+    assert PASSIVE in [note["text"] for note in found.metadata[COPIES]]
+
+
+def test_a_retired_lesson_takes_its_copies_in_and_stays_retired():
+    done = decide(lesson("b"), [near(lesson("a", state="retired", state_reason="harms"))])
+    assert (done.kind, done.lesson.state, done.lesson.state_reason) == ("merge", "retired", "harms")
+
+
+def test_what_was_merged_away_takes_in_nothing():
+    gone = lesson("a", state="retired", metadata={MERGED_INTO: "z"})
+    assert decide(lesson("b"), [near(gone)]).kind == "new"
+
+
+def test_a_kept_wording_finds_what_the_text_does_not():
+    stored = lesson(
+        "a", "Return the sum of the totals.", metadata={"wordings": ["Emit the sum of the totals."]}
+    )
+    newcomer = lesson("b", "The sum of the totals must be emitted.")
+    assert decide(newcomer, [near(stored, 0.6)]).kind == "merge"
+    assert decide(newcomer, [near(replace(stored, metadata={}), 0.6)]).kind == "new"
+
+
+def test_settings_out_of_range_are_refused():
+    for wrong in ({"min_similarity": 2.0}, {"min_likeness": -0.1}, {"tasks": 0}, {"wordings": -1}):
+        with pytest.raises(ConfigurationError):
+            MergeSettings(**wrong)
+
+
+def test_a_sweep_mends_copies_that_came_at_the_same_moment():
+    first, second, apart = (
+        lesson("a", at=1),
+        lesson("b", PASSIVE, at=2),
+        lesson("c", "Sell the old car.", at=3),
+    )
+    neighbours = {"a": [near(second)], "b": [near(first)], "c": [near(first, 0.1)]}
+    (fold,) = sweep([first, second, apart], neighbours)
+    assert (fold.kept.id, fold.kept.support) == ("a", 2)
+    assert (fold.gone.id, fold.gone.state, fold.gone.metadata[MERGED_INTO]) == ("b", "retired", "a")
+    after = [fold.kept, fold.gone, apart]
+    assert sweep(after, {"a": [near(fold.gone)], "b": [near(fold.kept)]}) == []
+
+
+texts = st.sampled_from(
+    [DRAWER, PASSIVE, "First, open the drawer when you enter the room.", "Sell the old car."]
+)
+many = st.lists(st.tuples(texts, st.sampled_from(["own", "imported"]), st.integers(1, 4)), max_size=7)
+
+
+@given(many, st.randoms(use_true_random=False))
+def test_a_sweep_depends_on_the_lessons_alone_and_loses_no_support(drawn, rng: random.Random):
+    lessons = [
+        lesson(str(n), text, at=float(n), trust=trust, support=support)
+        for n, (text, trust, support) in enumerate(drawn)
+    ]
+    neighbours = {one.id: [near(other) for other in lessons if other is not one] for one in lessons}
+    folds = sweep(lessons, neighbours)
+    shuffled = rng.sample(lessons, len(lessons))
+    assert sweep(shuffled, neighbours) == folds
+    now = {one.id: one for one in lessons}
+    for fold in folds:
+        now[fold.kept.id] = fold.kept
+        now[fold.gone.id] = fold.gone
+    left = [one for one in now.values() if MERGED_INTO not in one.metadata]
+    own = [one for one in lessons if one.trust == "own"]
+    assert sum(one.support for one in left if one.trust == "own") == sum(one.support for one in own)
+    again = {one.id: [near(other) for other in left if other is not one] for one in left}
+    assert sweep(left, again) == []
+    json.dumps([dict(one.metadata) for one in now.values()], allow_nan=False)
+
+
+@given(st.lists(texts, min_size=1, max_size=30))
+def test_what_is_kept_of_copies_is_bounded_and_counted(copies):
+    settings = MergeSettings(copies=3, wordings=2)
+    stored = lesson("a")
+    for n, text in enumerate(copies):
+        stored = absorbed(stored, lesson(f"b{n}", text), another_task=False, settings=settings)
+    assert len(stored.metadata[COPIES]) == min(3, len(copies))
+    assert stored.metadata[COPIES_TOTAL] == len(copies)
+    assert stored.support == len(copies) + 1
+    assert len(wordings(stored)) <= 2
+
+
+def test_more_advice_is_not_swallowed_by_less():
+    longer = lesson("b", DRAWER.rstrip(".") + ", then look behind the curtain and under the carpet.")
+    assert decide(longer, [near(lesson("a"), 0.99)]).kind == "new"
+    assert decide(lesson("a"), [near(longer, 0.99)]).kind == "new"
+
+
+def test_one_unknown_word_stands_for_another_only_where_that_is_asked_for():
+    pencil, mug = (
+        "Examine the pencil under the desklamp of desk 1.",
+        "Examine the mug under the desklamp of desk 1.",
+    )
+    assert decide(lesson("b", mug), [near(lesson("a", pencil), 0.99)]).kind == "new"
+    lax = MergeSettings(sure_similarity=0.9)
+    assert decide(lesson("b", mug), [near(lesson("a", pencil), 0.99)], lax).kind == "merge"

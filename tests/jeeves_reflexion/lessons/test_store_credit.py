@@ -1,0 +1,83 @@
+"""The lesson store with credit: draws, ranks, retires, and hears late outcomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from jeeves_reflexion import Evaluation, LessonStoreError, Provenance, Reflection, Task
+from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.lessons.settings import Credit
+
+pytestmark = pytest.mark.anyio
+
+TASK = Task("put a clean mug in the coffee machine", kind="clean")
+SINK = "Wash the mug in the sink before you carry it anywhere."
+SOURCE = Provenance("run", 1, 0.0)
+
+
+def credit(share, **more):
+    return Credit(Withholding(share, seed=3, whole_share=0.0), max_age=0.0, **more)
+
+
+async def attempts(lessons, number, score, *, prefix="run"):
+    """Make recalls, score each attempt by whether the lesson was offered, and return the recalls."""
+    recalls = []
+    for n in range(number):
+        recall = await lessons.recall(TASK, k=3, run_id=f"{prefix}{n}", attempt=1)
+        await lessons.outcome(recall.id, Evaluation(score(recall)))
+        recalls.append(recall)
+    return recalls
+
+
+async def test_a_withheld_lesson_is_named_with_its_reason_and_not_offered(make):
+    async with make(credit=credit(0.5)) as lessons:
+        lesson = await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        recalls = [await lessons.recall(TASK, k=3, run_id=f"r{n}") for n in range(20)]
+        withheld = [recall for recall in recalls if recall.withheld]
+        assert 3 < len(withheld) < 17
+        for recall in recalls:
+            assert len(recall.offered) + len(recall.withheld) == 1
+        item = withheld[0].withheld[0]
+        assert item.lesson.id == lesson.id
+        assert item.reason.startswith("withheld by the draw; near the task")
+        # The same run is drawn alike, wherever it is repeated.
+        again = [await lessons.recall(TASK, k=3, run_id=f"r{n}") for n in range(20)]
+        assert [recall.texts for recall in again] == [recall.texts for recall in recalls]
+
+
+async def test_nothing_is_withheld_unless_asked_for(make):
+    async with make() as lessons:
+        await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        recalls = [await lessons.recall(TASK, k=3, run_id=f"r{n}") for n in range(20)]
+        assert all(recall.offered for recall in recalls)
+
+
+async def test_a_lesson_that_harms_is_retired_with_its_reason_and_recalled_no_more(make):
+    async with make(credit=credit(0.5)) as lessons:
+        lesson = await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        await attempts(lessons, 40, lambda recall: 0.0 if recall.offered else 1.0)
+        last = await lessons.recall(TASK, k=3)
+        assert (last.offered, last.withheld) == ((), ())
+        kept = await lessons.get(lesson.id)
+        assert kept.state == "retired"
+        assert "attempts score lower with it" in kept.state_reason
+
+
+async def test_with_retire_off_it_is_ranked_low_and_stays(make):
+    async with make(credit=credit(0.5, retire=False)) as lessons:
+        lesson = await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        recalls = await attempts(lessons, 40, lambda recall: 0.0 if recall.offered else 1.0)
+        item = [item for recall in recalls for item in recall.offered][-1]
+        assert item.lift.value < -0.5
+        assert "worth -" in item.reason
+        assert (await lessons.get(lesson.id)).state == "active"
+
+
+async def test_feedback_the_next_day_counts_instead_of_the_verdict(make):
+    async with make(credit=credit(0.0)) as lessons:
+        await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        (recall,) = await attempts(lessons, 1, lambda _: 1.0)
+        noted = await lessons.feedback("run0", 0.0, by="a user", reason="thumbs down")
+        assert (noted.recall_id, noted.before, noted.score) == (recall.id, 1.0, 0.0)
+        with pytest.raises(LessonStoreError, match="there is no run 'unknown'"):
+            await lessons.feedback("unknown", 0.0)
