@@ -83,6 +83,19 @@ def test_a_task_reads_in_its_second_run_what_the_first_learned(tmp_path: Path) -
     assert "Run 1, notes of version 1: Io, Europa, Ganymede, Callisto" in run("task_notes", tmp_path)
 
 
+def test_reflections_are_files_that_the_next_task_gets_to_see(tmp_path: Path) -> None:
+    told = run("structured_reflections", tmp_path)
+    assert told == [
+        "Vienna: 42 listings, attempts: 2",
+        "Lyon: 42 listings, attempts: 1",
+        "memory/reflections/scraper/...-fetch-the-listings-of-vienna.md",
+        "  Wrong strategy: The body was parsed before the status was looked at.",
+        "  I should follow this rule: Look at how a call ended before you use what it returned.",
+    ]
+    again = run("structured_reflections", tmp_path)
+    assert [line.rpartition(", ")[2] for line in again[:2]] == ["attempts: 1"] * 2
+
+
 def test_every_example_is_tested() -> None:
     assert {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()} == {
         "environment",
@@ -90,6 +103,7 @@ def test_every_example_is_tested() -> None:
         "reflection_code",
         "reflection_validator",
         "reflection_writing",
+        "structured_reflections",
         "task_notes",
         "workflow_own_steps",  # run by tests/jeeves_reflexion/workflows
         "workflow_profile",

@@ -1,0 +1,205 @@
+"""The retries of ``preset="seed002"``: X31 to X34."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from protocol_parts import FAILED_FIELDS, TASK, failed, reply, source, trial
+
+from jeeves_reflexion import (
+    ConfigurationError,
+    LessonReflector,
+    ReAct,
+    Reflection,
+    Reflexion,
+    ScriptedModel,
+    Task,
+    VectorLessonStore,
+)
+from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, as_json
+from jeeves_reflexion.lessons.reflections.chain import chain_block
+from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
+from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
+from jeeves_reflexion.lessons.reflections.policy import ReflectionPolicy
+from jeeves_reflexion.reflectors import StructuredReflector
+from vectorstores import HashingEmbedder, InMemoryVectorStore
+
+pytestmark = pytest.mark.anyio
+
+
+def reflecting(*, times: int = 9) -> ScriptedModel:
+    """A reflector that writes a rule of its own for each attempt."""
+    rules = ("Look left", "Look right", "Look up", "Look down", "Look in", "Look out", "Wait", "Ask", "Stop")
+    return ScriptedModel(
+        [reply({**FAILED_FIELDS, "tactical_rule": f"{rule} first."}) for rule in rules[:times]]
+    )
+
+
+def loop(agent: ScriptedModel, *, scores=(0.0,), **settings) -> Reflexion:
+    left = list(scores)
+    settings.setdefault("reflector", reflecting())
+    return Reflexion(
+        ReAct(agent),
+        evaluator=lambda output: left.pop(0) if len(left) > 1 else left[0],
+        preset="seed002",
+        **settings,
+    )
+
+
+@pytest.fixture(params=["files", "vectors", "memory"])
+def place(request, tmp_path) -> dict:
+    """Where the reflections of a run go."""
+    if request.param == "memory":
+        return {}
+    if request.param == "vectors":
+        return {"lesson_store": VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="tests"))}
+    return {"lesson_store": ReflectionLibrary(ReflectionJournal(tmp_path / "reflections"))}
+
+
+async def test_x31_a_retry_sees_the_reflection(place):
+    agent = ScriptedModel(["wrong", "right"])
+    result = await loop(agent, scores=(0.0, 1.0), **place).run(TASK)
+    assert result.passed
+    first, second = (call.messages[0].content for call in agent.calls)
+    assert "Look left first." not in first
+    assert "Tactical rule candidate: Look left first." in second
+    assert "Why did it go wrong: Wrong strategy:" in second
+
+
+async def test_x32_four_attempts_at_most(place):
+    agent = ScriptedModel(["wrong"] * 5)
+    result = await loop(agent, **place).run(TASK)
+    assert (len(result.trials), result.stop_reason) == (4, "max_attempts")
+    assert len(agent.calls) == 4
+
+
+async def test_x33_each_retry_sees_the_whole_chain_in_order(place):
+    agent = ScriptedModel(["wrong"] * 4)
+    await loop(agent, **place).run(TASK)
+    rules = [f"Look {where} first." for where in ("left", "right", "up", "down")]
+    for number, call in enumerate(agent.calls):
+        shown = call.messages[0].content
+        assert [rule for rule in rules if rule in shown] == rules[:number]
+        assert [shown.count(rule) for rule in rules[:number]] == [
+            1
+        ] * number  # once each: not recalled on top
+        assert [shown.index(rule) for rule in rules[:number]] == sorted(
+            shown.index(rule) for rule in rules[:number]
+        )
+
+
+async def test_x33_the_chain_takes_no_place_of_what_is_recalled(tmp_path):
+    journal = ReflectionJournal(tmp_path / "reflections")
+    for day in range(1, 5):
+        told = failed(what_happened=f"This happened on day {day}.", tactical_rule=f"Rule of day {day}.")
+        await journal.record(TASK, told, provenance=source("react", 1e9 + day, run_id=f"old-{day}"))
+    agent = ScriptedModel(["wrong"] * 4)
+    heard = []
+    looped = loop(agent, lesson_store=ReflectionLibrary(journal))
+    result = await looped.run(TASK, session=looped.session(listener=heard.append))
+    for call in agent.calls:
+        assert sum(f"on day {day}." in call.messages[0].content for day in range(1, 5)) == 3
+    recalled = [event for event in heard if isinstance(event, LessonsRecalled)]
+    assert [event.n_recalled for event in recalled] == [3, 3, 3, 3]
+    shown = {item.lesson.provenance.run_id for trial in result.trials for item in trial.recall.offered}
+    assert shown == {"old-2", "old-3", "old-4"}  # none of this run, which wrote three by then
+
+
+async def test_x34_when_all_retries_failed_the_orchestrator_gets_the_chain(place):
+    heard = []
+    looped = loop(ScriptedModel(["wrong"] * 4), **place)
+    session = looped.session(listener=heard.append)
+    result = await looped.run(TASK, session=session)
+    (event,) = [event for event in heard if isinstance(event, Escalated)]
+    assert (event.run_id, event.task_id, event.attempt) == (session.id, TASK.id, 4)
+    assert [reflection.lesson for reflection in event.reflections] == [
+        f"Look {where} first." for where in ("left", "right", "up", "down")
+    ]
+    assert event.reflections[0].fields["what_happened"] == FAILED_FIELDS["what_happened"]
+    assert [
+        kind for kind in (e.kind for e in heard) if "max_att" in kind or "escal" in kind or "finished" in kind
+    ][-3:] == [
+        "reflexion.max_attempts_reached",
+        "reflexion.escalated",
+        "reflexion.run_finished",
+    ]
+    assert json.loads(json.dumps(as_json(event)))["reflections"][3]["lesson"] == "Look down first."
+    assert result.stop_reason == "max_attempts"
+
+
+async def test_x34_a_run_that_passed_or_has_no_preset_escalates_nothing():
+    for settings in ({"scores": (0.0, 1.0)}, {}):
+        heard = []
+        looped = (
+            loop(ScriptedModel(["x"] * 4), **settings)
+            if settings
+            else Reflexion(
+                lambda prompt: "x", evaluator=lambda output: 0.0, reflector=lambda task, trials: "Look left."
+            )
+        )
+        await looped.run(TASK, session=looped.session(listener=heard.append))
+        assert not [event for event in heard if isinstance(event, Escalated)]
+
+
+def test_the_presets_figures_and_what_a_user_may_change():
+    model = ScriptedModel([])
+    made = Reflexion(model=model, preset="seed002")
+    assert (made.max_attempts, made.top_k_lessons) == (4, 3)
+    assert isinstance(made.reflector, StructuredReflector)
+    other = Reflexion(
+        model=model, preset="seed002", max_attempts=6, top_k_lessons=1, reflector=LessonReflector(model)
+    )
+    assert (other.max_attempts, other.top_k_lessons) == (6, 1)
+    assert isinstance(other.reflector, LessonReflector)
+    assert isinstance(
+        Reflexion(model=model, reflector=StructuredReflector(model)).reflector, StructuredReflector
+    )
+    library = ReflectionLibrary(ReflectionJournal("unused"))
+    assert isinstance(Reflexion(model=model, lesson_store=library).reflector, StructuredReflector)
+    for arguments, says in (
+        ({"preset": "seed003"}, "preset must be 'seed002'"),
+        ({"reflector_prompt": "x"}, "prompts="),
+    ):
+        with pytest.raises(ConfigurationError, match=says):
+            Reflexion(model=model, **{"preset": "seed002", **arguments})
+
+
+async def test_a_whole_run_leaves_nothing_owed(tmp_path):
+    journal = ReflectionJournal(tmp_path / "reflections")
+    policy = ReflectionPolicy(journal)
+    looped = loop(ScriptedModel(["wrong"] * 4), lesson_store=ReflectionLibrary(journal))
+    result = await looped.run(TASK)
+    assert await policy.after(result, "react") == ()
+    names = sorted(path.name for path in journal.folder.rglob("*.md"))
+    assert len(names) == 4
+    assert all(name[10:].startswith("-fetch-the-listings") for name in names)
+
+    silent = loop(
+        ScriptedModel(["wrong"] * 4),
+        reflector=ScriptedModel(["I can't."] * 8),
+        lesson_store=ReflectionLibrary(journal),
+    )
+    lost = await silent.run(Task("Another task"))
+    assert [duty.attempt for duty in await policy.after(lost, "react")] == [1, 2, 3, 4]
+    assert not await policy.may_take_next("react")
+
+
+async def test_a_reflection_without_its_form_is_dropped_by_name_and_loses_no_run(tmp_path):
+    heard = []
+    looped = loop(
+        ScriptedModel(["wrong"] * 4),
+        reflector=lambda task, trials: "Look left.",
+        lesson_store=ReflectionLibrary(ReflectionJournal(tmp_path / "reflections")),
+    )
+    result = await looped.run(TASK, session=looped.session(listener=heard.append))
+    assert (len(result.trials), result.lessons) == (4, ())
+    dropped = [event.reason for event in heard if isinstance(event, LessonDropped)]
+    assert len(dropped) == 4
+    assert "'What happened?' (what_happened) is missing" in dropped[0]
+
+
+def test_a_chain_without_forms_shows_its_lessons():
+    block = chain_block([trial(0.25, reflection=Reflection("Look left.")), trial(number=2)])
+    assert block.split("\n")[2:] == ["Attempt 1 (failed, score 0.25)", "- Lesson: Look left."]
+    assert chain_block([]) == ""
