@@ -1,47 +1,73 @@
-"""``jeeves-reflexion lessons``: what its commands do."""
+"""``jeeves-reflexion lessons``: what its commands that look do, and what all of them need."""
 
 from __future__ import annotations
 
-import datetime
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.desk import Desk, counted, with_values
+from jeeves_reflexion.cli.desk import Desk, counted
+from jeeves_reflexion.cli.late import open_for_changes
+from jeeves_reflexion.cli.lesson_options import Asking, Where
+from jeeves_reflexion.cli.lesson_rows import (
+    BELOW,
+    change_of,
+    details,
+    held_as_json,
+    held_details,
+    lift_words,
+    row,
+    short,
+    when,
+)
+from jeeves_reflexion.cli.lesson_screen import LessonScreen
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.curator import Curator, Entry
+from jeeves_reflexion.lessons.quarantine import Held
+from jeeves_reflexion.lessons.shelf import store_errors
 from jeeves_reflexion.places import default_place
-from jeeves_reflexion.text import abridge
-from jeeves_reflexion.types import JSON, Lesson, RecalledLesson
+from jeeves_reflexion.types import JSON, Lesson, LessonState, RecalledLesson
 
 _WHOLE_ID = 32
-_SHORT_ID = 8
 _SHORTEST_ID = 4
-_TASK_EXCERPT = 60
-_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A lesson that an id stands for; ``held`` if it waits in quarantine."""
+
+    lesson: Lesson
+    held: Held | None = None
 
 
 class LessonDesk(Desk):
-    """Answers questions about the lessons of one place and namespace, each with one opening of the store."""
+    """Answers questions about the lessons of one place and namespace."""
 
-    def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:
-        super().__init__(default_place() if place is None else place, namespace, as_json=as_json)
+    _screen: LessonScreen
 
-    def show_newest(self, limit: int | None) -> None:
+    def __init__(self, where: Where) -> None:
+        place = default_place() if where.place is None else where.place
+        super().__init__(place, where.namespace, as_json=where.as_json)
+        self._screen = LessonScreen(quiet=False)
+
+    def show_newest(self, limit: int | None, state: LessonState | None = None) -> None:
         """Print the newest lessons, the newest first; ``limit=None`` prints all."""
-        newest, total = anyio.run(self._newest, limit)
+        newest, total = anyio.run(self._newest, limit, state)
         if self._as_json:
             self._document({"count": total, "lessons": [plain(lesson) for lesson in newest]})
             return
         for lesson in newest:
-            self._screen.entry(_row(lesson))
+            self._screen.entry(row(lesson, ("state", lesson.state)), BELOW)
         if not newest:
-            self._screen.note(f"there are no lessons {self._where}")
+            self._screen.note(f"there are no {f'{state} ' if state else ''}lessons {self._where}")
         elif len(newest) < total:
             self._screen.note(f"{len(newest)} of {total} lessons; --all shows the rest", "dim")
 
@@ -52,26 +78,45 @@ class LessonDesk(Desk):
             self._document({"lessons": [_found_as_json(item) for item in found]})
             return
         for item in found:
-            self._screen.entry(_row(item.lesson, ("similarity", f"{item.similarity:.2f}")))
+            self._screen.entry(row(item.lesson, ("similarity", f"{item.similarity:.2f}")), BELOW)
         if not found:
             self._screen.note(f"there are no lessons {self._where}")
 
     def show(self, lesson_id: str) -> None:
-        """Print one lesson with its provenance."""
-        (lesson,) = anyio.run(self._resolve, (lesson_id,))
-        if self._as_json:
-            self._document({"lesson": plain(lesson)})
+        """Print one lesson with its provenance and what is known of its use."""
+        found, known = anyio.run(self._whole, lesson_id)
+        if found.held is not None:
+            if self._as_json:
+                self._document({"held": held_as_json(found.held)})
+            else:
+                self._screen.details(held_details(found.held))
             return
-        self._screen.details(_details(lesson))
+        lift = known.lift(found.lesson.id)
+        if self._as_json:
+            self._document({"lesson": plain(found.lesson), "lift": plain(lift)})
+            return
+        self._screen.details({**details(found.lesson), "lift": lift_words(lift)})
 
-    def forget(self, lesson_ids: Sequence[str], *, ask: bool) -> None:
+    def history(self, lesson_id: str) -> None:
+        """Print every change of a lesson, oldest first."""
+        lesson, entries = anyio.run(self._history, lesson_id)
+        if self._as_json:
+            self._document({"id": lesson.id, "history": [plain(entry) for entry in entries]})
+            return
+        for entry in entries:
+            self._screen.entry(_entry_row(entry), BELOW)
+        if not entries:
+            self._screen.note(f"lesson {short(lesson.id)} is as it was written; nothing older is known")
+
+    def forget(self, lesson_ids: Sequence[str], asking: Asking) -> None:
         """Remove lessons; nothing is removed unless every id is found."""
-        lessons = anyio.run(self._resolve, lesson_ids)
-        for lesson in lessons if ask else ():
-            self._screen.note(f"{_short(lesson)}  {lesson.text}")
-        if ask:
-            click.confirm(f"Forget {counted(len(lessons), 'lesson')} for good?", abort=True, err=True)
-        gone = anyio.run(self._forget, [lesson.id for lesson in lessons])
+        found = anyio.run(self._resolved, lesson_ids)
+        whole = [each.lesson for each in found]
+        question = f"Forget {counted(len(whole), 'lesson')} for good?"
+        if not self._go(asking, question, [_naming(lesson) for lesson in whole]):
+            self._answer_dry({"forgotten": [lesson.id for lesson in whole]})
+            return
+        gone = anyio.run(self._forget, [lesson.id for lesson in whole])
         if self._as_json:
             self._document({"forgotten": gone})
         else:
@@ -85,17 +130,46 @@ class LessonDesk(Desk):
         else:
             self._screen.result(str(number))
 
+    # -- asking first
+
+    def _go(
+        self, asking: Asking, question: str, rows: Sequence[Mapping[str, str]] = (), *, sure: bool = False
+    ) -> bool:
+        """Whether to go on: shows ``rows`` and asks, unless it is ``sure`` or was told not to; False in a dry run."""
+        asks = not (asking.yes or asking.dry_run or sure)
+        if asks and self._as_json:
+            raise click.UsageError("--json can't ask: add --yes or --dry-run")
+        if asking.dry_run and not self._as_json:
+            for each in rows:
+                self._screen.entry(each)
+        if asks:
+            for each in rows:  # a part of the question, and no result
+                self._screen.asked(each, BELOW)
+            click.confirm(question, abort=True, err=True)
+        return not asking.dry_run
+
+    def _answer_dry(self, answer: dict[str, JSON]) -> None:
+        if self._as_json:
+            self._document({"dry_run": True, **answer})
+        else:
+            self._screen.note("nothing was changed: a dry run", "dim")
+
     # -- what touches the store
 
     def _reading(self) -> VectorLessonStore:
         return open_for_reading(self._place, self._namespace)
 
-    async def _newest(self, limit: int | None) -> tuple[list[Lesson], int]:
+    def _changing(self, embedder: EmbedderChoice = "auto") -> VectorLessonStore:
+        return open_for_changes(self._place, self._namespace, embedder)
+
+    async def _newest(self, limit: int | None, state: LessonState | None) -> tuple[list[Lesson], int]:
         async with self._reading() as store:
-            total = await store.count()
             newest: deque[Lesson] = deque(maxlen=limit)
-            async for lesson in _each(store):
-                newest.append(lesson)
+            total = 0
+            for lesson in await all_lessons(store):
+                if state is None or lesson.state == state:
+                    newest.append(lesson)
+                    total += 1
         return list(reversed(newest)), total
 
     async def _search(self, text: str, k: int, embedder: EmbedderChoice) -> list[RecalledLesson]:
@@ -103,6 +177,16 @@ class LessonDesk(Desk):
             with self._screen.busy():
                 self._screen.waiting_for("searching")
                 return await store.search(text, k=k)
+
+    async def _whole(self, lesson_id: str) -> tuple[Found, Credits]:
+        async with self._reading() as store:
+            (found,) = await self._resolve(store, (lesson_id,))
+            return found, await store.ledger.credits(max_age=0.0)
+
+    async def _history(self, lesson_id: str) -> tuple[Lesson, list[Entry]]:
+        async with self._reading() as store:
+            lesson = await self._one(store, lesson_id)
+            return lesson, await Curator(store.shelf).history(lesson.id)
 
     async def _count(self) -> int:
         async with self._reading() as store:
@@ -112,84 +196,79 @@ class LessonDesk(Desk):
         async with self._reading() as store:
             return [lesson_id for lesson_id in lesson_ids if await store.forget(lesson_id)]
 
-    async def _resolve(self, lesson_ids: Sequence[str]) -> list[Lesson]:
-        """Return the lessons that ids, whole or cut short, stand for; each once."""
-        found: dict[str, Lesson] = {}
+    async def _resolved(self, lesson_ids: Sequence[str]) -> list[Found]:
         async with self._reading() as store:
-            for lesson_id in lesson_ids:
-                lesson = await self._one(store, lesson_id.strip().lower())
-                found[lesson.id] = lesson
-        return list(found.values())
+            return await self._resolve(store, lesson_ids)
 
     async def _one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
-        if len(lesson_id) >= _WHOLE_ID:
-            lesson = await store.get(lesson_id)
-            matches = [] if lesson is None else [lesson]
-        elif len(lesson_id) < _SHORTEST_ID:
-            raise click.UsageError(
-                f"the id {lesson_id!r} is too short: give at least {_SHORTEST_ID} characters"
-            )
-        else:
-            matches = [lesson async for lesson in _each(store) if lesson.id.startswith(lesson_id)]
+        """Return the lesson that an id stands for; a text in quarantine is none."""
+        (found,) = await self._resolve(store, (lesson_id,))
+        if found.held is not None:
+            raise LessonStoreError(f"{found.lesson.id} is in quarantine, and no lesson: approve or reject it")
+        return found.lesson
+
+    async def _resolve(self, store: VectorLessonStore, lesson_ids: Sequence[str]) -> list[Found]:
+        """Return the lessons and held texts that ids, whole or cut short, stand for; each once."""
+        found: dict[str, Found] = {}
+        everything: list[Found] | None = None
+        for given in map(str.strip, lesson_ids):
+            one = await self._exactly(store, given) or await self._exactly(store, given.lower())
+            if one is None:
+                if everything is None and _SHORTEST_ID <= len(given) < _WHOLE_ID:
+                    everything = await _everything(store)
+                one = self._beginning(given.lower(), everything or [])
+            found[one.lesson.id] = one
+        return list(found.values())
+
+    async def _exactly(self, store: VectorLessonStore, lesson_id: str) -> Found | None:
+        lesson = await store.get(lesson_id)
+        if lesson is not None:
+            return Found(lesson)
+        async with store_errors("read the quarantine"):
+            held = await store.quarantine.get(lesson_id) if lesson_id else None
+        return None if held is None else Found(held.lesson, held)
+
+    def _beginning(self, start: str, among: Sequence[Found]) -> Found:
+        if len(start) < _SHORTEST_ID:
+            raise click.UsageError(f"the id {start!r} is too short: give at least {_SHORTEST_ID} characters")
+        matches = [found for found in among if found.lesson.id.lower().startswith(start)]
         if not matches:
-            raise LessonStoreError(f"there is no lesson {lesson_id!r} {self._where}")
+            raise LessonStoreError(f"there is no lesson {start!r} {self._where}")
         if len(matches) > 1:
-            ids = ", ".join(lesson.id for lesson in matches[:5])
-            raise LessonStoreError(f"{len(matches)} lessons {self._where} begin with {lesson_id!r}: {ids}")
+            ids = ", ".join(found.lesson.id for found in matches[:5])
+            raise LessonStoreError(f"{len(matches)} lessons {self._where} begin with {start!r}: {ids}")
         return matches[0]
 
 
-async def _each(store: VectorLessonStore) -> AsyncIterator[Lesson]:
-    after: str | None = None
-    while True:
-        page = await store.list(after=after, limit=_PAGE)
-        for lesson in page.lessons:
-            yield lesson
-        if page.next is None:
-            return
-        after = page.next
+async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
+    """Return every lesson of a store, oldest first."""
+    async with store_errors("list lessons"):
+        return [lesson async for lesson in store.shelf.each()]
 
 
-def _row(lesson: Lesson, *more: tuple[str, str]) -> dict[str, str]:
-    score = lesson.provenance.score
+async def _everything(store: VectorLessonStore) -> list[Found]:
+    lessons = [Found(lesson) for lesson in await all_lessons(store)]
+    async with store_errors("read the quarantine"):
+        return [*lessons, *(Found(held.lesson, held) for held in await store.quarantine.all())]
+
+
+def _naming(lesson: Lesson) -> dict[str, str]:
+    return {"id": short(lesson.id), "state": lesson.state, "lesson": lesson.text}
+
+
+def _entry_row(entry: Entry) -> dict[str, str]:
+    before = entry.before
+    reworded = before is not None and before.text != entry.after.text
     return {
-        "id": _short(lesson),
-        "date": _when(lesson, "%Y-%m-%d"),
-        "score": "-" if score is None else f"{score:.2f}",
-        **dict(more),
-        "task": _task(lesson),
-        "lesson": lesson.text,
+        "number": str(entry.number),
+        "date": when(entry.at, "%Y-%m-%d %H:%M"),
+        "operation": entry.operation,
+        "by": f"by {entry.by}" if entry.by else "-",
+        "reason": entry.reason or "-",
+        "was": before.text if before is not None and reworded else "-",
+        "text": entry.after.text if reworded else change_of(before, entry.after, told=entry.reason),
     }
-
-
-def _details(lesson: Lesson) -> dict[str, str]:
-    source = lesson.provenance
-    score = "none" if source.score is None else f"{source.score:.2f}"
-    details = {
-        "id": lesson.id,
-        "lesson": lesson.text,
-        "task": lesson.task_excerpt,
-        "kind": lesson.task_kind or "",
-        "tools": ", ".join(lesson.tools),
-        "from": f"attempt {source.attempt} ({lesson.outcome}, score {score}) of run {source.run_id}",
-        "by": " with ".join(part for part in (source.agent, source.model) if part),
-        "written": _when(lesson, "%Y-%m-%d %H:%M:%S %z"),
-    }
-    return with_values(details)
 
 
 def _found_as_json(item: RecalledLesson) -> JSON:
     return {"similarity": item.similarity, "lesson": plain(item.lesson)}
-
-
-def _short(lesson: Lesson) -> str:
-    return lesson.id[:_SHORT_ID]
-
-
-def _task(lesson: Lesson) -> str:
-    return abridge(lesson.task_excerpt, _TASK_EXCERPT)
-
-
-def _when(lesson: Lesson, form: str) -> str:
-    moment = datetime.datetime.fromtimestamp(lesson.provenance.created_at, tz=datetime.UTC)
-    return moment.astimezone().strftime(form)

@@ -71,9 +71,9 @@ def run(order: Order, screen: Screen, *, as_json: bool) -> int:
     """Do the run, print its result and return the exit code."""
     # The watch shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
-    answering = _open_model(order.endpoint, order.endpoint.model)
+    answering = open_model(order.endpoint, order.endpoint.model)
     name = order.endpoint.evaluator
-    judging = None if name is None else _open_model(order.endpoint, name)
+    judging = None if name is None else open_model(order.endpoint, name)
     place = None if order.lessons is None else redact(order.lessons.path)
     watch = Watch(screen, place)
     try:
@@ -121,7 +121,8 @@ async def _open_lessons(
     return store
 
 
-def _open_model(endpoint: Endpoint, name: str) -> OpenAIModel:
+def open_model(endpoint: Endpoint, name: str) -> OpenAIModel:
+    """Return a model at an endpoint, with the key from the environment."""
     key: str | None = None
     if endpoint.api_key_env is not None:
         key = os.environ.get(endpoint.api_key_env, "").strip()

@@ -25,18 +25,18 @@ from vectorstores.embedders import default_embedder
 
 def open_for_run(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
     """Open a store to recall from and write to; a new one is made where there is none."""
-    return open_lessons(place, namespace=namespace, embedder=_embedder(choice, _origin(place), place))
+    return open_lessons(place, namespace=namespace, embedder=embedder_for(choice, _origin(place), place))
 
 
 def open_for_search(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
     """Open an existing store to search in."""
-    embedder = _embedder(choice, _existing(place), place)
+    embedder = embedder_for(choice, existing(place), place)
     return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
 
 
 def open_for_reading(place: str, namespace: str) -> VectorLessonStore:
     """Open an existing store to list, show, count or forget: no embedder is needed, and none is loaded."""
-    embedder = AbsentEmbedder(_existing(place))
+    embedder = AbsentEmbedder(existing(place))
     return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
 
 
@@ -44,15 +44,16 @@ async def move_to(
     place: str, choice: EmbedderChoice, on_progress: Callable[[Reembedding], None]
 ) -> Reembedding:
     """Embed everything in an existing store with another embedder."""
-    _existing(place)
-    embedder = _embedder(choice, None, place)
+    existing(place)
+    embedder = embedder_for(choice, None, place)
     try:
         return await reembed(place, embedder=embedder, on_progress=on_progress)
     except VectorStoreError as error:
         raise LessonStoreError(str(error)) from error
 
 
-def _existing(place: str) -> Origin:
+def existing(place: str) -> Origin:
+    """Return what the store at a place was made with; one that is not there is an error."""
     origin = _origin(place)
     if origin is None:
         raise ConfigurationError(
@@ -68,7 +69,8 @@ def _origin(place: str) -> Origin | None:
         raise LessonStoreError(str(error)) from error
 
 
-def _embedder(choice: EmbedderChoice, origin: Origin | None, place: str) -> Embedder:
+def embedder_for(choice: EmbedderChoice, origin: Origin | None, place: str) -> Embedder:
+    """Return the embedder that was chosen, by default the one that the store was made with."""
     if choice == "hashing":
         return HashingEmbedder()
     if choice == "auto" and origin is not None:

@@ -18,7 +18,7 @@ def test_list_shows_the_newest_first_separated_by_tabs_in_a_pipe(cli, fill):
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert [row[0] for row in rows] == [each[:8] for each in reversed(ids)]
-    assert rows[0][1:] == ["2023-11-14", "0.25", PAIRS[2][0], PAIRS[2][1]]
+    assert rows[0][1:] == ["2023-11-14", "0.25", "active", PAIRS[2][0], PAIRS[2][1]]
 
 
 def test_list_is_cut_and_says_so(cli, fill):
@@ -96,6 +96,17 @@ def test_forget_does_nothing_unless_every_id_is_found(cli, fill):
     assert cli("lessons", "count").stdout == "3\n"
 
 
+def test_a_dry_run_forgets_nothing(cli, fill):
+    ids = fill(PAIRS)
+    result = cli("lessons", "forget", ids[0], ids[1][:8], "--dry-run")
+    assert PAIRS[1][1] in result.stdout
+    assert "nothing was changed" in result.stderr
+    shown = json.loads(cli("lessons", "forget", ids[0], "--dry-run", "--json").stdout)
+    assert (shown["dry_run"], shown["forgotten"]) == (True, [ids[0]])
+    assert cli("lessons", "forget", ids[0], "--dry-run", "--yes").exit_code == 2
+    assert cli("lessons", "count").stdout == "3\n"
+
+
 def test_forget_as_json_needs_yes(cli, fill):
     ids = fill(PAIRS)
     assert cli("lessons", "forget", ids[0], "--json").exit_code == 2
@@ -127,7 +138,25 @@ def test_namespaces_are_apart(cli, fill):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["list"], ["search", "x"], ["show", "abcd"], ["forget", "abcd", "-y"], ["count"]]
+    "arguments",
+    [
+        ["list"],
+        ["search", "x"],
+        ["show", "abcd"],
+        ["forget", "abcd", "-y"],
+        ["count"],
+        ["stats"],
+        ["review"],
+        ["approve", "abcd"],
+        ["history", "abcd"],
+        ["edit", "abcd", "Look before you leap."],
+        ["merge", "abcd", "bcde"],
+        ["rollback", "abcd"],
+        ["outcome", "run-1", "1"],
+        ["why", "x"],
+        ["export", "-"],
+        ["consolidate"],
+    ],
 )
 def test_a_missing_place_is_an_error_and_stays_missing(cli, tmp_path, arguments):
     place = tmp_path / "nowhere" / "lessons"
@@ -174,7 +203,20 @@ def test_reading_needs_no_embedder(cli, fill, monkeypatch):
 
     monkeypatch.setattr("jeeves_reflexion.cli.stores.HashingEmbedder", refuse)
     monkeypatch.setattr("jeeves_reflexion.cli.stores.default_embedder", refuse)
-    for arguments in (["list"], ["count"], ["show", ids[0]], ["forget", ids[0], "-y"]):
+    for arguments in (
+        ["list"],
+        ["count"],
+        ["show", ids[0]],
+        ["stats"],
+        ["review"],
+        ["history", ids[0]],
+        ["retire", ids[0], "--reason", "old"],
+        ["restore", ids[0]],
+        ["merge", ids[0], ids[1], "-y"],
+        ["export", "-"],
+        ["consolidate", "-y"],
+        ["forget", ids[0], "-y"],
+    ):
         assert cli("lessons", *arguments).exit_code == 0
 
 

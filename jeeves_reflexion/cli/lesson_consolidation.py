@@ -1,0 +1,126 @@
+"""``jeeves-reflexion lessons consolidate``: small changes over lessons that speak of the same thing, shown first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import anyio.to_thread
+
+from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
+from jeeves_reflexion.cli.lesson_options import Asking
+from jeeves_reflexion.cli.lesson_rows import BELOW, change_of, short
+from jeeves_reflexion.cli.lesson_usage import usage_of
+from jeeves_reflexion.cli.options import EmbedderChoice
+from jeeves_reflexion.cli.plain import as_json as plain
+from jeeves_reflexion.cli.running import Endpoint, ProvenModel, open_model
+from jeeves_reflexion.lessons.consolidation.clusters import clusters
+from jeeves_reflexion.lessons.consolidation.consolidators import (
+    Evidence,
+    Known,
+    LLMConsolidator,
+    RuleConsolidator,
+)
+from jeeves_reflexion.lessons.consolidation.planning import Applied, Consolidator, Plan, Step, apply, plan
+from jeeves_reflexion.types import JSON, Lesson
+
+
+class ConsolidationDesk(LessonDesk):
+    """Plans a consolidation, and makes it."""
+
+    def consolidate(
+        self, endpoint: Endpoint | None, asking: Asking, by: str, embedder: EmbedderChoice
+    ) -> None:
+        """Show what the rules, or a model, would do; ask; and do it."""
+        found = anyio.run(self._plan, endpoint)
+        if not self._as_json:
+            self._show(found)
+        number = counted(len(found.steps), "operation")
+        if not found.steps:
+            if self._as_json:
+                self._document({"dry_run": asking.dry_run, **_answer(found)})
+            else:
+                self._screen.note("nothing to consolidate")
+        elif not self._go(asking, f"Make {number}?"):
+            self._answer_dry(_answer(found))
+        else:
+            applied = anyio.run(self._apply, found, by, embedder)
+            self._tell(found, applied)
+
+    def _show(self, found: Plan) -> None:
+        for step in found.steps:
+            for row in _rows(step):
+                self._screen.entry(row, BELOW)
+        for refused in found.refused:
+            self._screen.note(f"refused: {refused.proposal}: {refused.why}")
+
+    def _tell(self, found: Plan, applied: Applied) -> None:
+        if self._as_json:
+            counts = {"done": len(applied.done), "already": len(applied.already)}
+            skipped: JSON = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
+            self._document({"dry_run": False, **_answer(found), **counts, "skipped": skipped})
+            return
+        for step, why in applied.skipped:
+            self._screen.note(f"skipped: {step.operation}: {why}")
+        self._screen.result(f"made {counted(len(applied.done), 'operation')}")
+
+    async def _plan(self, endpoint: Endpoint | None) -> Plan:
+        async with self._reading() as store:
+            with self._screen.busy():
+                self._screen.waiting_for("reading lessons")
+                lessons = await all_lessons(store)
+                known_of = await store.ledger.credits(max_age=0.0)
+                usage = await usage_of(store.records)
+
+        def known(lesson: Lesson) -> Evidence:
+            # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
+            idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
+            return Evidence(known_of.lift(lesson.id), idle)
+
+        groups = await anyio.to_thread.run_sync(clusters, lessons)
+        with self._screen.busy():
+            self._screen.waiting_for("consolidating")
+            if endpoint is None:
+                return await plan([*groups, *_alone(lessons, groups)], RuleConsolidator(known=known))
+            return await _ask(endpoint, groups, known)
+
+    async def _apply(self, found: Plan, by: str, embedder: EmbedderChoice) -> Applied:
+        async with self._changing(embedder) as store:
+            return await apply(found, store.shelf, by=by)
+
+
+async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known) -> Plan:
+    async with open_model(endpoint, endpoint.model) as model:
+        consolidator: Consolidator = LLMConsolidator(ProvenModel(model), known=known)
+        return await plan(groups, consolidator)
+
+
+def _alone(lessons: Sequence[Lesson], groups: Sequence[Sequence[Lesson]]) -> list[tuple[Lesson]]:
+    """The active lessons that are like no other: the rules look at their use alone."""
+    grouped = {lesson.id for group in groups for lesson in group}
+    return [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
+
+
+def _rows(step: Step) -> list[dict[str, str]]:
+    operation = step.operation
+    rows = []
+    for delta in step.deltas:
+        before, after = delta.before, delta.after
+        rows.append(
+            {
+                "id": short(after.id),
+                "operation": operation.kind,
+                "change": "-" if before is None else change_of(before, after, told=operation.reason),
+                "reason": operation.reason or "-",
+                "lesson": after.text if before is None else before.text,
+            }
+        )
+    return rows
+
+
+def _answer(found: Plan) -> dict[str, JSON]:
+    return {
+        "operations": [plain(step.operation) for step in found.steps],
+        "refused": [plain(refused) for refused in found.refused],
+    }

@@ -1,0 +1,320 @@
+"""``jeeves-reflexion lessons``: export to files, and import from them. An import is shown before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+import anyio.to_thread
+import click
+
+from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.lesson_desk import LessonDesk
+from jeeves_reflexion.cli.lesson_manifest import export_folder
+from jeeves_reflexion.cli.lesson_options import Asking, Where
+from jeeves_reflexion.cli.lesson_rows import BELOW, short, task
+from jeeves_reflexion.cli.options import EmbedderChoice
+from jeeves_reflexion.cli.stores import open_for_run
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons import VectorLessonStore, shape_problem
+from jeeves_reflexion.lessons.exchange.files import (
+    BadLine,
+    ImportReport,
+    Line,
+    Lines,
+    export_file,
+    import_file,
+    plan_import,
+)
+from jeeves_reflexion.lessons.exchange.lines import to_line
+from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
+from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.records import FIRST_FACE, lesson_of
+from jeeves_reflexion.lessons.reflections.folder import Malformed
+from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.shelf import Change, store_errors
+from jeeves_reflexion.redaction import redact, redact_record
+from jeeves_reflexion.text import one_line
+from jeeves_reflexion.types import JSON, Lesson, LessonState
+from vectorstores import origin_of
+
+Format = Literal["jsonl", "markdown"]
+
+_PAGE: Final = 500
+_SHOWN: Final = 20
+_LONGEST_ID: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Importing:
+    """What is imported, and how.
+
+    ``approve`` lets new lessons be recalled at once; ``restore`` takes one's own lessons back as they were written;
+    ``create`` makes a store where there is none; ``skip_bad`` passes over what is no lesson.
+    """
+
+    source: Path
+    approve: bool = False
+    restore: bool = False
+    create: bool = False
+    skip_bad: bool = False
+    by: str = ""
+    embedder: EmbedderChoice = "auto"
+
+
+class FilesDesk(LessonDesk):
+    """Carries lessons to files and back."""
+
+    def __init__(self, where: Where) -> None:
+        super().__init__(where)
+        self._stored: Mapping[str, Lesson] = {}
+
+    def export(self, target: str, form: Format, state: LessonState | None, *, overwrite: bool) -> None:
+        """Write lessons to a file of JSON lines, to stdout ("-"), or to a folder of Markdown files."""
+        path = None if target == "-" else Path(target)
+        _check_target(path, form, overwrite=overwrite)
+        number = anyio.run(self._export, path, form, state)
+        if path is None:
+            self._screen.note(f"exported {counted(number, 'lesson')}")
+        elif self._as_json:
+            self._document({"exported": number, "to": str(path), "format": form})
+        else:
+            self._screen.result(f"exported {counted(number, 'lesson')} to {path}")
+
+    def bring(self, order: Importing, asking: Asking) -> None:
+        """Import lessons: show what that adds, changes and refuses, ask, and do it."""
+        report = anyio.run(self._plan, order)
+        if not self._as_json:
+            self._show(report, limit=None if asking.dry_run else _SHOWN)
+        answer = _answer(report)
+        if not report.changes:
+            self._close(answer, "nothing to import", dry_run=asking.dry_run)
+            return
+        number = counted(len(report.changes), "lesson")
+        waits = "" if order.approve or order.restore else "; new ones wait for review"
+        if not self._go(asking, f"Import {number}{waits}?"):
+            self._answer_dry(answer)
+            return
+        merged = anyio.run(self._import, order, report)
+        also = f", {merged} of them merged into lessons that say the same" if merged else ""
+        self._close({**answer, "merged": merged}, f"imported {number}{also}{waits}")
+
+    def _close(self, answer: dict[str, JSON], said: str, *, dry_run: bool = False) -> None:
+        if self._as_json:
+            self._document({"dry_run": dry_run, **answer})
+        else:
+            self._screen.result(said)
+
+    def _show(self, report: ImportReport, *, limit: int | None) -> None:
+        kinds: tuple[tuple[str, Sequence[Line]], ...] = (
+            ("new", report.added),
+            ("changed", report.changed),
+            ("refused", report.refused),
+        )
+        for what, lines in kinds:
+            for line in lines[:limit]:
+                self._screen.entry(_line_row(what, line, self._stored.get(line.lesson.id)), BELOW)
+            if limit is not None and len(lines) > limit:
+                self._screen.note(f"and {len(lines) - limit} more {what}; --dry-run shows all", "dim")
+        for bad in report.bad[:limit]:
+            self._screen.note(f"passed over: {bad.problem if '.md: ' in bad.problem else bad}")
+        self._screen.note(str(report), "dim")
+
+    # -- what touches the store and files
+
+    async def _export(self, path: Path | None, form: Format, state: LessonState | None) -> int:
+        async with self._reading() as store:
+            with self._screen.busy():
+                self._screen.waiting_for("reading lessons")
+                found = [each for each in await _with_tasks(store) if state is None or each[0].state == state]
+        if path is None:
+            for lesson, query in found:
+                click.echo(to_line(lesson, query))
+        elif form == "markdown":
+            await anyio.to_thread.run_sync(export_folder, path, [lesson for lesson, _ in found])
+        else:
+            await export_file(path, found)
+        return len(found)
+
+    async def _plan(self, order: Importing) -> ImportReport:
+        lines = await _read(order)
+        if order.create and not await anyio.to_thread.run_sync(partial(_is_there, self._place)):
+            self._stored = {}
+        else:
+            async with self._reading() as store:
+                self._stored = {
+                    line.lesson.id: known
+                    for line in lines.lessons
+                    if (known := await store.get(line.lesson.id)) is not None
+                }
+        said = {line.lesson.id: line.lesson.text for line in lines.lessons}
+
+        def check(lesson: Lesson) -> str | None:
+            return problem_with(lesson, said[lesson.id])
+
+        return plan_import(_prepared(lines, order), self._stored, check=check, restore=order.restore)
+
+    async def _import(self, order: Importing, report: ImportReport) -> int:
+        """Make an import, and return how many newcomers were merged into lessons that are there."""
+        change = Change("import", f"from {order.source.name}", order.by)
+        merged = 0
+        async with self._opened(order) as store:
+            with self._screen.busy():
+                for number, line in enumerate(report.changes):
+                    self._screen.waiting_for(f"imported {number} of {len(report.changes)}")
+                    async with store_errors("import a lesson"):
+                        merged += await _take(store, line, self._stored, change, order)
+        return merged
+
+    def _opened(self, order: Importing) -> VectorLessonStore:
+        if order.create:
+            return open_for_run(self._place, self._namespace, order.embedder)
+        return self._changing(order.embedder)
+
+
+async def _take(
+    store: VectorLessonStore, line: Line, stored: Mapping[str, Lesson], change: Change, order: Importing
+) -> bool:
+    """Store one line; whether it was merged into a lesson that is there."""
+    lesson = line.lesson
+    if lesson.id in stored:
+        await store.shelf.change(lesson.id, lambda _: lesson, change)
+    elif order.restore or lesson.state == "retired":
+        # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
+        await store.shelf.put(lesson, [line.task], change)
+    else:
+        return (await store.admit(lesson, line.task, change)).id != lesson.id
+    return False
+
+
+async def _read(order: Importing) -> Lines:
+    if not order.source.is_dir():
+        return await import_file(order.source, skip_bad=order.skip_bad)
+    found = await anyio.to_thread.run_sync(lesson_changes, order.source, ())
+    if found.malformed and not order.skip_bad:
+        shown = "; ".join(map(_malformed, found.malformed[:5]))
+        raise ConfigurationError(
+            f"{counted(len(found.malformed), 'file')} of {order.source} can't be read, and nothing was imported"
+            f" (--skip-bad passes over such): {shown}"
+        )
+    # A file keeps of a task what its lesson does: the beginning and the end.
+    lines = [Line(number, each, each.task_excerpt) for number, each in enumerate(found.added, 1)]
+    bad = [BadLine(number, _malformed(each)) for number, each in enumerate(found.malformed, 1)]
+    return Lines(tuple(lines), tuple(bad))
+
+
+def _malformed(bad: Malformed) -> str:
+    return f"{bad.path.name}: {bad.problem}"
+
+
+def _prepared(lines: Lines, order: Importing) -> Lines:
+    """Return lines as they may be stored: clean, without secrets, and new ones in the state that they are to have."""
+    return Lines(tuple(_clean(line, order) for line in lines.lessons), lines.bad)
+
+
+def _clean(line: Line, order: Importing) -> Line:
+    lesson = redact_record(line.lesson)
+    source = lesson.provenance
+    state = lesson.state
+    if not order.restore and state != "retired":
+        state = "active" if order.approve else "proposed"
+    cleaned = replace(
+        lesson,
+        text=clean_lesson(lesson.text),
+        task_id=_flat(lesson.task_id),
+        task_excerpt=_flat(lesson.task_excerpt),
+        task_kind=None if lesson.task_kind is None else _flat(lesson.task_kind),
+        tools=tuple(map(_flat, lesson.tools)),
+        provenance=replace(
+            source,
+            run_id=_flat(source.run_id),
+            model=None if source.model is None else _flat(source.model),
+            agent=None if source.agent is None else _flat(source.agent),
+        ),
+        state=state,
+        state_reason=_flat(lesson.state_reason) if state == lesson.state else f"from {order.source.name}",
+    )
+    return replace(line, lesson=cleaned, task=redact(clean_characters(line.task)))
+
+
+def _flat(text: str) -> str:
+    return one_line(clean_characters(text))
+
+
+def problem_with(lesson: Lesson, said: str) -> str | None:
+    """Say why a lesson of a file is not let in, None if it is; ``said`` is its text before it was cleaned."""
+    if len(lesson.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in lesson.id):
+        return f"its id is none: at most {_LONGEST_ID} letters, digits, - and _"
+    problem = shape_problem(lesson.text)
+    if problem is not None:
+        return problem
+    finding = screen(said) or screen(lesson.text)
+    return None if finding is None else f"it gives orders ({finding.kind}): {finding.why}"
+
+
+async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, str]]:
+    """Return every lesson with the text of its task, oldest first."""
+    found: list[tuple[Lesson, str]] = []
+    after: str | None = None
+    async with store_errors("list lessons"):
+        while True:
+            page = await store.store.scan(filter=FIRST_FACE, after=after, limit=_PAGE)
+            for chunk in page.chunks:
+                lesson = lesson_of(chunk)
+                # One that is found by its own text keeps no more of its task than the beginning.
+                by_text = chunk.embed_text is None or chunk.embed_text == chunk.content
+                found.append((lesson, lesson.task_excerpt if by_text else chunk.embed_text or ""))
+            if page.next is None:
+                return found
+            after = page.next
+
+
+def _check_target(path: Path | None, form: Format, *, overwrite: bool) -> None:
+    if form == "markdown":
+        if path is None:
+            raise click.UsageError("Markdown goes to a folder: name one")
+        if path.exists() and not path.is_dir():
+            raise click.UsageError(f"{path} is no folder: Markdown is a file for each lesson")
+        if path.is_dir() and not overwrite and any(path.iterdir()):
+            raise click.UsageError(
+                f"{path} is not empty: add --overwrite to replace the files that are in it"
+            )
+    elif path is not None:
+        if path.is_dir():
+            raise click.UsageError(f"{path} is a folder: name a file, or add --format markdown")
+        if path.exists() and not overwrite:
+            raise click.UsageError(f"{path} is there already: add --overwrite to replace it")
+
+
+def _is_there(place: str) -> bool:
+    return origin_of(place) is not None
+
+
+def _line_row(what: str, line: Line, known: Lesson | None) -> dict[str, str]:
+    lesson = line.lesson
+    changed = what == "changed"
+    return {
+        "id": short(lesson.id),
+        "what": what,
+        "state": "-" if line.reason else lesson.state,
+        "why": line.reason or "-",
+        "was": known.text if changed and known is not None else "-",
+        "task": task(lesson),
+        "lesson": lesson.text,
+    }
+
+
+def _answer(report: ImportReport) -> dict[str, JSON]:
+    ids: Callable[[Sequence[Line]], JSON] = lambda lines: [line.lesson.id for line in lines]  # noqa: E731
+    return {
+        "added": ids(report.added),
+        "changed": ids(report.changed),
+        "same": ids(report.same),
+        "refused": [{"id": line.lesson.id, "reason": line.reason} for line in report.refused],
+        "bad": [str(bad) for bad in report.bad],
+    }

@@ -1,0 +1,202 @@
+"""``jeeves-reflexion lessons sync``: takes over what people did to a folder of lessons, or of reflections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
+from jeeves_reflexion.cli.lesson_files import problem_with
+from jeeves_reflexion.cli.lesson_manifest import MANIFEST, export_folder, note_written, noted
+from jeeves_reflexion.cli.lesson_options import Asking
+from jeeves_reflexion.cli.lesson_rows import BELOW, short
+from jeeves_reflexion.cli.options import EmbedderChoice
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
+from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.reflections.folder import Malformed
+from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
+from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
+from jeeves_reflexion.lessons.reflections.syncing import Changes, place
+from jeeves_reflexion.lessons.shelf import Change, store_errors
+from jeeves_reflexion.types import JSON, Lesson
+
+Holds: TypeAlias = Literal["lessons", "reflections"]
+
+_GONE = "its file was removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What people did to a folder of lessons; ``changed`` has each lesson before and after, ``refused`` the reason."""
+
+    added: tuple[Lesson, ...]
+    changed: tuple[tuple[Lesson, Lesson], ...]
+    removed: tuple[Lesson, ...]
+    refused: tuple[tuple[Lesson, str], ...]
+    malformed: tuple[Malformed, ...]
+    there: frozenset[str]
+
+    @property
+    def number(self) -> int:
+        """How many there are to apply."""
+        return len(self.added) + len(self.changed) + len(self.removed)
+
+
+class SyncDesk(LessonDesk):
+    """Compares a folder with the store: shows what differs, asks, and applies it."""
+
+    def sync(
+        self, folder: Path, holds: Holds | None, asking: Asking, by: str, embedder: EmbedderChoice
+    ) -> None:
+        """Take over what was done to the files of a folder."""
+        if not folder.is_dir():
+            raise ConfigurationError(f"there is no folder {folder}")
+        if (holds or _holds(folder)) == "lessons":
+            self._sync_lessons(folder, asking, by, embedder)
+        else:
+            self._sync_reflections(folder, asking, embedder)
+
+    def _sync_lessons(self, folder: Path, asking: Asking, by: str, embedder: EmbedderChoice) -> None:
+        edits = anyio.run(self._edits, folder)
+        if not self._as_json:
+            self._show(edits)
+        answer = _edits_as_json(edits)
+        if self._agreed(folder, edits.number, asking, answer):
+            anyio.run(self._take_over, folder, edits, by, embedder)
+            self._applied(edits.number, answer)
+
+    def _sync_reflections(self, folder: Path, asking: Asking, embedder: EmbedderChoice) -> None:
+        changes = anyio.run(self._changes, folder)
+        if not self._as_json:
+            for line in changes.describe(folder):
+                self._screen.result(line)
+        number = sum(map(len, (changes.added, changes.changed, changes.moved, changes.removed)))
+        answer = _changes_as_json(changes, folder)
+        if self._agreed(folder, number, asking, answer):
+            anyio.run(self._apply, folder, changes, embedder)
+            self._applied(number, answer)
+
+    def _agreed(self, folder: Path, number: int, asking: Asking, answer: dict[str, JSON]) -> bool:
+        if number and self._go(asking, f"Apply {counted(number, 'change')}?"):
+            return True
+        if number:
+            self._answer_dry(answer)
+        elif self._as_json:
+            self._document({"dry_run": asking.dry_run, **answer})
+        else:
+            self._screen.note(f"nothing to apply: {folder} says what is {self._where}")
+        return False
+
+    def _applied(self, number: int, answer: dict[str, JSON]) -> None:
+        if self._as_json:
+            self._document({"dry_run": False, **answer})
+        else:
+            self._screen.result(f"applied {counted(number, 'change')}")
+
+    def _show(self, edits: Edits) -> None:
+        for lesson in edits.added:
+            self._screen.entry({"id": short(lesson.id), "what": "added", "lesson": lesson.text})
+        for before, after in edits.changed:
+            fields = {"id": short(after.id), "what": "changed", "was": before.text, "lesson": after.text}
+            self._screen.entry(fields, BELOW)
+        for lesson in edits.removed:
+            self._screen.entry(
+                {"id": short(lesson.id), "what": "removed: to be retired", "lesson": lesson.text}
+            )
+        for lesson, why in edits.refused:
+            self._screen.entry({"id": short(lesson.id), "what": f"refused: {why}", "lesson": lesson.text})
+        for bad in edits.malformed:
+            self._screen.note(f"left alone: {bad.path.name}: {bad.problem}")
+
+    # -- lessons
+
+    async def _edits(self, folder: Path) -> Edits:
+        async with self._reading() as store:
+            stored = {lesson.id: lesson for lesson in await all_lessons(store)}
+        found = await anyio.to_thread.run_sync(lesson_changes, folder, tuple(stored.values()))
+        written = await anyio.to_thread.run_sync(noted, folder)
+        refused: list[tuple[Lesson, str]] = []
+        fit: dict[str, Lesson] = {}
+        for each in (*found.added, *found.changed):
+            lesson = replace(each, text=clean_lesson(each.text))
+            problem = problem_with(lesson, each.text)
+            if lesson.id not in stored and lesson.id in written:
+                problem = "it was forgotten: delete the file, or its comment to write it anew"
+            if problem is not None:
+                refused.append((lesson, problem))
+            elif lesson != stored.get(lesson.id):
+                fit[lesson.id] = lesson
+        missing = {lesson.id for lesson in found.removed}
+        return Edits(
+            # Who may write into this store by hand writes lessons of their own.
+            added=tuple(replace(each, trust="own") for each in fit.values() if each.id not in stored),
+            changed=tuple((stored[each.id], each) for each in fit.values() if each.id in stored),
+            removed=tuple(each for each in found.removed if each.id in written and each.state == "active"),
+            refused=tuple(refused),
+            malformed=found.malformed,
+            # What was forgotten and still has its file stays noted, or it would count as new.
+            there=frozenset(
+                (stored.keys() - missing) | {each.id for each, _ in refused if each.id in written}
+            ),
+        )
+
+    async def _take_over(self, folder: Path, edits: Edits, by: str, embedder: EmbedderChoice) -> None:
+        async with self._changing(embedder) as store:
+            curator = Curator(store.shelf, by=by)
+            why = f"in {folder.name}"
+            for lesson in edits.added:
+                async with store_errors("store a lesson"):
+                    await store.shelf.put(lesson, [lesson.task_excerpt], Change("write", why, by))
+            for _, after in edits.changed:
+                await curator.edit(after.id, after.text, reason=why)
+            for lesson in edits.removed:
+                await curator.retire(lesson.id, reason=f"{_GONE} from {folder.name}")
+        # A file that a person wrote gets its lesson's data, to be known by.
+        await anyio.to_thread.run_sync(export_folder, folder, edits.added)
+        there = edits.there | {lesson.id for lesson in edits.added}
+        await anyio.to_thread.run_sync(note_written, folder, there)
+
+    # -- reflections
+
+    async def _changes(self, folder: Path) -> Changes:
+        async with self._reading() as store:
+            return await ReflectionLibrary(ReflectionJournal(folder), store.store).changes()
+
+    async def _apply(self, folder: Path, changes: Changes, embedder: EmbedderChoice) -> None:
+        async with self._changing(embedder) as store:
+            with self._screen.busy():
+                self._screen.waiting_for("embedding")
+                await ReflectionLibrary(ReflectionJournal(folder), store.store).apply(changes)
+
+
+def _holds(folder: Path) -> Holds:
+    """Reflections lie in folders of agents, lessons in the folder itself."""
+    if not (folder / MANIFEST).exists() and any(folder.glob("*/[0-9]*-*.md")):
+        return "reflections"
+    return "lessons"
+
+
+def _edits_as_json(edits: Edits) -> dict[str, JSON]:
+    return {
+        "added": [lesson.id for lesson in edits.added],
+        "changed": [after.id for _, after in edits.changed],
+        "removed": [lesson.id for lesson in edits.removed],
+        "refused": [{"id": lesson.id, "reason": why} for lesson, why in edits.refused],
+        "malformed": [{"path": bad.path.name, "problem": bad.problem} for bad in edits.malformed],
+    }
+
+
+def _changes_as_json(changes: Changes, folder: Path) -> dict[str, JSON]:
+    files = {"added": changes.added, "changed": changes.changed, "moved": changes.moved}
+    return {
+        **{name: [place(one.path, folder) for one in found] for name, found in files.items()},
+        "removed": list(changes.removed),
+        "malformed": [{"path": place(bad.path, folder), "problem": bad.problem} for bad in changes.malformed],
+    }

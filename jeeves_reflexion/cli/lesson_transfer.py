@@ -1,0 +1,139 @@
+"""``jeeves-reflexion lessons``: the commands that carry lessons to files, back, and to another embedder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from jeeves_reflexion.cli.lesson_options import (
+    Asking,
+    Where,
+    asking_options,
+    by_option,
+    common,
+    place_option,
+)
+from jeeves_reflexion.cli.options import (
+    EmbedderChoice,
+    NamedEmbedder,
+    debug_option,
+    embedder_option,
+    json_option,
+)
+from jeeves_reflexion.types import LessonState
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.cli.lesson_files import Format
+    from jeeves_reflexion.cli.lesson_sync import Holds
+
+
+@click.command(short_help="Write lessons to a file or a folder.")
+@click.argument("target", metavar="FILE|FOLDER|-")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("jsonl", "markdown")),
+    default="jsonl",
+    show_default=True,
+    help="A line of JSON for each lesson, or a folder with a Markdown file for each.",
+)
+@click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace a file, or files of a folder, that are there already."
+)
+@common
+def export(*, target: str, form: Format, state: LessonState | None, overwrite: bool, where: Where) -> None:
+    """Write lessons to a file, or to a folder of Markdown files that people read and edit."""
+    from jeeves_reflexion.cli.lesson_files import FilesDesk  # noqa: PLC0415 - not for --help
+
+    if target == "-" and where.as_json:
+        raise click.UsageError("--json would stand among the lessons: name a file")
+    FilesDesk(where).export(target, form, state, overwrite=overwrite)
+
+
+@click.command("import", short_help="Take lessons in, after a look.")
+@click.argument("source", metavar="FILE|FOLDER", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--approve", is_flag=True, help="Let new lessons be recalled at once.  [default: they wait for review]"
+)
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="Take your own lessons back as they were written: trust, state and support too.",
+)
+@click.option("--create", is_flag=True, help="Make a store where there is none.")
+@click.option("--skip-bad", is_flag=True, help="Pass over what is no lesson, instead of importing nothing.")
+@embedder_option
+@by_option
+@asking_options
+@common
+def import_(  # noqa: PLR0913 - one parameter for each option
+    *,
+    source: Path,
+    approve: bool,
+    restore: bool,
+    create: bool,
+    skip_bad: bool,
+    embedder: EmbedderChoice,
+    by: str,
+    asking: Asking,
+    where: Where,
+) -> None:
+    """Take in lessons that "export" wrote: JSON lines, or a folder of Markdown files.
+
+    Shows what is new, changed, the same and refused, and asks. Lessons of others are marked as imported, and are shown
+    to agents as data.
+    """
+    from jeeves_reflexion.cli.lesson_files import FilesDesk, Importing  # noqa: PLC0415
+
+    if approve and restore:
+        raise click.UsageError(
+            "--approve and --restore exclude each other: --restore keeps the state as it was"
+        )
+    FilesDesk(where).bring(Importing(source, approve, restore, create, skip_bad, by, embedder), asking)
+
+
+@click.command(short_help="Take over what was edited in a folder.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--holds",
+    type=click.Choice(("lessons", "reflections")),
+    help="What the folder holds.  [default: reflections if its files lie in folders of agents]",
+)
+@embedder_option
+@by_option
+@asking_options
+@common
+def sync(
+    *, folder: Path, holds: Holds | None, embedder: EmbedderChoice, by: str, asking: Asking, where: Where
+) -> None:
+    """Take over what people did to the Markdown files of a FOLDER: lessons that were exported, or reflections.
+
+    Shows what was added, changed and removed, and asks. A lesson whose file was removed is retired.
+    """
+    from jeeves_reflexion.cli.lesson_sync import SyncDesk  # noqa: PLC0415
+
+    SyncDesk(where).sync(folder, holds, asking, by, embedder)
+
+
+@click.command("reembed", short_help="Have lessons found by another embedder.")
+@click.option(
+    "--embedder",
+    type=click.Choice(get_args(NamedEmbedder)),
+    required=True,
+    help="What is to find lessons from now on.",
+)
+@debug_option
+@json_option
+@place_option
+def reembed_(*, embedder: NamedEmbedder, place: str | None, as_json: bool) -> None:
+    """Have everything in a place found by another embedder.
+
+    All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
+    stopped goes on where it was. Programs that have the store open have to open it again afterwards.
+    """
+    from jeeves_reflexion.cli.moving import reembed  # noqa: PLC0415 - not for --help
+
+    reembed(place, embedder, as_json=as_json)

@@ -1,0 +1,56 @@
+"""What people do to lessons, over a store in PostgreSQL; only the place is another."""
+
+import json
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+PAIRS = [
+    ("What is the capital of France?", "Name the city, not the country."),
+    ("Sort a list of numbers in Python.", "Use sorted() with a key instead of a loop."),
+    ("Put a clean mug on the desk.", "Wash the mug in the sink before you carry it."),
+]
+
+
+@pytest.fixture
+def place(postgres_database: str) -> str:
+    """A schema of a fresh database; the default place of these tests."""
+    return f"{postgres_database}&schema=lessons"
+
+
+def test_lessons_are_changed_taken_back_and_explained(cli, fill):
+    ids = fill(PAIRS)
+    assert cli("lessons", "retire", ids[0][:8], "--reason", "old").exit_code == 0
+    assert cli("lessons", "edit", ids[1], "Call sorted() with a key.").exit_code == 0
+    assert cli("lessons", "merge", ids[1], ids[2], "--yes").exit_code == 0
+    stats = json.loads(cli("lessons", "stats", "--json").stdout)
+    assert stats["by_state"] == {"retired": 2, "active": 1}
+    left = json.loads(cli("lessons", "why", PAIRS[0][0], "--json").stdout)["left_out"]
+    assert "retired: old" in {each["reason"] for each in left}
+    assert cli("lessons", "restore", ids[0]).exit_code == 0
+    assert cli("lessons", "rollback", ids[1], "--to", "1").exit_code == 0
+    assert json.loads(cli("lessons", "show", ids[1], "--json").stdout)["lesson"]["text"] == PAIRS[1][1]
+    assert cli("lessons", "history", ids[1]).exit_code == 0
+
+
+def test_lessons_move_from_a_server_to_a_folder_and_back(cli, fill, tmp_path, place):
+    ids = fill(PAIRS)
+    file, folder = tmp_path / "lessons.jsonl", tmp_path / "folder"
+    assert cli("lessons", "export", file).exit_code == 0
+    given = ("--restore", "--create", "--yes", "--embedder", "hashing")
+    assert cli("lessons", "import", file, "--place", folder, *given).exit_code == 0
+    assert cli("lessons", "forget", *ids, "--yes").exit_code == 0
+    assert cli("lessons", "export", file, "--place", folder, "--overwrite").exit_code == 0
+    assert cli("lessons", "import", file, "--place", place, *given).exit_code == 0
+    back = json.loads(cli("lessons", "list", "--json").stdout)["lessons"]
+    assert [each["id"] for each in back] == ids[::-1]
+
+
+def test_a_late_outcome_and_what_it_adds_up_to(cli, run, server):
+    server.answers, server.verdicts = ["Lyon", "Paris"], ["score: 0.0", "score: 1.0"]
+    run_id = json.loads(run("What is the capital of France?", "--json").stdout)["run_id"]
+    noted = json.loads(cli("lessons", "outcome", run_id[:8], "0.25", "--json").stdout)
+    assert noted["feedback"]["before"] == 1.0
+    assert json.loads(cli("lessons", "stats", "--json").stdout)["later_scores"] == 1
+    assert "nothing to consolidate" in cli("lessons", "consolidate").stderr
