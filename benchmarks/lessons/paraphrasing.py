@@ -1,6 +1,7 @@
 """Says lessons in other words: choices of wording, phrases before and after, contractions, typing errors, casing.
 
-The wordings are in ``paraphrases.txt``, written by hand: other orders of the clauses, active and passive, synonyms.
+The wordings are in ``paraphrases.txt``, written by hand: other orders of the clauses, active and passive, synonyms;
+``paraphrases_heldout.txt`` has more, which nothing was adjusted to.
 """
 
 from __future__ import annotations
@@ -38,6 +39,41 @@ _AFTER: Final = (
 )
 _SHORT: Final = (("do not", "don't"), ("should not", "shouldn't"), ("must not", "mustn't"))
 _WORD: Final = re.compile(r"[a-zA-Z]{5,}")
+_BESIDE: Final = dict(
+    zip(
+        "abcdefghijklmnopqrstuvwxyz",
+        [
+            "sqz",
+            "vgn",
+            "xvd",
+            "sfe",
+            "wrd",
+            "dgr",
+            "fhv",
+            "gjn",
+            "uok",
+            "hku",
+            "jlm",
+            "kop",
+            "njk",
+            "bmh",
+            "ilp",
+            "ol",
+            "wa",
+            "etf",
+            "adw",
+            "ryg",
+            "yij",
+            "cbf",
+            "qes",
+            "zcs",
+            "tuh",
+            "asx",
+        ],
+        strict=True,
+    )
+)
+"""Letters that lie beside each letter on a keyboard."""
 _SPARED: Final = frozenset({"never", "avoid", "opening"})
 """Not mistyped: another word, or the word's absence, would say something else."""
 
@@ -76,22 +112,24 @@ class Noise:
     short: float = 0.5
 
 
-def base_lessons() -> tuple[BaseLesson, ...]:
-    """Read the base lessons."""
+def base_lessons(corpus: str = "paraphrases") -> tuple[BaseLesson, ...]:
+    """Read the base lessons of a corpus."""
     found = []
-    text = Path(__file__).with_name("paraphrases.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name(f"{corpus}.txt").read_text(encoding="utf-8")
     for block in re.split(r"(?m)^= ", text)[1:]:
         head, *lines = block.strip().splitlines()
         name, task = head.split(" | ")
-        found.append(BaseLesson(name, task, tuple(line for line in lines if line and not line.startswith("#"))))
+        found.append(
+            BaseLesson(name, task, tuple(line for line in lines if line and not line.startswith("#")))
+        )
     return tuple(found)
 
 
-def sayings(n: int, *, seed: int, noise: Noise | None = None) -> list[Saying]:
+def sayings(n: int, *, seed: int, noise: Noise | None = None, corpus: str = "paraphrases") -> list[Saying]:
     """Return ``n`` distinct paraphrases, as many of each base lesson as of any other, in a random order."""
     noise = noise or Noise()
     rng = random.Random(seed)
-    bases = base_lessons()
+    bases = base_lessons(corpus)
     found: list[Saying] = []
     for number, base in enumerate(bases):
         wanted = n // len(bases) + (number < n % len(bases))
@@ -147,4 +185,4 @@ def _slips(word: str, rng: random.Random) -> Iterator[str]:
     yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]
     yield word[:at] + word[at + 1 :]
     yield word[:at] + word[at] + word[at:]
-    yield word[:at] + rng.choice("abcdefghijklmnopqrstuvwxyz") + word[at + 1 :]
+    yield word[:at] + rng.choice(_BESIDE.get(word[at].lower(), "e")) + word[at + 1 :]

@@ -1,0 +1,125 @@
+"""``python -m benchmarks.lessons.harm``: what do planted harmful lessons cost, without credit and with?
+
+The ALFWorld games and the offline player of :mod:`benchmarks.alfworld`. A fifth of the library is planted: sentences in
+the words of true lessons that send the player elsewhere and call the right place empty. The same games are played round
+after round, in the real engine, over the real lesson store. Writes ``docs/results/lessons_harm.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import click
+
+from benchmarks.alfworld.agent import tasks_for
+from benchmarks.alfworld.experiment import STEP_LIMIT
+from benchmarks.alfworld.generator import generate_games
+from benchmarks.alfworld.pool import EnginePool
+from benchmarks.lessons.harm_lessons import PLANTED_SHARE
+from benchmarks.lessons.harm_play import K, Library, Played, Setting, Table, play
+from benchmarks.lessons.harm_report import tables
+from vectorstores import Embedder, HashingEmbedder
+from vectorstores.embedders import default_embedder
+
+RESULT: Final = Path("docs/results/lessons_harm.md")
+
+_PAGE: Final = """\
+# Planted lessons: what they cost, without credit and with
+
+{games} generated ALFWorld games (game seed {game_seed}), played {rounds} times by the offline player ({steps}
+commands a try, one try a round, k = {k}, {embedder} embeddings) with a library of the lessons of two first tries at
+each game. {planted:.0%} of the library are planted: in the words of a true lesson, they send the player to wrong places
+and call the right one empty. Nothing is learned during the rounds. With credit, {share:.0%} of what would be recalled
+is withheld until it is shown to help, lessons are ranked by similarity plus utility, and those shown to harm are
+retired; what withholding costs is in the figures. In each round the player searches a game in one of {orders} orders,
+the same in all arms; an attempt with the same order and the same lessons is the same, and played once. Intervals at
+95 %, by a bootstrap over games (seeds {seeds} pooled; a game is one cluster).
+
+```
+{command}
+```
+{minutes:.0f} minutes, {played} attempts in the engine.
+
+{tables}
+"""
+
+
+async def measure(
+    folder: Path, count: int, game_seed: int, seeds: Sequence[int], setting: Setting
+) -> tuple[list[Played], list[Library], int]:
+    """Make the games and play all arms for each seed; returns also how many attempts the engine played."""
+    games = await generate_games(folder, count=count, seed=game_seed, workers=setting.workers)
+    played: list[Played] = []
+    libraries: list[Library] = []
+    attempts = 0
+    async with EnginePool(setting.workers) as pool:
+        tasks = await tasks_for(pool, games, workers=setting.workers)
+        for seed in seeds:
+            table = Table(pool, {game.id: game for game in games}, tasks)
+            more, library = await play(table, seed, setting)
+            played += more
+            libraries.append(library)
+            attempts += table.played
+            click.echo(f"seed {seed}: {table.played} attempts in the engine, {library}", err=True)
+    return played, libraries, attempts
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(min=6), default=36, show_default=True, help="Games.")
+@click.option("--game-seed", type=int, default=0, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--orders", type=click.IntRange(min=1), default=4, show_default=True, help="Search orders.")
+@click.option("--share", type=click.FloatRange(0.0, 0.5), default=0.2, show_default=True, help="Withheld.")
+@click.option("--seeds", default="0,1", show_default=True, help="Seeds of the player, by commas.")
+@click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
+@click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
+@click.option("--made-games", type=click.Path(path_type=Path), default=Path("runs/games"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=RESULT, show_default=True)
+def main(  # noqa: PLR0913 - one for each option
+    *,
+    count: int,
+    game_seed: int,
+    rounds: int,
+    orders: int,
+    share: float,
+    seeds: str,
+    workers: int,
+    embedder: str,
+    made_games: Path,
+    out: Path,
+) -> None:
+    """Play all arms, print the tables and write them to a file."""
+    started = time.perf_counter()
+    with_model: Embedder = HashingEmbedder() if embedder == "hashing" else default_embedder()
+    setting = Setting(rounds, orders, share, workers, with_model, lambda line: click.echo(line, err=True))
+    numbers = [int(seed) for seed in seeds.split(",")]
+    played, libraries, attempts = anyio.run(measure, made_games, count, game_seed, numbers, setting)
+    options = f"--count {count} --game-seed {game_seed} --rounds {rounds} --orders {orders}"
+    text = _PAGE.format(
+        games=count,
+        game_seed=game_seed,
+        rounds=rounds,
+        orders=orders,
+        steps=STEP_LIMIT,
+        k=K,
+        embedder={"minilm": "MiniLM", "hashing": "hashing"}[embedder],
+        planted=PLANTED_SHARE,
+        share=share,
+        seeds=seeds,
+        command=f"python -m benchmarks.lessons.harm {options} --share {share:g} --seeds {seeds}",
+        minutes=(time.perf_counter() - started) / 60,
+        played=attempts,
+        tables=tables(played, libraries),
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text, encoding="utf-8")
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The page of what was measured with paraphrases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+from typing import Final
+
+from jeeves_reflexion.types import JSON
+
+_HEAD: Final = (
+    (
+        "| embedder | | seed | paraphrases | lessons left | after a sweep | base lessons lost | merged wrongly | purity"
+        " | links | ms a write |"
+    ),
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+)
+_INTRO: Final = Template(
+    "Measured by `python -m benchmarks.lessons.paraphrases` (`--help` names the options, one of them for the file of"
+    " logged reflections) on $machine. $bases lessons are said in other words: other orders of the clauses, active and"
+    " passive, synonyms, contractions, phrases before and after, typing errors, casing. Most of them are near-pairs"
+    " that must stay apart (fridge 1 and fridge 2, before and after, do and don't). Each paraphrase is a newcomer that"
+    " looks at its five nearest lessons by the vectors of the texts. The word tables of the rules and this corpus were"
+    " made by the same hand, and the rules were mended until they did well on it; the $held_out lessons held out were"
+    " written afterwards, and nothing was changed for them."
+)
+_TERMS: Final = (
+    "A sweep is what consolidation runs later over the whole library. A base lesson is lost when none of the lessons"
+    " left is its own; purity is the share of the paraphrases that ended in a lesson of their own base. Links are pairs"
+    " noted as contradictory. The milliseconds are of processor time, with the search and without the embedding;"
+    " those of VectorLessonStore include redaction, screening and the history of each lesson, and it is not swept here."
+)
+_SETTINGS: Final = (
+    "One setting changed at a time. `sure_similarity` lets one unknown word stand for another from there on. Writers"
+    " at once look before any of them writes, as in many processes."
+)
+_LOGGED: Final = (
+    "Each reflection counts as a base lesson of its own above, so that all merges look wrong there. Read them: most"
+    " are an agent's next reflection on the same game, in almost the same words. For each the stored text, the"
+    " newcomer, and why."
+)
+STORE: Final = "fifty lessons, by VectorLessonStore"
+MAIN: Final = ("fifty lessons", "held out", STORE, "logged reflections")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run; ``milliseconds`` are of processor time for one write, without embedding, ``embedding`` for one text."""
+
+    embedder: str
+    what: str
+    seed: int
+    n: int
+    written: Mapping[str, JSON]
+    mended: Mapping[str, JSON]
+    milliseconds: float
+    links: int
+    embedding: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All runs; ``bases`` and ``held_out`` are the numbers of base lessons."""
+
+    machine: str
+    bases: int
+    held_out: int
+    rows: tuple[Row, ...]
+    merged: tuple[str, ...] = ()
+
+
+def page(figures: Figures) -> str:
+    """Return the page in Markdown."""
+    runs = [row for row in figures.rows if row.what in MAIN]
+    settings = [row for row in figures.rows if row.what not in MAIN]
+    lines = [
+        "# Paraphrases of a few lessons end as a few lessons",
+        "",
+        _INTRO.substitute(machine=figures.machine, bases=figures.bases, held_out=figures.held_out),
+        "",
+        _TERMS,
+        "",
+        *_HEAD,
+        *map(_line, runs),
+        "",
+        "## Settings",
+        "",
+        _SETTINGS,
+        "",
+        *_HEAD,
+        *map(_line, settings),
+        "",
+    ]
+    if any(row.what == "logged reflections" for row in runs):
+        lines += ["## Logged reflections that were merged", "", _LOGGED, "", *_merged(figures.merged), ""]
+    return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    written, mended = row.written, row.mended
+    return (
+        f"| {row.embedder} | {row.what} | {row.seed} | {row.n} | {written['left']} | {mended['left']} |"
+        f" {mended['lost']} | {mended['wrong']} | {mended['pure']:.4f} | {row.links} | {row.milliseconds:.2f} |"
+    )
+
+
+def _merged(merged: Sequence[str]) -> list[str]:
+    return [f"- {text}" for text in merged] or ["None: all stayed distinct."]
