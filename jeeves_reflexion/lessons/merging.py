@@ -1,8 +1,8 @@
 """What becomes of a newcomer: merged into a lesson that says the same, linked to one that says the opposite, or kept.
 
 Pure: the store finds the neighbours, this module decides. An embedding finds what a newcomer may be a copy of, and
-``likeness/comparing.py`` says whether it is one. Nothing is merged on similarity alone, and a lesson lost is worse than a copy kept: in doubt both stay. The defaults were chosen by
-``python -m benchmarks.lessons.paraphrases``.
+``likeness/comparing.py`` says whether it is one. Nothing is merged on similarity alone, and a lesson lost is worse than
+a copy kept: in doubt both stay. The defaults were chosen by ``python -m benchmarks.lessons.paraphrases``.
 """
 
 from __future__ import annotations
@@ -220,6 +220,14 @@ def sweep(
         now[kept.id] = kept
         folds.append(Fold(kept, gone, decision.keeps_task, decision.rewrites))
     return folds
+
+
+def same_advice(one: Lesson, other: Lesson, settings: MergeSettings | None = None) -> bool:
+    """Whether two stored lessons say the same by their texts and kept wordings, whatever their embeddings say."""
+    near = Neighbour(other, lesson_similarity=1.0)
+    by_text = replace(settings or MergeSettings(), sure_similarity=1.0)
+    seen = compare(one.text, other.text)
+    return _same_scope(one, other) and _strength(one, near, seen, by_text) is not None
 
 
 def wordings(lesson: Lesson) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
 from jeeves_reflexion.lessons.likeness.comparing import contradicts, likeness
+from jeeves_reflexion.lessons.merging import same_advice
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
@@ -43,7 +44,8 @@ def nothing_known(_: Lesson) -> Evidence:
 class RuleConsolidator:
     """Proposes what needs no judgement of language; the same for the same lessons.
 
-    Near-copies (``likeness`` of at least ``copy``, no contradiction, same trust) are merged into the one with the most
+    Near-copies (those that would be merged on writing, or a ``likeness`` of at least ``copy``; no contradiction, same
+    trust) are merged into the one with the most
     support, the oldest of equals. A lesson whose lift lies above zero with its whole interval is voted up once, one
     whose interval lies below zero is retired. One that was not recalled for ``unused_days`` is voted down, and
     retired if it is still unused with that vote, unless its lift speaks for it.
@@ -86,7 +88,7 @@ class RuleConsolidator:
             one.trust == other.trust
             and one.id not in other.contradicts
             and other.id not in one.contradicts
-            and likeness(one.text, other.text) >= self._copy
+            and (same_advice(one, other) or likeness(one.text, other.text) >= self._copy)
             and not contradicts(one.text, other.text)
         )
 

@@ -2,8 +2,8 @@
 
 An embedding says that two texts are about the same thing; it says little of numbers, names and negation: for
 all-MiniLM-L6-v2 "sort ascending" and "sort descending" are closer (0.99) than most paraphrases. This module reads what
-the embedding misses, by rules and by the tables of ``wording.py``. Pure, and quick enough to compare every newcomer with
-its nearest neighbours.
+the embedding misses, by rules and by the tables of ``wording.py``. Pure, and quick enough to compare every newcomer
+with its nearest neighbours.
 """
 
 from __future__ import annotations

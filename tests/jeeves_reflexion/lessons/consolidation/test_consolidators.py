@@ -135,3 +135,12 @@ def test_an_entry_that_is_no_operation_is_refused_by_itself(entry, why):
     assert [each.kind for each in read.operations] == ["upvote"]
     (refused,) = read.refused
     assert why in refused.why
+
+
+async def test_what_would_be_merged_on_writing_is_merged_later_too():
+    """Two writers at the same moment, or a copy that no search had found."""
+    one = lesson("a", "Wash the mug in the sink before you carry it anywhere.")
+    other = lesson("b", "Before you carry it anywhere, you should always wash the mug in the sink.")
+    third = lesson("c", "Wash the plate in the sink before you carry it anywhere.")
+    (operation,) = (await RuleConsolidator()([one, other, third])).operations
+    assert (operation.kind, set(operation.ids)) == ("merge", {"a", "b"})
