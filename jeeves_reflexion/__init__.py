@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         VectorLessonStore,
         Withholding,
     )
-    from jeeves_reflexion.models import OpenAIModel, ScriptedModel
+    from jeeves_reflexion.models import OpenAIModel, RecordedModel, ScriptedModel, recording_at
     from jeeves_reflexion.note_places import PostgresReflectionStore, default_notes_place, open_notes
     from jeeves_reflexion.pattern import (
         PatternAgent,
@@ -151,7 +151,7 @@ _ROOMS = {
     "lessons": (
         "Credit Curator FileMemory LessonSettings MergeSettings Picking TransientMemory VectorLessonStore Withholding"
     ),
-    "models": "OpenAIModel ScriptedModel",
+    "models": "OpenAIModel RecordedModel ScriptedModel recording_at",
     "note_places": "PostgresReflectionStore default_notes_place open_notes",
     "pattern": (
         "PatternAgent QualityCriterion ReflectionCallbacks ReflectionDecision ReflectionEvaluation"
@@ -247,6 +247,7 @@ __all__ = [
     "ReAct",
     "Recall",
     "RecalledLesson",
+    "RecordedModel",
     "Refined",
     "Refinement",
     "RefinementOptions",
@@ -314,6 +315,7 @@ __all__ = [
     "open_notes",
     "parse_score",
     "probe",
+    "recording_at",
     "redact",
     "reflection_correct",
     "reflection_evaluate",

@@ -4,6 +4,7 @@
 
     ReflexionError
       x  ConfigurationError        arguments, settings or files that can't work (also a ValueError)
+         +  UnknownRequestError    a recording does not hold the request
       x  MissingDependencyError    an optional package is not installed; names the extra to install
       x  ModelError                a language model could not be asked
          +  ModelAuthError         the key is missing or was refused

@@ -1,0 +1,86 @@
+"""``python -m benchmarks.hotpotqa.replay FILE...``: logged runs through the project's own loop, beside the logs."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import click
+
+from benchmarks.hotpotqa.replay_log import LoggedRun, read_log
+from benchmarks.hotpotqa.replay_play import Played, play
+from benchmarks.hotpotqa.replay_recall import RecallFigures, measure_recall
+from benchmarks.hotpotqa.replay_tables import figures_of, page, recall_table, story
+from benchmarks.results import write_result
+from jeeves_reflexion.errors import ConfigurationError
+from vectorstores import CachedEmbedder, HashingEmbedder, MissingDependencyError, OnnxEmbedder
+
+_NAMES = {"minilm": "MiniLM (all-MiniLM-L6-v2)", "hashing": "the hashing embedder"}
+
+
+def _read(files: Sequence[Path]) -> list[LoggedRun]:
+    runs = [read_log(path) for path in files]
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a run is given twice: {', '.join(names)}")
+    return runs
+
+
+async def _replay(
+    runs: Sequence[LoggedRun], embedder: str
+) -> tuple[list[Played], dict[str, list[RecallFigures]]]:
+    played = []
+    for run in runs:
+        played.append(await play(run))
+        click.echo(f"{story(played[-1])}\n")
+    recalled: dict[str, list[RecallFigures]] = {}
+    if embedder == "none":
+        return played, recalled
+    with tempfile.TemporaryDirectory() as folder:
+        inner = OnnxEmbedder() if embedder == "minilm" else HashingEmbedder()
+        async with CachedEmbedder(inner, Path(folder) / "vectors.db") as cached:
+            for run in runs:
+                figures = await measure_recall(run, cached)
+                if figures:
+                    recalled[run.name] = figures
+                    click.echo(f"Recall of {run.name} ({_NAMES[embedder]}):\n\n{recall_table(figures)}\n")
+    return played, recalled
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--embedder",
+    type=click.Choice(["minilm", "hashing", "none"]),
+    default="minilm",
+    show_default=True,
+    help="For the recall of the logged reflections; 'none' leaves that out.",
+)
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for hotpotqa_replay.md and .json."
+)
+def main(files: Sequence[Path], embedder: str, out: Path | None) -> None:
+    """Replay logged HotpotQA runs; ends with 1 where the loop's table is not the log's, with 2 for an unusable file."""
+    try:
+        played, recalled = anyio.run(_replay, _read(files), embedder)
+    except (ConfigurationError, MissingDependencyError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    if out is not None:
+        named = _NAMES.get(embedder, embedder)
+        write_result(
+            out,
+            "hotpotqa_replay",
+            figures_of(played, recalled, embedder=named),
+            page(played, recalled, embedder=named),
+        )
+    if any(each.mismatches for each in played):
+        click.echo("The table is not the log's: see the differences above.", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

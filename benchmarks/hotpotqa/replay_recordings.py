@@ -1,0 +1,158 @@
+"""Makes recordings of a logged run, and binds them to the attempts of the project's own loop.
+
+Equal prompts have different completions in the logs, so a recording is played by its place: the question, the number of
+the trial, and who asks. Agent and reflector say where they are; the model below them is an ordinary
+:class:`~jeeves_reflexion.models.RecordedModel`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Final
+
+from benchmarks.hotpotqa.replay_log import LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
+from jeeves_reflexion import Attempt, ReAct, Reflection, Session, Task, Tool, Trial, as_tool
+from jeeves_reflexion.agents.reply import FINISH, parse_reply
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models import Exchange, RecordedError, RecordedModel, recording_at
+from jeeves_reflexion.protocols import Completion
+from jeeves_reflexion.reflectors import LessonReflector
+
+MISSING: Final = "the log holds no such attempt"
+HALTED: Final = "the logged attempt was halted here"
+ENDED: Final = "the logged attempt ends here without an answer"
+NO_REFLECTION: Final = "the log holds no (other) reflection on this attempt"
+
+_ARGUMENTS: Final = {"Search": "entity", "Lookup": "keyword", "Finish": "answer"}
+_observations: Final[ContextVar[deque[LoggedStep]]] = ContextVar("hotpotqa_replay_observations")
+
+
+def place(number: int, trial: int, role: str) -> str:
+    """Return where a recording belongs; ``number`` is the question's place in the file."""
+    return f"question {number}/trial {trial}/{role}"
+
+
+def recordings(run: LoggedRun) -> Iterator[Exchange]:
+    """Return the exchanges of a run: for every attempt that the loop could make, what it hears, and where it ends."""
+    for number, question in enumerate(run.questions):
+        logged = {trial.trial: trial for trial in question.trials}
+        for n in range(1, run.n_trials + 1):
+            for role, answers in (
+                ("agent", _attempt(logged.get(n))),
+                ("reflector", _reflection(logged.get(n))),
+            ):
+                for answer in answers:
+                    yield Exchange(run.model, answer, at=place(number, n, role))
+
+
+def _attempt(trial: LoggedTrial | None) -> list[Completion | RecordedError]:
+    if trial is None or not trial.steps:
+        return [RecordedError("ModelError", HALTED if trial and trial.status == "halted" else MISSING)]
+    end = HALTED if trial.status == "halted" else ENDED
+    return [*(Completion(as_reply(step)) for step in trial.steps), RecordedError("ModelError", end)]
+
+
+def _reflection(trial: LoggedTrial | None) -> list[Completion | RecordedError]:
+    said = "\n".join(trial.reflections_after) if trial else ""
+    return [*([Completion(said)] if said.strip() else []), RecordedError("ModelError", NO_REFLECTION)]
+
+
+def as_reply(step: LoggedStep) -> str:
+    """Return the text from which the project's ReAct reads this thought and this action.
+
+    The paper's form, ``Finish[answer]``, is tried first. Where it would be read otherwise (an answer in quotes, an odd
+    bracket, a thought with a line like an action), the form with JSON, or the thought on one line, takes its place.
+    """
+    thought, action = (step.thought or "").strip(), (step.action or "").strip()
+    name, argument = step.action_type or "", step.action_arg or ""
+    actions = [action]
+    if name in _ARGUMENTS:
+        actions += [
+            f"{name}[{argument}]",
+            f"{name} {json.dumps({_ARGUMENTS[name]: argument}, ensure_ascii=False)}",
+        ]
+    texts = [
+        f"Thought: {said}\nAction: {done}"
+        for said in (thought, " ".join(thought.split()))
+        for done in actions
+    ]
+    exact = (text for text in texts if _reads(text, step) and parse_reply(text).thought == thought)
+    return next(exact, None) or next((text for text in texts if _reads(text, step)), texts[0])
+
+
+def _reads(text: str, step: LoggedStep) -> bool:
+    """Whether the project's ReAct reads the logged action in a text."""
+    reply = parse_reply(text)
+    if step.action_type not in _ARGUMENTS:
+        return not reply.finished
+    if reply.problem or reply.tool != step.action_type:
+        return False
+    if reply.tool.lower() == FINISH:
+        return reply.argument == step.action_arg
+    arguments = json.loads(_TOOLS[reply.tool].from_text(reply.argument) or "{}")
+    return bool(arguments == {_ARGUMENTS[reply.tool]: step.action_arg})
+
+
+async def _search(entity: str) -> str:
+    """Search Wikipedia for an entity; returns the first paragraph of its page, or titles like it."""
+    return _observed("Search", entity)
+
+
+async def _lookup(keyword: str) -> str:
+    """Return the next sentence of the last page that holds a keyword."""
+    return _observed("Lookup", keyword)
+
+
+_TOOLS: Final[dict[str, Tool]] = {
+    name: as_tool(function, name=name, max_tokens=1_000_000)
+    for name, function in (("Search", _search), ("Lookup", _lookup))
+}
+
+
+def _observed(name: str, argument: str) -> str:
+    steps = _observations.get()
+    step = steps.popleft() if steps else None
+    if step is None or (step.action_type, step.action_arg) != (name, argument):
+        logged = f"{step.action_type}[{step.action_arg}]" if step else "no further step"
+        raise ConfigurationError(f"{name}[{argument}] was called, and the log has {logged}")
+    return step.observation or ""
+
+
+class LoggedAgent:
+    """The project's ReAct, whose model and tools say what the log holds for the question and the attempt at hand."""
+
+    name = "react"
+
+    def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion], *, max_steps: int) -> None:
+        self.model = model
+        self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
+        self._react = ReAct(model, list(_TOOLS.values()), max_turns=max_steps)
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Play the attempt of the session's number."""
+        number, question = self._questions[task.id]
+        steps = [step for trial in question.trials if trial.trial == session.attempt for step in trial.steps]
+        token = _observations.set(deque(step for step in steps if step.action_type in _TOOLS))
+        try:
+            with recording_at(place(number, session.attempt, "agent")):
+                return await self._react(task, session)
+        finally:
+            _observations.reset(token)
+
+
+class LoggedReflector:
+    """The project's reflector, whose model says what the log holds after the last of the trials."""
+
+    def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion]) -> None:
+        self._numbers = {question.id: n for n, question in enumerate(questions)}
+        self._reflector = LessonReflector(model)
+
+    async def __call__(
+        self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
+    ) -> Reflection:
+        """Return the logged reflection; raises ``ModelError`` where there is none."""
+        with recording_at(place(self._numbers[task.id], trials[-1].number, "reflector")):
+            return await self._reflector(task, trials, problem=problem)

@@ -1,0 +1,184 @@
+"""The table per trial of a replayed run, ours beside the log's, and the page of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from string import Template
+from typing import Any
+
+from benchmarks.hotpotqa.replay_play import Outcome, Played
+from benchmarks.hotpotqa.replay_recall import RecallFigures
+from jeeves_reflexion.statistics import Share
+
+_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the questions came to in one trial; ``solved`` counts all that were correct so far.
+
+    ``last_step`` counts attempts that finished with the last step they had; the authors' code lists them as halted too.
+    """
+
+    tried: int
+    correct: int
+    incorrect: int
+    last_step: int
+    halted: int
+    missing: int
+    solved: int
+
+
+def rows(outcomes: Mapping[str, Mapping[int, Outcome]], n_trials: int) -> list[Row]:
+    """Return a row for each trial. What ended in an error of ours is in no column but the first."""
+    found: list[Row] = []
+    solved: set[str] = set()
+    for n in range(1, n_trials + 1):
+        here = {id: trials[n] for id, trials in outcomes.items() if n in trials}
+        solved |= {id for id, each in here.items() if each.correct}
+        count = Counter(each.status for each in here.values())
+        found.append(
+            Row(
+                tried=len(here) - count["missing"],
+                correct=count["correct"],
+                incorrect=count["incorrect"],
+                last_step=sum(each.last_step for each in here.values()),
+                halted=count["halted"],
+                missing=count["missing"],
+                solved=len(solved),
+            )
+        )
+    return found
+
+
+_COLUMNS = (
+    ("tried", "tried"),
+    ("correct", "correct (EM)"),
+    ("incorrect", "incorrect"),
+    ("last_step", "finished with the last step"),
+    ("halted", "halted"),
+    ("missing", "not in the log"),
+    ("solved", "solved so far"),
+)
+
+
+def table(played: Played) -> str:
+    """Return the Markdown table: in each cell ours, then the log's; a cell that differs is bold."""
+    ours, logged = rows(played.ours, played.run.n_trials), rows(played.logged, played.run.n_trials)
+    lines = [
+        f"| trial | {' | '.join(title for _, title in _COLUMNS)} |",
+        f"| --- |{' ---: |' * len(_COLUMNS)}",
+    ]
+    for n, (mine, theirs) in enumerate(zip(ours, logged, strict=True), 1):
+        cells = [_cell(getattr(mine, name), getattr(theirs, name)) for name, _ in _COLUMNS]
+        lines.append(f"| {n} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(ours: int, logged: int) -> str:
+    return f"{ours} / {logged}" if ours == logged else f"**{ours} / {logged}**"
+
+
+def story(played: Played) -> str:
+    """Return the table of a run with what differs below it."""
+    run = played.run
+    head = (
+        f"{len(run.questions)} questions, {run.n_trials} trials, {played.steps} steps and {played.lessons} reflections "
+        f"of {run.model} played. Ours / the log's:"
+    )
+    verdict = (
+        f"{len(played.mismatches)} differences:"
+        if played.mismatches
+        else "Every verdict, answer, halt and number of steps is the log's."
+    )
+    notes = (
+        f"{len(played.notes)} differences on which no verdict rests:"
+        if played.notes
+        else "So are all thoughts, observations, reflections, and the reflections that each attempt saw."
+    )
+    return "\n\n".join(
+        [
+            f"## {run.name}",
+            head,
+            table(played),
+            _listed(verdict, played.mismatches),
+            _listed(notes, played.notes),
+        ]
+    )
+
+
+def _listed(head: str, items: Sequence[str]) -> str:
+    more = [f"- ... and {len(items) - _SHOWN} more"] if len(items) > _SHOWN else []
+    return "\n".join([head, *(["", *(f"- {item}" for item in items[:_SHOWN]), *more] if items else [])])
+
+
+_RECALL_HEAD = (
+    "| found by | store | k | own reflection recalled (question, trial) | questions, in all their trials | "
+    "offered | of them own | lessons stored |\n"
+    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def recall_table(figures: Sequence[RecallFigures]) -> str:
+    """Return the table of what would have been recalled."""
+    lines = [
+        f"| {each.key} | {'whole run' if each.whole else 'trials before'} | {each.k} | {_share(each.pairs)} | "
+        f"{_share(each.questions)} | {each.offered:.1f} | {each.own:.0%} | {each.stored} |"
+        for each in figures
+    ]
+    return "\n".join([_RECALL_HEAD, *lines])
+
+
+def _share(share: Share) -> str:
+    low, high = round(100 * share.low, 1), round(100 * share.high, 1)
+    return f"{share.successes} of {share.n}: {share.value:.1%} [{low:g}, {high:g}]"
+
+
+_INTRODUCTION = """# Replays of the paper's logged HotpotQA runs
+
+Made by `python -m benchmarks.hotpotqa.replay FILE... --out docs/results`. The logs are those of Reflexion's authors
+(Shinn et al. 2023; noahshinn/reflexion at 218cf0e, MIT). The project's own loop, ReAct, exact match, reflector and
+lesson store run as they always do; only the model's words and what the tools saw come from the log. It shows that the
+loop counts as the authors did, and says nothing about how well a model does."""
+
+_RECALL = Template("""## Would the right lesson have come back? ($run)
+
+Each question that was tried again looks for lessons in one store that all questions share. Embedder: $embedder. Default
+settings: floor 0.3, near-copies merged, what is said already passed over. A hit is a reflection of the question's own
+earlier trials. "Trials before" is the store as it stood then; "whole run" holds all reflections of the run, those that
+the question itself wrote later as well, and these are no hits. Intervals are Wilson's at 95 %; the pairs of one
+question are not independent of each other, so the questions have a column of their own.
+
+Found by task (the default), a lesson of the same question has a similarity of 1, for its task is the very text that is
+looked for: that is the easy case, and the others show how many strangers come along. Found by the lesson's own text is
+the hard one.""")
+
+
+def page(played: Iterable[Played], recalled: Mapping[str, Sequence[RecallFigures]], *, embedder: str) -> str:
+    """Return the whole page."""
+    parts = [_INTRODUCTION, *map(story, played)]
+    for name, figures in recalled.items():
+        parts += [_RECALL.substitute(run=name, embedder=embedder), recall_table(figures)]
+    return "\n\n".join(parts) + "\n"
+
+
+def figures_of(
+    played: Iterable[Played], recalled: Mapping[str, Sequence[RecallFigures]], *, embedder: str
+) -> dict[str, Any]:
+    """Return what the page is made of, for JSON."""
+    runs = {
+        each.run.name: {
+            "model": each.run.model,
+            "ours": [asdict(row) for row in rows(each.ours, each.run.n_trials)],
+            "logged": [asdict(row) for row in rows(each.logged, each.run.n_trials)],
+            "steps": each.steps,
+            "reflections": each.lessons,
+            "mismatches": each.mismatches,
+            "notes": each.notes,
+        }
+        for each in played
+    }
+    recall = {name: [asdict(each) for each in figures] for name, figures in recalled.items()}
+    return {"runs": runs, "embedder": embedder, "recall": recall}

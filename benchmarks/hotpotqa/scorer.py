@@ -1,0 +1,77 @@
+"""Exact match and F1 of an answer, as HotpotQA's official script defines them.
+
+The script is ``hotpot_evaluate_v1.py`` of hotpotqa/hotpot (Yang et al. 2018, arXiv 1809.09600). Its order of
+normalisation is kept to the letter: small letters, punctuation out (ASCII alone), the words "a", "an" and "the" out,
+white space to single blanks.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from jeeves_reflexion import Attempt, Evaluation, Task
+
+_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
+_ARTICLES: Final = re.compile(r"\b(a|an|the)\b")
+_CLOSED: Final = frozenset({"yes", "no", "noanswer"})
+
+
+@dataclass(frozen=True, slots=True)
+class F1:
+    """F1 with the precision and recall that it is made of, over the words of the normalised answers."""
+
+    f1: float
+    precision: float
+    recall: float
+
+
+_ZERO: Final = F1(0.0, 0.0, 0.0)
+
+
+def normalize_answer(text: str) -> str:
+    """Return an answer as it is compared."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, gold: str) -> bool:
+    """Whether two answers are equal once normalised."""
+    return normalize_answer(answer) == normalize_answer(gold)
+
+
+def f1_score(answer: str, gold: str) -> F1:
+    """Return F1; where one of the two is "yes", "no" or "noanswer", it is all or nothing.
+
+    Two answers of which nothing is left (such as "the") match exactly and have an F1 of 0, officially.
+    """
+    said, wanted = normalize_answer(answer), normalize_answer(gold)
+    if said != wanted and (said in _CLOSED or wanted in _CLOSED):
+        return _ZERO
+    said_words, wanted_words = said.split(), wanted.split()
+    shared = (Counter(said_words) & Counter(wanted_words)).total()
+    if not shared:
+        return _ZERO
+    precision, recall = shared / len(said_words), shared / len(wanted_words)
+    return F1(2 * precision * recall / (precision + recall), precision, recall)
+
+
+class ExactMatch:
+    """The evaluator: an attempt passes when its answer is an exact match of the task's reference.
+
+    An attempt that did not come to an answer (an error, or cut short) has failed, whatever its output holds. What the
+    verdict says quotes no gold; F1 is among ``criteria_scores``.
+    """
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return the verdict; one without a score where the task has no reference text."""
+        if not isinstance(task.reference, str):
+            return Evaluation(None, rationale="the task has no answer to compare with")
+        if attempt.error or attempt.interrupted:
+            return Evaluation(0.0, passed=False, rationale="it did not come to an answer")
+        passed = exact_match(attempt.output, task.reference)
+        scores = {"f1": f1_score(attempt.output, task.reference).f1}
+        said = "the answer is correct" if passed else "the answer is incorrect"
+        return Evaluation(float(passed), passed=passed, rationale=said, criteria_scores=scores)

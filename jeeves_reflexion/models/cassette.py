@@ -1,0 +1,282 @@
+"""Recorded exchanges with a model, as lines of a JSON-lines file: what a line holds, and how it is read and written.
+
+A line stands by itself::
+
+    {"cassette": 1, "at": "", "model": "gpt-4o-mini", "native": true, "request": {...}, "answer": {...}, ...}
+
+``answer`` is a completion or, where the call failed, an error. Secrets are taken out before a line is made, and
+requests are compared as they are in the file. A writer appends whole lines under a lock and syncs them; a line that a
+killed writer left unfinished is ignored by readers, which say so, and cut off by the next writer.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import filelock
+import pydantic
+
+from jeeves_reflexion.errors import (
+    ConfigurationError,
+    ModelConnectionError,
+    ModelError,
+    ModelResponseError,
+    ModelTimeoutError,
+)
+from jeeves_reflexion.files import sync_folder
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact, redact_json
+from jeeves_reflexion.session import logger
+from jeeves_reflexion.types import JSON
+
+FORMAT: Final = 1
+LOCK_SECONDS: Final = 10.0
+
+Request: TypeAlias = Mapping[str, Any]
+"""What a model was asked, as JSON and without secrets: ``model``, ``messages``, ``tools``, ``schema``, ``sampling``."""
+
+ErrorName: TypeAlias = Literal[
+    "ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedError:
+    """A failed call: the error's class, what it said, and whether the model offered native tools after it."""
+
+    error: ErrorName
+    message: str
+    status: int | None = None
+    said: str = ""
+    native: bool = False
+
+    def raised(self) -> ModelError:
+        """Return the error to raise."""
+        if self.error == "ModelResponseError":
+            return ModelResponseError(self.message, status=self.status, said=self.said)
+        classes: dict[str, type[ModelError]] = {
+            "ModelTimeoutError": ModelTimeoutError,
+            "ModelConnectionError": ModelConnectionError,
+        }
+        return classes.get(self.error, ModelError)(self.message)
+
+
+def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
+    """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
+    name: ErrorName = "ModelError"
+    if isinstance(error, ModelResponseError):
+        return RecordedError("ModelResponseError", str(error), error.status, error.said, native)
+    if isinstance(error, ModelTimeoutError):
+        name = "ModelTimeoutError"
+    elif isinstance(error, ModelConnectionError):
+        name = "ModelConnectionError"
+    return RecordedError(name, str(error), native=native)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One call of a model and what came of it.
+
+    ``at`` names the place of the run that it was made at; empty for none. ``native`` says whether the model offered
+    native tools; ``request`` is None where it was never known, as in imported logs, which are played by position.
+    ``seconds`` is how long the call took, ``recorded`` when it ended (seconds since 1970).
+    """
+
+    model: str
+    answer: Completion | RecordedError
+    request: dict[str, Any] | None = None
+    at: str = ""
+    native: bool = False
+    seconds: float = 0.0
+    recorded: float = 0.0
+
+
+def request_of(
+    model: str,
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    schema: Mapping[str, JSON] | None,
+    sampling: Sampling | None,
+) -> dict[str, Any]:
+    """Return a request as it is recorded and compared: as JSON, without secrets, settings left out where not given."""
+    asked: dict[str, JSON] = {
+        "model": model,
+        "tools": [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in tools
+        ],
+        "schema": schema,
+        "sampling": _given(asdict(sampling or Sampling())),
+    }
+    cleaned = cast("dict[str, Any]", redact_json({name: value for name, value in asked.items() if value}))
+    return {**cleaned, "messages": [_without_secrets(message) for message in messages]}
+
+
+def _without_secrets(message: Message) -> dict[str, JSON]:
+    rest = _given({**asdict(message), "content": None})
+    return {**cast("dict[str, JSON]", redact_json(rest)), "content": _redacted(message.content)}
+
+
+def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
+    return {name: value for name, value in settings.items() if value not in (None, ())}
+
+
+@functools.lru_cache(maxsize=512)
+def _redacted(text: str) -> str:
+    """A conversation is sent again with each turn: its messages are read once."""
+    return redact(text)
+
+
+def key_of(request: Request) -> str:
+    """Return what equal requests have in common: a digest of the request as it is recorded."""
+    return hashlib.sha256(_encoded(request, sort_keys=True)).hexdigest()
+
+
+def to_line(exchange: Exchange) -> bytes:
+    """Return the line of an exchange, without secrets; what UTF-8 can't hold (a lone surrogate) becomes "?"."""
+    # The request is without secrets already, and would cost most.
+    rest = redact_json({"cassette": FORMAT, **asdict(replace(exchange, request=None))})
+    return _encoded({**cast("dict[str, JSON]", rest), "request": exchange.request}) + b"\n"
+
+
+def from_line(line: bytes) -> Exchange:
+    """Return the exchange of a line; raises ``ValueError`` that says what is wrong with it."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    version = data.pop("cassette", None) if isinstance(data, dict) else None
+    if version is None:
+        raise ValueError('it is no recorded exchange: it has no "cassette" with the version of its format')
+    if version != FORMAT or version is True:
+        raise ValueError(f"it is of format {version!r}, and this version reads format {FORMAT}")
+    try:
+        return _exchanges().validate_python(data)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg']}") from error
+
+
+@functools.cache
+def _exchanges() -> pydantic.TypeAdapter[Exchange]:
+    return pydantic.TypeAdapter(Exchange)
+
+
+def _encoded(value: object, *, sort_keys: bool = False) -> bytes:
+    return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys).encode("utf-8", "replace")
+
+
+class Cassette:
+    """A file of exchanges, appended to by any number of tasks and processes of one machine.
+
+    ``torn`` says whether the last reading met an unfinished last line. Reading and writing block: call them in a
+    worker thread. What is wrong with the file is a :class:`~jeeves_reflexion.errors.ConfigurationError`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.torn = False
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """Read the exchanges in the order in which they were recorded; none where there is no file."""
+        self.torn = False
+        try:
+            with self.path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if not line.strip():
+                        continue
+                    try:
+                        exchange = from_line(line)
+                    except ValueError as error:
+                        if line.endswith(b"\n"):
+                            raise ConfigurationError(
+                                f"the cassette {self.path} can't be read: line {number}: {error}"
+                            ) from error
+                        self.torn = True
+                        logger.warning(
+                            "the cassette %s: its last line, %d, is unfinished (its writer was stopped) and ignored",
+                            self.path,
+                            number,
+                        )
+                        return
+                    yield exchange
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise ConfigurationError(f"the cassette {self.path} can't be read: {error}") from error
+
+    def append(self, exchanges: Iterable[Exchange]) -> None:
+        """Append exchanges, all or none; they are on the disk when this returns."""
+        data = b"".join(map(to_line, exchanges))
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = self.path.with_name(f"{self.path.name}.lock")
+            with filelock.FileLock(lock, timeout=LOCK_SECONDS):
+                new = not self.path.exists()
+                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                handle = os.open(self.path, flags, mode=0o600)
+                try:
+                    _append(handle, data)
+                finally:
+                    os.close(handle)
+                if new:
+                    sync_folder(self.path.parent)
+        except (OSError, filelock.Timeout) as error:
+            raise ConfigurationError(
+                f"the cassette {self.path} can't be written, and an answer is not recorded: {error}"
+            ) from error
+
+
+def _append(handle: int, data: bytes) -> None:
+    """Write whole lines behind the last whole line, or nothing."""
+    size = os.lseek(handle, 0, os.SEEK_END)
+    tail = _tail(handle, size)
+    if tail and not _whole(tail):
+        size -= len(tail)
+        os.ftruncate(handle, size)
+    elif tail:
+        data = b"\n" + data
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    except BaseException:
+        os.ftruncate(handle, size)
+        raise
+
+
+def _tail(handle: int, size: int, step: int = 1 << 16) -> bytes:
+    """Return what stands behind the last end of a line."""
+    tail = b""
+    while size > 0:
+        start = max(size - step, 0)
+        os.lseek(handle, start, os.SEEK_SET)
+        part = os.read(handle, size - start)
+        before, end, after = part.rpartition(b"\n")
+        tail = (after if end else before + after) + tail
+        if end:
+            break
+        size = start
+    return tail
+
+
+def _whole(tail: bytes) -> bool:
+    try:
+        from_line(tail)
+    except ValueError:
+        return False
+    return True
+
+
+def without_secrets(place: str) -> str:
+    """Return a place as it is recorded and compared."""
+    return redact(place)
