@@ -33,7 +33,6 @@ from jeeves_reflexion.lessons.exchange.files import (
 from jeeves_reflexion.lessons.exchange.lines import to_line
 from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
 from jeeves_reflexion.lessons.gate import clean_lesson
-from jeeves_reflexion.lessons.records import FIRST_FACE, lesson_of
 from jeeves_reflexion.lessons.reflections.folder import Malformed
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.detecting import screen
@@ -133,8 +132,8 @@ class FilesDesk(LessonDesk):
                 self._screen.waiting_for("reading lessons")
                 found = [each for each in await _with_tasks(store) if state is None or each[0].state == state]
         if path is None:
-            for lesson, query in found:
-                click.echo(to_line(lesson, query))
+            for lesson, tasks in found:
+                click.echo(to_line(lesson, tasks))
         elif form == "markdown":
             await anyio.to_thread.run_sync(export_folder, path, [lesson for lesson, _ in found])
         else:
@@ -186,9 +185,10 @@ async def _take(
         await store.shelf.change(lesson.id, lambda _: lesson, change)
     elif order.restore or lesson.state == "retired":
         # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
-        await store.shelf.put(lesson, [line.task], change)
+        await store.shelf.put(lesson, line.tasks, change)
     else:
-        return (await store.admit(lesson, line.task, change)).id != lesson.id
+        stored_as = await store.admit(lesson, line.tasks, change)
+        return stored_as.id != lesson.id
     return False
 
 
@@ -203,7 +203,7 @@ async def _read(order: Importing) -> Lines:
             f" (--skip-bad passes over such): {shown}"
         )
     # A file keeps of a task what its lesson does: the beginning and the end.
-    lines = [Line(number, each, each.task_excerpt) for number, each in enumerate(found.added, 1)]
+    lines = [Line(number, each, (each.task_excerpt,)) for number, each in enumerate(found.added, 1)]
     bad = [BadLine(number, _malformed(each)) for number, each in enumerate(found.malformed, 1)]
     return Lines(tuple(lines), tuple(bad))
 
@@ -239,7 +239,7 @@ def _clean(line: Line, order: Importing) -> Line:
         state=state,
         state_reason=_flat(lesson.state_reason) if state == lesson.state else f"from {order.source.name}",
     )
-    return replace(line, lesson=cleaned, task=redact(clean_characters(line.task)))
+    return replace(line, lesson=cleaned, tasks=tuple(redact(clean_characters(text)) for text in line.tasks))
 
 
 def _flat(text: str) -> str:
@@ -257,21 +257,13 @@ def problem_with(lesson: Lesson, said: str) -> str | None:
     return None if finding is None else f"it gives orders ({finding.kind}): {finding.why}"
 
 
-async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, str]]:
-    """Return every lesson with the text of its task, oldest first."""
-    found: list[tuple[Lesson, str]] = []
-    after: str | None = None
+async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
+    """Return every lesson with the texts of its tasks, oldest first."""
     async with store_errors("list lessons"):
-        while True:
-            page = await store.store.scan(filter=FIRST_FACE, after=after, limit=_PAGE)
-            for chunk in page.chunks:
-                lesson = lesson_of(chunk)
-                # One that is found by its own text keeps no more of its task than the beginning.
-                by_text = chunk.embed_text is None or chunk.embed_text == chunk.content
-                found.append((lesson, lesson.task_excerpt if by_text else chunk.embed_text or ""))
-            if page.next is None:
-                return found
-            after = page.next
+        lessons = [lesson async for lesson in store.shelf.each()]
+        tasks = await store.shelf.queries_of_all([lesson.id for lesson in lessons])
+    # One that is found by its own text keeps no more of its task than the beginning.
+    return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
 
 
 def _check_target(path: Path | None, form: Format, *, overwrite: bool) -> None:

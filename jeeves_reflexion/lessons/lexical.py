@@ -23,7 +23,7 @@ from vectorstores.base import Chunk, VectorStore
 
 K1: Final = 1.2
 B: Final = 0.75
-MAX_AGE: Final = 1.0
+MAX_AGE = 1.0
 _PAGE: Final = 500
 _WORD: Final = re.compile(r"\w+(?:[.'-]\w+)*")
 # Lucene's list. Among short tasks such words can be rare, and then outweigh what the task is about.
@@ -100,6 +100,10 @@ class WordSearch:
         self._index = WordIndex()
         self._lock = threading.Lock()
         self._after: str | None = None
+        self._read_at = -math.inf
+
+    def stale(self) -> None:
+        """Have the next search read first: for whoever has just written to the store himself."""
         self._read_at = -math.inf
 
     async def search(self, text: str, *, k: int) -> dict[str, float]:

@@ -6,7 +6,7 @@ They are records and no chunks, so no search can find one, whatever its filter.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -21,10 +21,10 @@ QUARANTINE: Final = "quarantine"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A text that was not let in: the lesson that it would be, its task's text, why, and when (seconds since 1970)."""
+    """A text that was not let in: the lesson that it would be, the texts of its tasks, why, and when (since 1970)."""
 
     lesson: Lesson
-    query: str
+    queries: tuple[str, ...]
     kind: str
     why: str
     at: float
@@ -42,10 +42,16 @@ class Quarantine:
         self._shelf = shelf
         self._records = shelf.records
 
-    async def hold(self, lesson: Lesson, query: str, *, kind: str, why: str) -> Held:
+    async def hold(self, lesson: Lesson, queries: Sequence[str], *, kind: str, why: str) -> Held:
         """Keep a text apart."""
-        held = Held(lesson, query, kind, why, time.time())
-        value: JSON = {"lesson": whole(lesson), "query": query, "kind": kind, "why": why, "at": held.at}
+        held = Held(lesson, tuple(queries), kind, why, time.time())
+        value: JSON = {
+            "lesson": whole(lesson),
+            "tasks": list(queries),
+            "kind": kind,
+            "why": why,
+            "at": held.at,
+        }
         await self._records.append_once(QUARANTINE, lesson.id, value)
         return held
 
@@ -70,7 +76,7 @@ class Quarantine:
         lesson = await self._shelf.get(held.id)
         if lesson is None:
             lesson = held.lesson
-            await self._shelf.put(lesson, [held.query], change)
+            await self._shelf.put(lesson, held.queries, change)
         await self._records.delete_records(QUARANTINE, [held.id])
         return lesson
 
@@ -85,7 +91,7 @@ def _held(record: Record) -> Held:
         lesson = cast("Mapping[str, JSON]", data["lesson"])
         return Held(
             lesson=lesson_from_fields(cast("str", lesson["text"]), lesson),
-            query=cast("str", data["query"]),
+            queries=tuple(cast("Sequence[str]", data["tasks"])),
             kind=cast("str", data["kind"]),
             why=cast("str", data["why"]),
             at=cast("float", data["at"]),

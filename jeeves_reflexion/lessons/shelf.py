@@ -8,6 +8,7 @@ without its entry.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, Ve
 
 HISTORY: Final = "history"
 TRIES: Final = 30
+_AT_ONCE: Final = 200
 
 
 @contextlib.asynccontextmanager
@@ -98,6 +100,16 @@ class Shelf:
         """Return the texts of the tasks that a lesson is recalled by; none where it is recalled by its own text."""
         kept = await self._read(lesson_id)
         return () if kept is None else kept.queries
+
+    async def queries_of_all(self, lesson_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return what :meth:`queries_of` does, for many lessons; those that there are not are left out."""
+        found: dict[str, tuple[str, ...]] = {}
+        for start in range(0, len(lesson_ids), _AT_ONCE):
+            some = lesson_ids[start : start + _AT_ONCE]
+            chunks = await self.store.get_by_ids([face for each in some for face in face_ids(each)])
+            for lesson_id, faces in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
+                found[lesson_id] = _queries(list(faces))
+        return found
 
     async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
         """Return lessons in the order in which they were written."""
@@ -190,9 +202,15 @@ class Shelf:
             return None
         first = chunks[0]
         key = first.metadata.get("key") or _old_key(chunks)
-        queries = [] if key == "lesson" else [_searched(chunk) for chunk in (first, *chunks[2:])]
         changes = first.metadata.get("changes", 0)
-        return _Kept(lesson_of(first), tuple(queries), cast("Key", key), cast("int", changes))
+        return _Kept(lesson_of(first), _queries(chunks), cast("Key", key), cast("int", changes))
+
+
+def _queries(faces: Sequence[Chunk]) -> tuple[str, ...]:
+    """The tasks among the faces of a lesson: all but its own text, which is the second unless it is the only one."""
+    if (faces[0].metadata.get("key") or _old_key(faces)) == "lesson":
+        return ()
+    return tuple(_searched(chunk) for chunk in (faces[0], *faces[2:]))
 
 
 def _old_key(chunks: Sequence[Chunk]) -> Key:

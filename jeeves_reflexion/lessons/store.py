@@ -96,22 +96,24 @@ class VectorLessonStore:
         )
         async with store_errors("store the lesson"):
             query = redact(clean_characters(task.prompt))
-            return await self.admit(lesson, query, Change("learn"), said=reflection.lesson)
+            return await self.admit(lesson, [query], Change("learn"), said=reflection.lesson)
 
-    async def admit(self, lesson: Lesson, query: str, change: Change, *, said: str | None = None) -> Lesson:
-        """Store a lesson that is clean and redacted; ``query`` is the text of its task, redacted too.
+    async def admit(
+        self, lesson: Lesson, queries: Sequence[str], change: Change, *, said: str | None = None
+    ) -> Lesson:
+        """Store a lesson that is clean and redacted; ``queries`` are the texts of its tasks, redacted too.
 
         ``said`` is what it was before it was cleaned: what was hidden in it is a reason not to let it in.
         """
         finding = screen(lesson.text if said is None else said)
         if finding is not None:
-            await self.quarantine.hold(lesson, query, kind=finding.kind, why=finding.why)
+            await self.quarantine.hold(lesson, queries, kind=finding.kind, why=finding.why)
             message = f"the lesson was put into quarantine ({finding.kind}): {finding.why}"
             raise LessonRefusedError(message, lesson.id)
         if self.settings.merging is None:
-            await self.shelf.put(lesson, [query], change)
+            await self.shelf.put(lesson, queries, change)
             return lesson
-        return await self._merged(lesson, query, change, self.settings.merging)
+        return await self._merged(lesson, queries, change, self.settings.merging)
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
@@ -231,10 +233,12 @@ class VectorLessonStore:
                 return [Candidate(lesson_of(hit.chunk), hit.score) for hit in found]
             wanted *= 2
 
-    async def _merged(self, lesson: Lesson, query: str, change: Change, merging: MergeSettings) -> Lesson:
+    async def _merged(
+        self, lesson: Lesson, queries: Sequence[str], change: Change, merging: MergeSettings
+    ) -> Lesson:
         """Store a newcomer, or what it makes of the lesson that it is a copy of."""
         near = await self.shelf.like(lesson.text, k=TWINS, min_similarity=merging.min_similarity)
-        tasks = await self.shelf.task_similarities(query, [each.id for each, _ in near])
+        tasks = await self.shelf.task_similarities(queries[0], [each.id for each, _ in near])
         decision = decide(
             lesson, [Neighbour(each, score, tasks.get(each.id)) for each, score in near], merging
         )
@@ -244,10 +248,10 @@ class VectorLessonStore:
                     decision.lesson.id,
                     lambda now: absorbed(now, lesson, another_task=decision.keeps_task, settings=merging),
                     Change("copy", decision.reason, change.by),
-                    queries=[query] if decision.keeps_task else (),
+                    queries=queries if decision.keeps_task else queries[1:],
                 )
             decision = Decision("new", lesson, "its copy was forgotten")
-        await self.shelf.put(decision.lesson, [query], change)
+        await self.shelf.put(decision.lesson, queries, change)
         for other in decision.others:
             with contextlib.suppress(UnknownLessonError):
                 contradicted = Change("contradicted", decision.reason, change.by)

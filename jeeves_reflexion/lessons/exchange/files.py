@@ -28,11 +28,11 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A lesson that was read, the text of its task, and the number of its line, from 1."""
+    """A lesson that was read, the texts of its tasks, and the number of its line, from 1."""
 
     number: int
     lesson: Lesson
-    task: str
+    tasks: tuple[str, ...]
     reason: str = ""
 
 
@@ -92,15 +92,15 @@ def read_lines(lines: Iterable[str], *, skip_bad: bool = False) -> Lines:
             continue
         try:
             line.encode()  # bytes that are no UTF-8 were read as characters that UTF-8 has not
-            lesson, task = from_line(line)
+            lesson, tasks = from_line(line)
         except UnicodeEncodeError:
             bad.append(BadLine(number, "it is no UTF-8"))
             continue
         except ConfigurationError as error:
             bad.append(BadLine(number, str(error)))
             continue
-        earlier = found.setdefault(lesson.id, Line(number, lesson, task))
-        if (earlier.lesson, earlier.task) != (lesson, task):
+        earlier = found.setdefault(lesson.id, Line(number, lesson, tasks))
+        if (earlier.lesson, earlier.tasks) != (lesson, tasks):
             problem = f"the id {lesson.id!r:.80} is on line {earlier.number} already, with another lesson"
             bad.append(BadLine(number, problem))
     if bad and not skip_bad:
@@ -156,7 +156,7 @@ def as_imported(lesson: Lesson) -> Lesson:
     return replace(lesson, trust="imported", support=1, metadata=metadata)
 
 
-async def export_file(path: Path, lessons: Sequence[tuple[Lesson, str]]) -> int:
+async def export_file(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> int:
     """Write lessons with the texts of their tasks to a file, replaced whole; return how many.
 
     Raises :class:`LessonStoreError` when the file can't be written; it is as it was then.
@@ -172,8 +172,8 @@ async def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
     return await anyio.to_thread.run_sync(_import, path, skip_bad)
 
 
-def _export(path: Path, lessons: Sequence[tuple[Lesson, str]]) -> int:
-    text = "".join(f"{to_line(lesson, task)}\n" for lesson, task in lessons)
+def _export(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> int:
+    text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
     try:
         replace_file(path, text)
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -16,8 +16,8 @@ MOST_CHARACTERS: Final = 1_000_000
 """A longer line is no lesson."""
 
 
-def to_line(lesson: Lesson, task_text: str) -> str:
-    """Write a lesson and the text of its task as one line of ASCII, without its end.
+def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
+    """Write a lesson and the texts of its tasks as one line of ASCII, without its end.
 
     Raises :class:`ConfigurationError` for metadata that JSON can't hold, such as NaN.
     """
@@ -27,7 +27,7 @@ def to_line(lesson: Lesson, task_text: str) -> str:
         "version": VERSION,
         "id": lesson.id,
         "text": lesson.text,
-        "task": task_text,
+        "tasks": list(tasks),
         "task_id": lesson.task_id,
         "task_excerpt": lesson.task_excerpt,
         "task_kind": lesson.task_kind,
@@ -55,8 +55,8 @@ def to_line(lesson: Lesson, task_text: str) -> str:
         raise ConfigurationError(f"the lesson {lesson.id} can't be written as JSON: {error}") from error
 
 
-def from_line(line: str) -> tuple[Lesson, str]:
-    """Read what :func:`to_line` wrote: the lesson and the text of its task.
+def from_line(line: str) -> tuple[Lesson, tuple[str, ...]]:
+    """Read what :func:`to_line` wrote: the lesson and the texts of its tasks, at least one.
 
     Raises :class:`ConfigurationError` that names the field for anything else: a missing or unknown field, a value of
     another kind, another format or version.
@@ -76,9 +76,11 @@ def from_line(line: str) -> tuple[Lesson, str]:
     if version != VERSION:
         raise ConfigurationError(f"its version is {version}; this program reads version {VERSION}: update it")
     lesson = _lesson(fields, _provenance(_Fields(fields.object("provenance"), "provenance.")))
-    task = fields.text("task")
+    tasks = fields.texts("tasks")
     fields.nothing_else()
-    return lesson, task
+    if not tasks:
+        raise ConfigurationError("tasks is empty: a lesson is recalled by the text of a task")
+    return lesson, tasks
 
 
 class _Fields:

@@ -89,3 +89,13 @@ async def test_hybrid_recall_brings_in_what_only_words_find_and_never_what_is_go
         )
         await Curator(lessons.shelf).retire(lesson.id, reason="old")
         assert lesson.id not in await found(lessons)
+
+
+@pytest.mark.anyio
+async def test_the_words_of_what_was_just_written_are_searched_once_that_is_said(make):
+    async with make() as lessons:
+        words = lexical.WordSearch(lessons.store)
+        assert await words.search("zx81", k=3) == {}
+        lesson = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
+        words.stale()
+        assert list(await words.search("zx81", k=3)) == [lesson.id]

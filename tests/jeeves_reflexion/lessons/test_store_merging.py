@@ -7,6 +7,8 @@ import pytest
 
 from jeeves_reflexion import Provenance, Reflection, Task
 from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.lessons.shelf import Change
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +52,20 @@ async def test_a_copy_from_another_task_is_recalled_for_that_task_too(make):
         assert (await lessons.recall(CLEAN, k=3)).offered == ()
         assert await lessons.forget(first.id)
         assert await lessons.store.count() == 0
+
+
+async def test_all_tasks_of_a_lesson_go_out_and_come_back(make):
+    async with make() as lessons, make("elsewhere") as others:
+        first = await learn(lessons, SINK)
+        await learn(lessons, AGAIN, PLATE, run="b")
+        tasks = await lessons.shelf.queries_of_all([first.id, "unknown"])
+        assert tasks == {first.id: (CLEAN.prompt, PLATE.prompt)}
+        line = to_line(await lessons.get(first.id), tasks[first.id])
+        lesson, known = from_line(line)
+        assert await others.admit(lesson, known, Change("import")) == lesson
+        for task in (CLEAN, PLATE):
+            (item,) = (await others.recall(task, k=3)).offered
+            assert (item.lesson, item.similarity) == (lesson, pytest.approx(1.0, abs=1e-5))
 
 
 async def test_what_was_retired_does_not_come_back_by_being_learned_again(make):

@@ -66,16 +66,16 @@ lessons = st.builds(
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(lessons, plain)
-def test_a_line_loses_nothing(lesson, task):
-    line = to_line(lesson, task)
+@given(lessons, st.lists(plain, min_size=1, max_size=3))
+def test_a_line_loses_nothing(lesson, tasks):
+    line = to_line(lesson, tasks)
     assert line.isascii()
     assert len(line.splitlines()) == 1
-    assert from_line(line) == (lesson, task)
+    assert from_line(line) == (lesson, tuple(tasks))
 
 
 def spoiled(**changes):
-    value = json.loads(to_line(ONE, "task"))
+    value = json.loads(to_line(ONE, ["task"]))
     value.update(changes)
     return json.dumps({name: part for name, part in value.items() if part != "drop"})
 
@@ -102,11 +102,11 @@ def spoiled(**changes):
         (spoiled(provenance={}), "provenance.run_id is missing"),
         (spoiled(surprise=1), "version 1 has no field surprise"),
         (
-            spoiled(provenance={**json.loads(to_line(ONE, ""))["provenance"], "score": 2}),
+            spoiled(provenance={**json.loads(to_line(ONE, [""]))["provenance"], "score": 2}),
             "provenance.score must be",
         ),
         (
-            spoiled(provenance={**json.loads(to_line(ONE, ""))["provenance"], "created_at": 10**400}),
+            spoiled(provenance={**json.loads(to_line(ONE, [""]))["provenance"], "created_at": 10**400}),
             "created_at must",
         ),
         (" " * 1_000_001, "characters long"),
@@ -129,7 +129,13 @@ def test_metadata_that_json_cannot_hold_is_refused():
 
 
 def test_one_bad_line_stops_everything_unless_it_may_be_passed_over():
-    lines = [to_line(ONE, "a"), "", "nonsense", to_line(TWO, "b"), to_line(replace(ONE, text="Other."), "a")]
+    lines = [
+        to_line(ONE, ["a"]),
+        "",
+        "nonsense",
+        to_line(TWO, ["b"]),
+        to_line(replace(ONE, text="Other."), ["a"]),
+    ]
     with pytest.raises(
         ConfigurationError, match=r"2 of the lines.*nothing was imported: line 3: .*; line 5: .*line 1"
     ):
@@ -140,11 +146,11 @@ def test_one_bad_line_stops_everything_unless_it_may_be_passed_over():
 
 
 def test_the_same_line_twice_is_one_lesson():
-    assert len(read_lines([to_line(ONE, "a")] * 2).lessons) == 1
+    assert len(read_lines([to_line(ONE, ["a"])] * 2).lessons) == 1
 
 
 def test_a_second_import_changes_nothing_whatever_the_store_made_of_the_first():
-    read = read_lines([to_line(ONE, "a"), to_line(TWO, "b")])
+    read = read_lines([to_line(ONE, ["a"]), to_line(TWO, ["b"])])
     first = plan_import(read, {})
     assert str(first) == "2 added, 0 same, 0 changed, 0 refused, 0 bad"
     assert [line.lesson.trust for line in first.changes] == ["imported"] * 2
@@ -158,7 +164,7 @@ def test_a_second_import_changes_nothing_whatever_the_store_made_of_the_first():
 
 
 def test_another_wording_changes_an_imported_lesson_and_never_one_of_our_own():
-    read = read_lines([to_line(replace(ONE, text="Shut the drawer."), "a")])
+    read = read_lines([to_line(replace(ONE, text="Shut the drawer."), ["a"])])
     held = replace(as_imported(ONE), state="retired", state_reason="harms", support=3)
     (line,) = plan_import(read, {"one": held}).changed
     assert (line.lesson.text, line.lesson.state, line.lesson.support) == ("Shut the drawer.", "retired", 3)
@@ -173,24 +179,24 @@ def test_a_check_refuses_with_its_reason_and_sees_what_is_new_alone():
         seen.append(lesson.id)
         return "it gives orders" if lesson.id == "two" else None
 
-    read = read_lines([to_line(ONE, "a"), to_line(TWO, "b")])
+    read = read_lines([to_line(ONE, ["a"]), to_line(TWO, ["b"])])
     report = plan_import(read, {"one": as_imported(ONE)}, check=check)
     assert seen == ["two"]
     assert [(line.lesson.id, line.reason) for line in report.refused] == [("two", "it gives orders")]
 
 
 def test_ones_own_backup_comes_back_as_it_was():
-    read = read_lines([to_line(TWO, "b")])
+    read = read_lines([to_line(TWO, ["b"])])
     (line,) = plan_import(read, {}, restore=True).added
     assert line.lesson == TWO
 
 
 async def test_a_file_comes_back_and_is_replaced_whole(tmp_path):
     path = tmp_path / "lessons.jsonl"
-    assert await export_file(path, [(TWO, "b"), (ONE, "a\u2028\r\n\ud800")]) == 2
-    assert await export_file(path, [(ONE, "a\u2028\r\n\ud800")]) == 1
+    assert await export_file(path, [(TWO, ["b"]), (ONE, ["a\u2028\r\n\ud800"])]) == 2
+    assert await export_file(path, [(ONE, ["a\u2028\r\n\ud800"])]) == 1
     (line,) = (await import_file(path)).lessons
-    assert (line.lesson, line.task) == (ONE, "a\u2028\r\n\ud800")
+    assert (line.lesson, line.tasks) == (ONE, ("a\u2028\r\n\ud800",))
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -212,7 +218,7 @@ async def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
 
 async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
     path = tmp_path / "lessons.jsonl"
-    good = to_line(ONE, "a").encode()
+    good = to_line(ONE, ["a"]).encode()
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n" + good.replace(b"drawer", b"dr\xffwer") + b"\n")
     with pytest.raises(ConfigurationError, match=r"lessons\.jsonl: 1 of the lines.*line 2: it is no UTF-8"):
         await import_file(path)
