@@ -26,6 +26,7 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
 from jeeves_reflexion.experiments.results import Results
+from jeeves_reflexion.lessons import lexical
 from vectorstores import Embedder, Filter, InMemoryVectorStore
 
 K: Final = 3
@@ -96,6 +97,8 @@ async def play(
     folder: Path, field: Field, ways: Sequence[Way], embedder: Embedder, say: Callable[[str], None]
 ) -> tuple[list[Outcome], int]:
     """Make the games and play each way, with a game's own lessons and without; how many attempts the engine played."""
+    # Attempts that are remembered take no time: a second try would search an index from before the first.
+    lexical.MAX_AGE = 0.0
     games = await generate_games(
         folder / "games", count=field.count, seed=field.game_seed, workers=field.workers
     )

@@ -88,7 +88,7 @@ def _ways(rows: Sequence[Row]) -> str:
     lines = _head(heads)
     for row in rows:
         figures, apart = row["figures"], row["difference"]["nDCG@5"]
-        default = row["way"] == rows[0]["way"]
+        default = row["way"] == DEFAULT.name
         cells = [_cell(figures["nDCG@5"]), "" if default else _apart(apart)]
         lines.append(_line(row["way"], *cells, *(_short(figures[name]) for name in _FIGURES[1:])))
     return "\n".join(lines)

@@ -110,10 +110,13 @@ class VectorLessonStore:
             await self.quarantine.hold(lesson, queries, kind=finding.kind, why=finding.why)
             message = f"the lesson was put into quarantine ({finding.kind}): {finding.why}"
             raise LessonRefusedError(message, lesson.id)
-        if self.settings.merging is None:
+        merging = self.settings.merging
+        if merging is None:
             await self.shelf.put(lesson, queries, change)
-            return lesson
-        return await self._merged(lesson, queries, change, self.settings.merging)
+        else:
+            lesson = await self._merged(lesson, queries, change, merging)
+        self._words.stale()
+        return lesson
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
