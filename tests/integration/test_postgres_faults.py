@@ -357,6 +357,36 @@ async def test_a_connection_cut_at_commit_does_not_do_it_twice_or_lie(postgres_d
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_after_a_restart_a_number_that_may_be_anothers_is_not_taken_for_ours(
+    postgres_database, monkeypatch, when
+):
+    """A killed server gives numbers anew that it has forgotten, so "committed" may be said of somebody else's."""
+    monkeypatch.setattr(runner, "_ASK", b"SELECT pg_xact_status(%b::text::xid8), 'another start'")
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
+        await store.count()
+        proxy.arm(at_commit(when))
+        if when == "after":
+            with pytest.raises(StoreUnavailableError, match="was restarted while it committed"):
+                await store.append_once("r", "new", 1)
+        else:  # "aborted" holds, whosever it is
+            assert await store.append_once("r", "new", 1)
+        assert proxy.done == 1
+        assert (await store.get("r", "new")).value == 1
+
+
+@pytest.mark.anyio
+async def test_a_number_that_a_restarted_server_never_gave_was_not_committed(postgres_database, monkeypatch):
+    future = b"SELECT pg_xact_status((%b::text::bigint + 1000000)::text::xid8), 'another start'"
+    monkeypatch.setattr(runner, "_ASK", future)
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
+        await store.count()
+        proxy.arm(at_commit("before"))
+        assert await store.append_once("r", "new", 1)
+        assert proxy.done == 1
+
+
+@pytest.mark.anyio
 async def test_a_host_that_vanishes_is_an_error_in_time_and_then_a_new_connection(
     postgres_database, monkeypatch
 ):

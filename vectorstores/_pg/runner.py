@@ -31,9 +31,9 @@ _FIRST_WAIT: Final = 0.03
 _LONGEST_WAIT: Final = 2.0
 # How long beyond its own limit a statement may stay silent before the connection is given up.
 _GRACE: Final = 15.0
-_TELL: Final = b"SELECT pg_current_xact_id()::text, pg_notify(%b, %b)"
-_NUMBER: Final = b"SELECT pg_current_xact_id()::text"
-_ASK: Final = b"SELECT pg_xact_status(%b::text::xid8)"
+_TELL: Final = b"SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text, pg_notify(%b, %b)"
+_NUMBER: Final = b"SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
+_ASK: Final = b"SELECT pg_xact_status(%b::text::xid8), pg_postmaster_start_time()::text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,10 @@ class Change(Generic[T]):
 
 @dataclass(slots=True)
 class _Doubt(Generic[T]):
-    """A write whose COMMIT was sent and not answered."""
+    """A write whose COMMIT was sent and not answered: its number, and when the server that gave it had started."""
 
     xid: str
+    started: str
     result: T
 
 
@@ -89,13 +90,13 @@ class Runner:
             async with self._pool.connection() as connection:
                 with anyio.fail_after(patience):
                     if doubt is not None:
-                        if await _committed(connection, doubt.xid):
+                        if await _committed(connection, doubt.xid, doubt.started):
                             return doubt.result
                         doubt = None
-                    change, xid = await _prepare(connection, work, copies=copies)
-                    if xid is None:
+                    change, numbered = await _prepare(connection, work, copies=copies)
+                    if numbered is None:
                         return change.result
-                    doubt = _Doubt(xid, change.result)
+                    doubt = _Doubt(*numbered, change.result)
                     # From here on the outcome is the server's: a cancelled caller waits for the answer.
                     with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
                         await connection.execute(b"COMMIT")
@@ -145,8 +146,8 @@ class _StillOpenError(psycopg.OperationalError):
 
 async def _prepare(
     connection: Connection, work: Work[Change[T]], *, copies: bool
-) -> tuple[Change[T], str | None]:
-    """Run work up to its commit; return what it did and the transaction's number, if there is one to commit."""
+) -> tuple[Change[T], tuple[str, str] | None]:
+    """Run work up to its commit; return what it did, and the transaction's number and its server's start, if any."""
     try:
         # In a pipeline, statements that don't wait for each other share a round trip; COPY can't be in one.
         async with contextlib.nullcontext() if copies else connection.pipeline():
@@ -161,7 +162,7 @@ async def _prepare(
             else:
                 cursor = await connection.execute(_TELL, change.told, prepare=True)
             found: Any = await cursor.fetchone()
-            return change, found[0]
+            return change, (found[0], found[1])
     except BaseException:
         await _undo(connection)
         raise
@@ -178,13 +179,27 @@ async def _undo(connection: Connection) -> None:
                 await connection.close()
 
 
-async def _committed(connection: Connection, xid: str) -> bool:
-    cursor = await connection.execute(_ASK, (xid,))
+async def _committed(connection: Connection, xid: str, started: str) -> bool:
+    """Whether a transaction was committed, as far as its number tells.
+
+    A server that was killed forgets the numbers of transactions that had left nothing on its disk, and gives them
+    anew. So after a restart "committed" may be said of somebody else's; that a number was not committed holds for both.
+    """
+    try:
+        cursor = await connection.execute(_ASK, (xid,))
+    except (
+        psycopg.errors.InvalidParameterValue
+    ):  # a number of the future: forgotten, with what was done under it
+        return False
     found: Any = await cursor.fetchone()
-    if found[0] == "in progress":
+    status, restarted = found[0], found[1] != started
+    if status == "in progress":
+        if restarted:  # a transaction does not outlive its server, so this one is another's
+            return False
         raise _StillOpenError("a transaction of a lost connection is still open on the server")
-    if found[0] is None:
+    if status is None or (status == "committed" and restarted):
         raise psycopg.DatabaseError(
-            "the server no longer knows whether a write was committed; read before trying again"
+            "the server was restarted while it committed a write, or no longer knows of it: whether the write was made "
+            "is not known; read before trying again"
         )
-    return bool(found[0] == "committed")
+    return bool(status == "committed")
