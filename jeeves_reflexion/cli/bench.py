@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 import click
 
+from jeeves_reflexion.cli.bench_tasks import bench_tasks
 from jeeves_reflexion.cli.options import debug_option, remember_json
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 
@@ -28,17 +30,29 @@ class Benchmarks(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments begin with; an unknown one is an error that lists the known."""
+        """Find the command that the arguments begin with: a benchmark, or a file of tasks.
+
+        An unknown one is an error that lists the known.
+        """
+        if args and args[0] not in self.list_commands(ctx) and _is_file(args[0]):
+            return bench_tasks.name, bench_tasks, args
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
             known = ", ".join(self.list_commands(ctx)) or "none is installed"
-            raise click.UsageError(f"there is no benchmark {args[0]!r}; there are: {known}", ctx)
+            raise click.UsageError(
+                f"there is no benchmark {args[0]!r}; there are: {known};"
+                " or name a file of tasks, such as my_tasks.jsonl",
+                ctx,
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the benchmarks; one that can't be loaded is listed with the reason."""
         rows = [(name, self._summary(ctx, name)) for name in self.list_commands(ctx)]
+        own = bench_tasks.get_short_help_str(limit=100)
         with formatter.section("Benchmarks"):
             formatter.write_dl(rows or [("none", "no package with a benchmark is installed")])
+        with formatter.section("Your own tasks"):
+            formatter.write_dl([("TASKS.jsonl", own)])
 
     def _summary(self, ctx: click.Context, name: str) -> str:
         try:
@@ -46,6 +60,11 @@ class Benchmarks(click.Group):
         except ReflexionError as error:
             return str(error)
         return command.get_short_help_str(limit=100) if command else ""
+
+
+def _is_file(name: str) -> bool:
+    """Whether a first argument is a file of tasks; one that is not there is for its own command to report."""
+    return not name.startswith("-") and (name.endswith(".jsonl") or Path(name).is_file())
 
 
 def _found() -> dict[str, EntryPoint]:
@@ -77,6 +96,8 @@ def _adopt(command: click.Command) -> click.Command:
 @click.group(cls=Benchmarks, short_help="Run a benchmark and see the learning curve.")
 def bench() -> None:
     """Run a benchmark: tasks, tried again and again, with and without lessons.
+
+    "bench my_tasks.jsonl --agent module:agent" runs your own tasks; "bench my_tasks.jsonl --help" says how.
 
     Packages add benchmarks through the entry point group jeeves_reflexion.benchmarks.
     """

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.recalling import Candidate, Ranked
 from jeeves_reflexion.lessons.records import lesson_of
 from jeeves_reflexion.lessons.shelf import store_errors
-from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
 from vectorstores.base import Filter

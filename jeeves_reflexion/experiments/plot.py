@@ -6,16 +6,29 @@ from pathlib import Path
 from types import ModuleType
 
 from jeeves_reflexion.errors import MissingDependencyError
+from jeeves_reflexion.experiments.arms import arm_of
 from jeeves_reflexion.experiments.results import Results
 
 COLOURS = {
+    "react": "#b0b0b0",
     "retry": "#7f7f7f",
+    "last-attempt": "#56b4e9",
+    "reflexion": "#009e73",
     "monotonic": "#e69f00",
     "selective": "#0072b2",
     "own": "#009e73",
     "irrelevant": "#cc79a7",
 }
-MARKERS = {"retry": "s", "monotonic": "^", "selective": "o", "own": "D", "irrelevant": "v"}
+MARKERS = {
+    "react": "x",
+    "last-attempt": "P",
+    "reflexion": "D",
+    "retry": "s",
+    "monotonic": "^",
+    "selective": "o",
+    "own": "D",
+    "irrelevant": "v",
+}
 
 
 def plot_curves(results: Results, path: Path, *, title: str) -> Path:
@@ -31,7 +44,8 @@ def plot_curves(results: Results, path: Path, *, title: str) -> Path:
         if not points:
             continue
         trials = [p.trial for p in points]
-        colour = COLOURS[arm]
+        kind = arm_of(arm).kind
+        colour = COLOURS[kind]
         axes.fill_between(
             trials,
             [100 * p.share.low for p in points],
@@ -39,7 +53,9 @@ def plot_curves(results: Results, path: Path, *, title: str) -> Path:
             color=colour,
             alpha=0.12,
         )
-        axes.plot(trials, [100 * p.share.value for p in points], color=colour, marker=MARKERS[arm], label=arm)
+        axes.plot(
+            trials, [100 * p.share.value for p in points], color=colour, marker=MARKERS[kind], label=arm
+        )
     axes.set(xlabel="trial", ylabel="tasks solved so far, %", ylim=(0, 102), title=title)
     axes.set_xticks(range(1, results.trials + 1))
     axes.grid(visible=True, alpha=0.3)

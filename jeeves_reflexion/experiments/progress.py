@@ -11,7 +11,7 @@ from rich.table import Table
 
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
-from jeeves_reflexion.experiments.runner import Watcher
+from jeeves_reflexion.experiments.watching import Watcher
 
 
 def progress_for(stream: TextIO | None = None) -> Watcher:
@@ -45,6 +45,10 @@ class PlainProgress(Watcher):
         if done == total or done * 4 // total > (done - 1) * 4 // total:
             print(f"{what}: {done} of {total}", file=self._stream, flush=True)
 
+    def resumed(self, skipped: str) -> None:
+        """Say what is skipped."""
+        print(f"resumed: {skipped}", file=self._stream, flush=True)
+
     def round_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """Start counting."""
         self._count = _Count(todo)
@@ -58,9 +62,17 @@ class PlainProgress(Watcher):
         solved, n = _so_far(results, arm, seed), len(results.tasks)
         count = self._count
         print(
-            f"{arm:<10} seed {seed}  trial {trial}: {count.solved} of {count.todo} solved, "
+            f"{arm:<12} seed {seed}  trial {trial}: {count.solved} of {count.todo} solved, "
             f"{solved}/{n} so far, "
             f"{count.lessons} lessons written, {count.recalled} recalled",
+            file=self._stream,
+            flush=True,
+        )
+
+    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
+        """Write the line."""
+        print(
+            f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try",
             file=self._stream,
             flush=True,
         )
@@ -84,6 +96,10 @@ class RichProgress(Watcher):
         self._live.start()
         self._live.update(f"{what}: {done} of {total}" if done < total else "")
 
+    def resumed(self, skipped: str) -> None:
+        """Say what is skipped."""
+        self._live.console.print(f"resumed: {skipped}", markup=False, highlight=False)
+
     def round_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """Start a row."""
         self._count = _Count(todo)
@@ -93,12 +109,19 @@ class RichProgress(Watcher):
 
     def tried(self, row: Tried) -> None:
         """Count a try and draw."""
+        if row.split == "held-out":
+            return
         self._count.add(row)
         self._draw(running=True)
 
     def round_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Finish the row."""
         self._rows.append((*self._cells(), f"{_so_far(results, arm, seed)}/{len(results.tasks)}"))
+        self._draw(running=False)
+
+    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
+        """Add a row of its own."""
+        self._rows.append((arm, str(seed), "held out", f"{n}/{n}", str(solved), "0", "", f"{solved}/{n}"))
         self._draw(running=False)
 
     def interrupted(self, where: str) -> None:
@@ -126,4 +149,5 @@ class RichProgress(Watcher):
 
 
 def _so_far(results: Results, arm: ArmName, seed: int) -> int:
-    return sum(row.trial.passed for row in results.rows if row.arm == arm and row.seed == seed)
+    rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
+    return sum(row.trial.passed for row in rows)

@@ -1,43 +1,104 @@
-"""The run log: a folder with the configuration and one JSON line per try, redacted, readable as it grows."""
+"""The folder of a run: what was asked for, all that happened, and what came of it; redacted, readable as it grows.
+
+``config.json``   configuration, versions, design (plan, tasks by digest); written once
+``journal.jsonl`` every finished try whole, and every lesson stored: what a killed run is resumed from
+``events.jsonl``  what the loops told of each finished try, and what happened to the run
+``rows.jsonl``    one row a try, for tables
+``calls.jsonl``   exchanges with models (:meth:`RunLog.recorded`)
+``results.json``  figures, when the run is over
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import anyio.to_thread
+import filelock
 
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
+from jeeves_reflexion.experiments import journal
+from jeeves_reflexion.experiments.design import differences, versions
+from jeeves_reflexion.files import replace_file
+from jeeves_reflexion.models.recorded import RecordedModel
+from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact_json
 from jeeves_reflexion.types import JSON
 
-FORMAT = 1
+FORMAT: Final = 2
+
+T = TypeVar("T")
+
+_OURS: Final = frozenset({"format", "python", "started", "versions", "design"})
+_DERIVED: Final = frozenset({"tried", "round", "interrupted", "resumed"})
 
 
 class RunLog:
-    """Writes ``config.json`` once and appends to ``rows.jsonl``, a whole line with each :meth:`write`."""
+    """The folder of one run. One process at a time works in it; a lock sees to that.
+
+    ``config`` is what the run was started with, once it is open.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.rows = self.folder / "rows.jsonl"
+        self.events = self.folder / "events.jsonl"
+        self.journal = self.folder / "journal.jsonl"
+        self.calls = self.folder / "calls.jsonl"
+        self.config: dict[str, Any] = {}
+        self.resumed = False
+        self._lock = filelock.FileLock(self.folder / "run.lock", thread_local=False)
 
-    async def open(self, config: Mapping[str, JSON]) -> None:
-        """Make the folder and write the configuration.
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a run."""
+        return self.rows.exists()
 
-        Raises :class:`ConfigurationError` if it holds a run already, :class:`ExperimentError` if it can't be
-        written.
+    def started_with(self, name: str, default: T) -> T:
+        """Return a setting of the run that the folder holds, before it is opened to be resumed."""
+        try:
+            value = json.loads((self.folder / "config.json").read_text(encoding="utf-8")).get(name, default)
+        except (OSError, ValueError, AttributeError):
+            return default  # opening it says what is wrong
+        return value if isinstance(value, type(default)) else default
+
+    async def open(self, config: Mapping[str, JSON], *, resume: bool = False) -> None:
+        """Make the folder and write the configuration; with ``resume`` go on with the run that it holds, if any.
+
+        Raises :class:`ConfigurationError` if it holds a run already, is in use, or if the run to resume had another
+        configuration, with the differences; :class:`ExperimentError` if it can't be written.
         """
-        await anyio.to_thread.run_sync(self._open, dict(config))
+        await anyio.to_thread.run_sync(partial(self._open, dict(config), resume=resume))
+
+    async def begin(self, design: Mapping[str, JSON]) -> journal.Past:
+        """Write down the design, or hold it against the one of the run that is resumed; return what is done already."""
+        return await anyio.to_thread.run_sync(self._begin, dict(design))
 
     async def write(self, kind: str, row: Mapping[str, JSON]) -> None:
-        """Append one line."""
-        line = json.dumps(redact_json({"kind": kind, "at": time.time(), **row}), ensure_ascii=False)
-        await anyio.to_thread.run_sync(self._append, line)
+        """Append one line to the rows."""
+        await self.write_rows([{"kind": kind, **row}])
+
+    async def write_rows(self, rows: Sequence[Mapping[str, JSON]]) -> None:
+        """Append lines to the rows."""
+        await self._append(self.rows, [{"kind": "", "at": time.time(), **row} for row in rows], sync=False)
+
+    async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
+        """Append one event of the run itself."""
+        await self.tell_all([{"kind": f"experiment.{kind}", "at": time.time(), **row}])
+
+    async def tell_all(self, events: Sequence[Mapping[str, JSON]]) -> None:
+        """Append events, in one piece."""
+        await self._append(self.events, events, sync=False)
+
+    async def keep(self, row: Mapping[str, JSON]) -> None:
+        """Append one line to the journal; it is on the disk when this returns."""
+        await self._append(self.journal, [row], sync=True)
 
     async def save(self, name: str, text: str) -> Path:
         """Write a text file beside the log and return its path."""
@@ -45,24 +106,100 @@ class RunLog:
         await anyio.to_thread.run_sync(self._save, path, text)
         return path
 
-    def _open(self, config: Mapping[str, JSON]) -> None:
-        if self.rows.exists():
-            raise ConfigurationError(f"{self.folder} holds a run already: name another folder")
-        about: JSON = {
-            "format": FORMAT,
-            "python": platform.python_version(),
-            "started": time.time(),
-            **config,
-        }
-        text = json.dumps(redact_json(about), indent=2, ensure_ascii=False)
+    async def recorded(self, model: ChatModel) -> ChatModel:
+        """Return a model whose replies are kept in the folder, so that none is paid for twice when the run is resumed.
+
+        Its calls are bound to the try that makes them: equal prompts of different tries have replies of their own.
+        """
+        return await anyio.to_thread.run_sync(partial(RecordedModel, self.calls, model, mode="auto"))
+
+    def close(self) -> None:
+        """Let other processes at the folder."""
+        self._lock.release(force=True)
+
+    def _open(self, config: dict[str, JSON], *, resume: bool) -> None:
+        if self.exists and not resume:
+            raise ConfigurationError(
+                f"{self.folder} holds a run already: name another folder, or resume that run"
+            )
+        asked = json.loads(json.dumps(redact_json(config), ensure_ascii=False, default=str))
         with _written(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / "config.json").write_text(text + "\n", encoding="utf-8")
+            try:
+                self._lock.acquire(blocking=False)
+            except filelock.Timeout as error:
+                raise ConfigurationError(f"another process is at the run in {self.folder}") from error
+            if self.exists:
+                self._reopen(asked)
+                return
+            started = versions()
+            self.config = {
+                "format": FORMAT,
+                "python": started["python"],
+                "started": time.time(),
+                "versions": started,
+                **asked,
+            }
+            self._write_config()
             self.rows.touch()
 
-    def _append(self, line: str) -> None:
-        with _written(self.rows), self.rows.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    def _reopen(self, asked: Mapping[str, Any]) -> None:
+        try:
+            self.config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            if self.config["format"] != FORMAT:
+                raise ConfigurationError(
+                    f"{self.folder} holds a run of format {self.config['format']}, and only runs of format {FORMAT}"
+                    " can be resumed: name another folder"
+                )
+        except (OSError, ValueError, KeyError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise ConfigurationError(f"{self.folder} holds no run that can be resumed: {error}") from error
+        self._same(differences({k: v for k, v in self.config.items() if k not in _OURS}, asked))
+        self.resumed = True
+
+    def _begin(self, design: dict[str, JSON]) -> journal.Past:
+        if not self.config:
+            raise ConfigurationError("open the run log before the experiment is run")
+        asked = json.loads(json.dumps(redact_json(design), ensure_ascii=False))
+        known = self.config.get("design")
+        with _written(self.folder):
+            if known is None:
+                self.config["design"] = asked
+                self._write_config()
+            else:
+                self._same(differences(known, asked))
+            if not self.resumed:
+                return journal.Past()
+            for path in (self.journal, self.events, self.rows):
+                journal.mend(path)
+            # Rows are written anew from the journal, so that they stand in order whatever was in the middle.
+            lines = self.rows.read_text(encoding="utf-8").splitlines(keepends=True)
+            replace_file(
+                self.rows, "".join(line for line in lines if json.loads(line)["kind"] not in _DERIVED)
+            )
+        return journal.read(self.journal)
+
+    def _same(self, found: Sequence[str]) -> None:
+        if found:
+            self.close()
+            told = "\n".join(f"  {line}" for line in found)
+            raise ConfigurationError(
+                f"the run in {self.folder} was started with another configuration, and can't be resumed with this one"
+                f" (- then, + now):\n{told}"
+            )
+
+    def _write_config(self) -> None:
+        replace_file(
+            self.folder / "config.json", json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
+        )
+
+    async def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool) -> None:
+        def write() -> None:
+            with _written(path):
+                journal.append(path, rows, sync=sync)
+
+        await anyio.to_thread.run_sync(write)
 
     def _save(self, path: Path, text: str) -> None:
         with _written(path):

@@ -1,60 +1,48 @@
 """Runs an experiment: seeds, arms, trials, and within a trial the tasks not yet solved, some at a time.
 
-Lessons written in a trial are committed at its end, in task order, and visible from the next trial on, so
-results don't depend on the number of workers.
+Lessons written in a trial are stored at its end, in task order, and visible from the next trial on, so results don't
+depend on the number of workers, nor on where a run was killed and resumed.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import anyio
 
-from jeeves_reflexion.errors import ConfigurationError, ExperimentError, LessonStoreError
-from jeeves_reflexion.experiments.arms import ArmName
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.experiments.arms import Arm, ArmName, arm_of
+from jeeves_reflexion.experiments.costs import Purse
+from jeeves_reflexion.experiments.design import design_of
+from jeeves_reflexion.experiments.figures import figures
+from jeeves_reflexion.experiments.journal import Past
 from jeeves_reflexion.experiments.plan import Plan
-from jeeves_reflexion.experiments.results import Results, Tried
+from jeeves_reflexion.experiments.results import Results
+from jeeves_reflexion.experiments.rounds import (
+    Bench,
+    Round,
+    SpendingLimitError,
+    as_arm,
+    forget_lost,
+    reading_only,
+)
 from jeeves_reflexion.experiments.runlog import RunLog
+from jeeves_reflexion.experiments.splitting import split
+from jeeves_reflexion.experiments.watching import Watcher
+from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.reflexion import Reflexion
-from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Task, Trial
+
+__all__ = ["LoopFactory", "Watcher", "run_experiment"]
 
 LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
 """Makes the loop of an arm and a seed: ``(arm, seed) -> Reflexion``."""
 
-
-class Watcher:
-    """What an experiment tells while it runs; every method may be overridden, none must be."""
-
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Some of what the experiment needs is ready, before its first round."""
-
-    def round_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """A trial of an arm begins with ``todo`` tasks left to solve."""
-
-    def tried(self, row: Tried) -> None:
-        """A task was tried."""
-
-    def round_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
-        """A trial of an arm is over and its lessons are stored."""
-
-    def interrupted(self, where: str) -> None:
-        """The experiment ends before its time."""
-
-    def close(self) -> None:
-        """The experiment is over, in whatever way."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One trial of one arm and seed."""
-
-    arm: ArmName
-    seed: int
-    trial: int
-    loop: Reflexion
+OnStop: TypeAlias = Literal["store", "wait"]
 
 
 async def run_experiment(
@@ -64,106 +52,158 @@ async def run_experiment(
     *,
     log: RunLog,
     watcher: Watcher | None = None,
+    scorer: Evaluator | None = None,
+    on_stop: OnStop = "store",
 ) -> Results:
-    """Run the plan over the tasks and return its results; every row is in the log when it is counted.
+    """Run the plan over the tasks and return its results; every try is in the log as soon as it is finished.
 
-    When it is cancelled (Ctrl-C), the lessons of the tries that were finished are stored, the log says where
-    it stopped, and the cancellation goes on.
+    A log that was opened with ``resume=True`` has what is in it skipped: results are those of a run that was never
+    stopped, provided that the agent's attempt depends on its task, session and seed alone.
+
+    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. The lessons of a round
+    that is cut short are stored at once (``on_stop="store"``), so that they are there whatever becomes of the run; or
+    they wait in the journal (``"wait"``), which a resumed run needs to come to exactly the same results. A spending
+    limit ends a run with ``Results.interrupted`` saying so, and always lets them wait.
+
+    ``scorer`` judges every try with the gold answer for the results alone; the loop never hears of it. An arm without
+    memory has none, whatever loop ``make_loop`` returns for it.
     """
     if len({task.id for task in tasks}) != len(tasks) or not tasks:
         raise ConfigurationError("an experiment needs tasks, each with an id of its own")
-    results = Results(tuple(tasks), plan.arms, plan.seeds, plan.trials)
+    learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed)
+    results = Results(
+        learning,
+        plan.arms,
+        plan.seeds,
+        plan.trials,
+        held_out=held_out,
+        judged_by=plan.judged_by,
+        scored=scorer is not None,
+    )
     watcher = watcher or Watcher()
     try:
-        for seed in plan.seeds:
-            for arm in plan.arms:
-                loop = make_loop(arm, seed)
-                sessions = {
-                    task.id: replace(loop.session(), id=f"{arm}-{seed}-{task.id[:16]}") for task in tasks
-                }
-                for number in range(1, plan.trials + 1):
-                    await _round(
-                        _Round(arm, seed, number, loop), results, sessions, plan.workers, log, watcher
-                    )
+        past = await log.begin(design_of(plan, learning, held_out))
+        purse = Purse(plan.max_cost_usd, past.spent)
+        bench = Bench(log, watcher, purse, past, plan.workers, scorer, on_stop == "store")
+        await _say_begun(bench)
+        try:
+            for seed in plan.seeds:
+                for arm in map(arm_of, plan.arms):
+                    await _Lane(bench, results, arm, seed, as_arm(make_loop(arm.name, seed), arm)).play()
+        except SpendingLimitError:
+            pass  # said in results.interrupted: the run ends as it was asked to
+        await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
+        await log.tell("finished", {"interrupted": results.interrupted})
     finally:
         watcher.close()
+        log.close()
     return results
 
 
-async def _round(
-    turn: _Round, results: Results, sessions: dict[str, Session], workers: int, log: RunLog, watcher: Watcher
-) -> None:
-    histories = {task.id: results.history(turn.arm, turn.seed, task) for task in results.tasks}
-    todo = [task for task in results.tasks if not any(trial.passed for trial in histories[task.id])]
-    watcher.round_started(turn.arm, turn.seed, turn.trial, len(todo))
-    done: dict[str, Trial] = {}
-    limiter = anyio.CapacityLimiter(workers)
+@dataclass(slots=True)
+class _Lane:
+    """One arm and seed, from its first trial to its held-out tasks."""
 
-    async def one(task: Task) -> None:
-        async with limiter:
-            trial = await turn.loop.trial(task, histories[task.id], sessions[task.id], commit=False)
-        done[task.id] = trial
-        watcher.tried(Tried(turn.arm, turn.seed, task, trial))
+    bench: Bench
+    results: Results
+    arm: Arm
+    seed: int
+    loop: Reflexion
 
-    try:
+    async def play(self) -> None:
+        """Play all rounds that are not in the log."""
+        again = await forget_lost(self.bench, self.loop, self.arm, self.seed)
+        if again:
+            await self.bench.log.tell(
+                "stored_again", {"arm": self.arm.name, "seed": self.seed, "lessons": again}
+            )
+        for number in range(1, self.arm.trials(self.results.trials) + 1):
+            histories = self.results.histories(self.arm.name, self.seed)
+            todo = [
+                task for task in self.results.tasks if not any(trial.passed for trial in histories[task.id])
+            ]
+            await self._round(Round(self.bench, self.arm, self.seed, number, self.loop, todo, histories))
+        if self.results.held_out:
+            await self._held_out()
+
+    async def _held_out(self) -> None:
+        tasks = self.results.held_out
+        nothing: dict[str, Sequence[Trial]] = {task.id: () for task in tasks}
+        loop = reading_only(self.loop)
+        turn = Round(self.bench, self.arm, self.seed, 1, loop, tasks, nothing, "held-out")
+        await self._round(turn)
+        solved = sum(kept.trial.passed for kept in turn.done.values())
+        self.bench.watcher.held_out_finished(self.arm.name, self.seed, solved, len(tasks))
+
+    async def _round(self, turn: Round) -> None:
+        bench, held = self.bench, turn.split == "held-out"
+        if not held:
+            bench.watcher.round_started(self.arm.name, self.seed, turn.number, len(turn.todo))
+        for task in turn.todo:
+            if task.id in turn.done:
+                bench.watcher.tried(turn.row(task))
         try:
-            async with anyio.create_task_group() as group:
-                for task in todo:
-                    group.start_soon(one, task)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await _commit(turn, results, sessions, done, log)
-        _check_tried(turn, done)
-        await log.write(
-            "round", {"arm": turn.arm, "seed": turn.seed, "trial": turn.trial, "tried": len(todo)}
-        )
-    except BaseException as error:
-        tried = f"{len(done)} of {len(todo)} tasks tried"
-        results.interrupted = f"arm {turn.arm}, seed {turn.seed}, trial {turn.trial}: {tried}"
-        watcher.interrupted(results.interrupted)
-        first = _alone(error)
+            try:
+                await turn.try_all()
+                await turn.check()
+            except BaseException as error:
+                if bench.stores_when_stopped and not isinstance(_alone(error), SpendingLimitError):
+                    await self._store(turn)
+                raise
+            await self._store(turn)
+            where = {"arm": self.arm.name, "seed": self.seed, "trial": turn.number, "split": turn.split}
+            await bench.log.write("round", {**where, "tried": len(turn.todo)})
+        except BaseException as error:
+            await self._stopped(turn, error)
+            first = _alone(error)
+            if first is error:
+                raise
+            raise first from error
+        if not held:
+            bench.watcher.round_finished(self.arm.name, self.seed, turn.number, self.results)
+
+    async def _store(self, turn: Round) -> None:
         with anyio.CancelScope(shield=True):
-            why = f"{type(first).__name__}: {first}" if isinstance(first, Exception) else "cancelled"
-            await log.write("interrupted", {"where": results.interrupted, "why": why})
-        if first is error:
-            raise
-        raise first from error
-    watcher.round_finished(turn.arm, turn.seed, turn.trial, results)
+            before = len(self.results.rows)
+            try:
+                self.results.rows += await turn.store()
+            finally:
+                if len(self.results.rows) == before:
+                    self.results.rows += [turn.row(task) for task in turn.todo if task.id in turn.done]
+
+    async def _stopped(self, turn: Round, error: BaseException) -> None:
+        held = " (held-out tasks)" if turn.split == "held-out" else ""
+        tried = f"{len(turn.done)} of {len(turn.todo)} tasks tried"
+        where = f"arm {self.arm.name}, seed {self.seed}, trial {turn.number}{held}: {tried}"
+        first = _alone(error)
+        why = f"{type(first).__name__}: {first}" if isinstance(first, Exception) else "cancelled"
+        limit = isinstance(first, SpendingLimitError)
+        self.results.interrupted = f"{where}; {first}" if limit else where
+        self.bench.watcher.interrupted(self.results.interrupted)
+        with anyio.CancelScope(shield=True):
+            await self.bench.log.write("interrupted", {"where": where, "why": why})
+            await self.bench.log.tell("interrupted", {"where": where, "why": why})
 
 
-async def _commit(
-    turn: _Round, results: Results, sessions: dict[str, Session], done: dict[str, Trial], log: RunLog
-) -> None:
-    """Store what was learned and count what was tried, in task order.
-
-    A lesson that can't be stored loses no other: the first such error is raised when all the rest is done.
-    """
-    failure: LessonStoreError | None = None
-    rows = []
-    for task in results.tasks:
-        if task.id not in done:
-            continue
-        trial = done[task.id]
-        try:
-            trial = await turn.loop.commit(task, trial, sessions[task.id])
-        except LessonStoreError as error:
-            failure = failure or error
-            trial = replace(trial, problems=(*trial.problems, str(error)))
-        rows.append(Tried(turn.arm, turn.seed, task, trial))
-    results.rows += rows
-    for row in rows:
-        await log.write("tried", row.as_json())
-    if failure is not None:
-        raise failure
+async def _say_begun(bench: Bench) -> None:
+    if not bench.log.resumed:
+        await bench.log.tell("started", {})
+        return
+    said = skipped(bench.past)
+    await bench.log.tell("resumed", {"skipped": said})
+    bench.watcher.resumed(said)
 
 
-def _check_tried(turn: _Round, done: dict[str, Trial]) -> None:
-    """Refuse to go on where no task could even be begun: that is no result, and more of it would cost for nothing."""
-    attempts = [trial.attempt for trial in done.values()]
-    if attempts and all(attempt.error and not attempt.steps for attempt in attempts):
-        raise ExperimentError(
-            f"no task could be begun in trial {turn.trial} of arm {turn.arm}: {attempts[0].error}"
-        )
+def skipped(past: Past) -> str:
+    """Say what a resumed run does not do again."""
+    tries = Counter(place.arm for place in past.tries)
+    if not tries:
+        return "no try is finished: the run begins from the start"
+    by_arm = ", ".join(f"{arm} {n}" for arm, n in tries.items())
+    return (
+        f"{sum(tries.values())} finished tries are in the log and are not made again ({by_arm}); "
+        f"{len(past.stored)} lessons are stored and are not stored again"
+    )
 
 
 def _alone(error: BaseException) -> BaseException:

@@ -232,8 +232,8 @@ class HardToStore:
     def __init__(self, lessons, *, refused=None, delay=0.0):
         self.lessons, self.refused, self.delay, self.kept = lessons, refused, delay, []
 
-    async def recall(self, task, *, k, run_id="", attempt=0):
-        return await self.lessons.recall(task, k=k, run_id=run_id, attempt=attempt)
+    async def recall(self, task, *, k, run_id="", attempt=0, skip_run=""):
+        return await self.lessons.recall(task, k=k, run_id=run_id, attempt=attempt, skip_run=skip_run)
 
     async def outcome(self, recall_id, evaluation):
         return await self.lessons.outcome(recall_id, evaluation)

@@ -1,0 +1,65 @@
+"""The figures of a run as JSON: what ``results.json`` holds, described in docs/experiments.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from jeeves_reflexion.experiments.arms import ARMS, ArmName, arm_of
+from jeeves_reflexion.experiments.plan import JudgedBy
+from jeeves_reflexion.experiments.results import Curve, Results
+from jeeves_reflexion.statistics import Share
+from jeeves_reflexion.types import JSON
+
+RESULTS_FORMAT: Final = 1
+
+
+def figures(results: Results) -> dict[str, JSON]:
+    """Return the figures of all arms; a judge's figures stand under its name, never beside another's."""
+    judges: tuple[JudgedBy, ...] = (results.judged_by,)
+    if results.scored and results.judged_by == "self":
+        judges = ("self", "oracle")
+    return {
+        "format": RESULTS_FORMAT,
+        "complete": not results.interrupted,
+        "interrupted": results.interrupted,
+        "judged_by": results.judged_by,
+        "learning_tasks": len(results.tasks),
+        "held_out_tasks": len(results.held_out),
+        "seeds": list(results.seeds),
+        "trials": results.trials,
+        "tries": len(results.rows),
+        "tries_with_errors": results.errors,
+        "by_judge": {judge: _arms(results, judge) for judge in judges},
+        "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
+    }
+
+
+def _arms(results: Results, judge: JudgedBy) -> Mapping[str, JSON]:
+    return {arm: _arm(results, arm, judge) for arm in results.arms}
+
+
+def _arm(results: Results, arm: ArmName, judge: JudgedBy) -> dict[str, JSON]:
+    held = results.transfer(arm, by=judge) if results.held_out else None
+    return {
+        "what": ARMS[arm_of(arm).kind],
+        "curve": curve_as_json(results.curve(arm, by=judge)),
+        "transfer": None if held is None else share_as_json(held),
+        "lessons": len(results.lessons(arm)),
+    }
+
+
+def curve_as_json(curve: Curve) -> list[JSON]:
+    """Return a curve as JSON: a point a trial, cumulative, with its 95 % Wilson interval."""
+    return [{"trial": point.trial, **share_as_json(point.share)} for point in curve.points]
+
+
+def share_as_json(share: Share) -> dict[str, JSON]:
+    """Return a share as JSON."""
+    return {
+        "solved": share.successes,
+        "n": share.n,
+        "share": round(share.value, 6),
+        "low": round(share.low, 6),
+        "high": round(share.high, 6),
+    }

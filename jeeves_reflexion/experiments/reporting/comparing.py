@@ -1,0 +1,111 @@
+"""Arms held against a baseline, in pairs of tasks, and what that shows in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from jeeves_reflexion.comparisons import McNemar, detectable, in_words, mcnemar, paired_difference
+from jeeves_reflexion.experiments.arms import ArmName
+from jeeves_reflexion.experiments.plan import JudgedBy
+from jeeves_reflexion.experiments.reporting.reading import Run
+from jeeves_reflexion.experiments.reporting.values import Compared
+from jeeves_reflexion.experiments.results import Split
+from jeeves_reflexion.statistics import Difference
+
+LEVEL: Final = 0.05
+_HARDLY: Final = 0.75
+
+_BASELINES: Final[tuple[ArmName, ...]] = ("retry", "react", "last-attempt")
+
+
+def baseline_of(arms: Sequence[ArmName]) -> ArmName:
+    """Return what the other arms are held against unless somebody says so: further tries without memory, if there."""
+    return next((arm for arm in _BASELINES if arm in arms), arms[0])
+
+
+def compare(run: Run, judge: JudgedBy, split: Split, baseline: ArmName) -> tuple[Compared, ...]:
+    """Hold each arm against the baseline at the second and at the last trial; arms without a seed in common are out."""
+    last = run.trials_of(split)
+    found = [
+        compared
+        for trial in sorted({min(2, last), last})
+        for arm in run.arms
+        if arm != baseline and (compared := _compared(run, judge, split, (baseline, arm), trial))
+    ]
+    adjusted = holm([each.mcnemar.p for each in found])
+    return tuple(_with_holm(each, p, len(found)) for each, p in zip(found, adjusted, strict=True))
+
+
+def _with_holm(each: Compared, p: float, n: int) -> Compared:
+    found = each.difference.better or each.difference.worse
+    if found and each.mcnemar.p < LEVEL <= p:
+        each = replace(
+            each, words=f"{each.words}; as one of {n} comparisons it is not settled (Holm p = {p:.2f})"
+        )
+    return replace(each, p_holm=p)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return p values adjusted for their number by the step-down rule of Holm (1979)."""
+    adjusted = [1.0] * len(ps)
+    highest = 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[i]))
+        adjusted[i] = highest
+    return adjusted
+
+
+def words(difference: Difference, test: McNemar, tasks: int, share: float) -> str:
+    """Say what a comparison shows; a difference is one where bootstrap and McNemar's test both see it.
+
+    The bootstrap alone is sure of itself with few tasks: where all of three were gained, its interval is a point.
+    ``share`` is the baseline's success, by which the smallest difference is told that so many tasks would show.
+    """
+    clear = difference.better or difference.worse
+    if clear and test.p >= LEVEL:
+        by = f"{100 * difference.value:+.0f} points ({100 * difference.low:+.0f} to {100 * difference.high:+.0f})"
+        return (
+            f"not settled: {by} by the bootstrap, which McNemar's test does not bear out (p = {test.p:.2f},"
+            f" {tasks} tasks)"
+        )
+    told = in_words(difference, tasks)
+    if clear:
+        return told
+    # At the ends of the scale the formula would promise that any difference shows.
+    needed = detectable(tasks, share=min(max(share, 0.1), 0.9))
+    if needed >= _HARDLY:
+        return f"{told}; so few tasks would hardly show any"
+    return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
+
+
+def _compared(
+    run: Run, judge: JudgedBy, split: Split, arms: tuple[ArmName, ArmName], trial: int
+) -> Compared | None:
+    both = set(run.finished(arms[0], split)) & set(run.finished(arms[1], split))
+    seeds = [seed for seed in run.seeds if seed in both]
+    if not seeds:
+        return None
+    first, second = (_scores(run, judge, split, (arm, trial), seeds) for arm in arms)
+    difference = paired_difference(first, second)
+    test = mcnemar(_by_most(first), _by_most(second))
+    share = sum(map(sum, first.values())) / (len(first) * len(seeds))
+    told = words(difference, test, len(first), share)
+    return Compared(arms[1], arms[0], trial, len(first), len(seeds), difference, test, test.p, told)
+
+
+def _scores(
+    run: Run, judge: JudgedBy, split: Split, at: tuple[ArmName, int], seeds: Sequence[int]
+) -> dict[str, list[float]]:
+    arm, trial = at
+    return {
+        task.id: [
+            float(run.solved(run.played[arm, seed, split][task.id], judge)[trial - 1]) for seed in seeds
+        ]
+        for task in run.tasks_of(split)
+    }
+
+
+def _by_most(scores: dict[str, list[float]]) -> dict[str, bool]:
+    return {task: 2 * sum(each) > len(each) for task, each in scores.items()}
