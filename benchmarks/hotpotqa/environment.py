@@ -1,0 +1,82 @@
+"""Search, Lookup and the page in between: the environment of ReAct on HotpotQA (Yao et al. 2023, ``wikienv.py``).
+
+As there: Search gives the first five sentences of the page of that name, or up to five similar titles; Lookup gives the
+sentences of the last page with a keyword, one at each call. As in the runs of Reflexion (Shinn et al. 2023,
+``hotpotqa_runs/agents.py``): after a Search that found no page there is nothing to look up in, and an attempt has six
+steps (``max_steps``, its Finish included) and prompts of 3,896 tokens at most.
+"""
+
+from __future__ import annotations
+
+from benchmarks.hotpotqa.failures import PagesError
+from benchmarks.hotpotqa.pages import Pages, first_titles
+from benchmarks.hotpotqa.questions import Page
+from jeeves_reflexion import Tool, as_tool
+
+STEP_LIMIT = 6
+"""Steps of an attempt, the one that answers included (``ReactAgent.max_steps`` of the paper's code)."""
+
+CONTEXT_LIMIT = 3896
+"""Tokens of a prompt, from which on an attempt of the paper was halted (``ReactAgent.is_halted``)."""
+
+SHOWN_SENTENCES = 5
+NO_PAGE = "There is no page to look anything up in: Search for one that exists, such as a similar title."
+NO_MORE = "No more results."
+
+
+class Browser:
+    """What one attempt sees of the pages; makes the tools of that attempt.
+
+    ``failure`` is the first error of the pages themselves: with one, the attempt says nothing about the agent.
+    """
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._page: Page | None = None
+        self._keyword = ""
+        self._shown = 0
+        self.failure: PagesError | None = None
+        self.similar: tuple[str, ...] = ()
+
+    @property
+    def page(self) -> Page | None:
+        """The page of the last search; None where it found none."""
+        return self._page
+
+    async def search(self, entity: str) -> str:
+        """Find the Wikipedia page of a name and read its first sentences; else see titles that are similar.
+
+        Args:
+            entity: the name of a person, place, work or thing.
+        """
+        self._page, self._keyword, self._shown, self.similar = None, "", 0, ()
+        try:
+            found = await self._pages.find(entity)
+        except PagesError as error:
+            self.failure = self.failure or error
+            raise
+        if isinstance(found, Page):
+            self._page = found
+            return " ".join(sentence.strip() for sentence in found.sentences[:SHOWN_SENTENCES])
+        self.similar = found.titles
+        return f"Could not find [{entity}]. Similar: {first_titles(found.titles)}"
+
+    async def lookup(self, keyword: str) -> str:
+        """See the next sentence with a keyword on the page that was found last.
+
+        Args:
+            keyword: a word or phrase to find in it.
+        """
+        if self._page is None:
+            return NO_PAGE
+        if keyword != self._keyword:
+            self._keyword, self._shown = keyword, 0
+        found = [s.strip() for s in self._page.sentences if keyword.casefold() in s.casefold()]
+        if self._shown >= len(found):
+            return NO_MORE
+        self._shown += 1
+        return f"(Result {self._shown} / {len(found)}) {found[self._shown - 1]}"
+
+    def tools(self) -> tuple[Tool, Tool]:
+        """Return Search and Lookup as tools for a ReAct; Finish is its own."""
+        return as_tool(self.search, name="Search"), as_tool(self.lookup, name="Lookup")

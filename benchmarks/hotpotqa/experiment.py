@@ -1,0 +1,229 @@
+"""One run of the benchmark: questions, an agent, pages to search, who judges, arms, trials, seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+import anyio.to_thread
+
+from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT
+from benchmarks.hotpotqa.evaluators import JudgeName, evaluator, measure
+from benchmarks.hotpotqa.extractive import LESSONS_BLOCK, ExtractiveAgent
+from benchmarks.hotpotqa.lesson_words import write_lesson
+from benchmarks.hotpotqa.model_agents import CotAgent, ReActAgent
+from benchmarks.hotpotqa.outcomes import Outcome, outcomes_of
+from benchmarks.hotpotqa.pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
+from benchmarks.hotpotqa.questions import Question, paragraphs_of
+from benchmarks.hotpotqa.rules_reflector import write_reflection
+from benchmarks.hotpotqa.scorer import ExactMatch
+from benchmarks.hotpotqa.wikipedia import Wikipedia
+from benchmarks.hotpotqa.wording import wanted, wording_of
+from jeeves_reflexion import (
+    Agent,
+    ChatModel,
+    ConfigurationError,
+    LessonReflector,
+    LessonSettings,
+    LoopOptions,
+    Reflexion,
+    Session,
+)
+from jeeves_reflexion.experiments import (
+    ArmName,
+    Plan,
+    Results,
+    RunLog,
+    Watcher,
+    arm_lessons,
+    arm_of,
+    run_experiment,
+)
+from jeeves_reflexion.text import bullets
+from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
+
+AgentName: TypeAlias = Literal["extractive", "react", "cot"]
+PagesName: TypeAlias = Literal["question", "bm25", "dense", "wikipedia"]
+ContextName: TypeAlias = Literal["none", "all", "supporting"]
+
+NAMESPACE = "hotpotqa"
+CONTROL: ArmName = "retry"
+"""The arm that the others are held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one run plays, and with what.
+
+    The plan's ``holdout`` is the share of the questions that no lesson is learned from; they are drawn anew for each
+    seed, so that several seeds see more of the questions held out. ``context`` is for chain of thought: no
+    paragraphs, all of the question's, or the supporting ones as in the paper. ``cache`` keeps what Wikipedia answered;
+    ``contact`` goes into the user agent. ``resume`` goes on with the run in ``out``.
+    """
+
+    questions: tuple[Question, ...]
+    plan: Plan
+    out: Path
+    embedder: Embedder
+    judge: JudgeName = "oracle"
+    agent: AgentName = "extractive"
+    pages: PagesName = "question"
+    context: ContextName = "all"
+    model: ChatModel | None = None
+    step_limit: int = STEP_LIMIT
+    context_limit: int = CONTEXT_LIMIT
+    cache: Path = Path("runs/wikipedia")
+    contact: str = ""
+    resume: bool = False
+    settings: LessonSettings = field(default_factory=LessonSettings)
+
+    def __post_init__(self) -> None:
+        if self.agent != "extractive" and self.model is None:
+            raise ConfigurationError(f"the agent {self.agent} needs a model: name one with --model")
+        if self.agent == "extractive" and self.model is not None:
+            raise ConfigurationError("the extractive agent has no model: choose react or cot")
+
+    @property
+    def gold(self) -> dict[str, str]:
+        """The answers, for evaluators and tables alone."""
+        return {question.id: question.answer for question in self.questions}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a run leaves: every attempt scored, and where its lessons are.
+
+    ``told`` is the share of questions that the extractive agent answers right when the reflector's whole table of
+    wordings is told it beforehand; None for other agents.
+    """
+
+    setting: Setting
+    outcomes: list[Outcome]
+    lessons_at: Path
+    lessons: list[str]
+    told: tuple[float, float] | None
+    interrupted: str = ""
+
+
+async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
+    """Play every seed: its learning questions trial by trial, then its held-out ones once with what was learned."""
+    outcomes: list[Outcome] = []
+    lessons: dict[str, None] = {}
+    interrupted = ""
+    place = setting.out / "lessons"
+    store = FaissVectorStore(place, embedder=setting.embedder, namespace=NAMESPACE)
+    async with open_pages(setting) as pages, store:
+        for seed in setting.plan.seeds:
+            results = await _seed(setting, pages, store, seed, watcher)
+            outcomes += outcomes_of(results.rows, setting.gold)
+            for arm in results.arms:
+                lessons.update(dict.fromkeys(results.lessons(arm)))
+            interrupted = results.interrupted
+            if interrupted:
+                break
+        told = await _told(setting, pages) if setting.agent == "extractive" else None
+    lines = "".join(json.dumps(row.as_json(), ensure_ascii=False) + "\n" for row in outcomes)
+    write = partial((setting.out / "outcomes.jsonl").write_text, lines, encoding="utf-8")
+    await anyio.to_thread.run_sync(write)
+    return Finished(setting, outcomes, place, list(lessons), told, interrupted)
+
+
+async def _seed(
+    setting: Setting, pages: PagesFor, store: VectorStore, seed: int, watcher: Watcher | None
+) -> Results:
+    """One seed of a run: its split of the questions, and its folder, which it can be resumed from."""
+    plan = replace(setting.plan, seeds=(seed,), split_seed=seed, judged_by=setting.judge)
+    log = RunLog(setting.out / f"seed-{seed}")
+    await log.open(config(setting), resume=setting.resume)
+    model = None if setting.model is None else await log.recorded(setting.model)
+    tasks = [question.task for question in setting.questions]
+
+    def loop(arm: ArmName, seed: int) -> Reflexion:
+        """The loop of one arm: all arms share everything but how they remember."""
+        scope = store.scoped(f"{arm}-{seed}")
+        return Reflexion(
+            _agent(replace(setting, model=model), pages, seed),
+            evaluator=evaluator(setting.judge, model),
+            reflector=write_reflection if model is None else LessonReflector(model),
+            lesson_store=arm_lessons(arm, scope, tasks, settings=setting.settings, seed=seed),
+            max_attempts=plan.trials,
+            top_k_lessons=plan.k,
+            options=LoopOptions(learn=arm_of(arm).learns),
+        )
+
+    return await run_experiment(plan, tasks, loop, log=log, watcher=watcher, scorer=ExactMatch())
+
+
+@contextlib.asynccontextmanager
+async def open_pages(setting: Setting) -> AsyncIterator[PagesFor]:
+    """Open what is searched; an index is made before the first attempt."""
+    paragraphs = paragraphs_of(setting.questions)
+    match setting.pages:
+        case "question":
+            yield own_pages(paragraphs)
+        case "bm25":
+            yield shared_pages(await anyio.to_thread.run_sync(WordPages, all_pages(paragraphs)))
+        case "dense":
+            place = setting.out / "pages"
+            async with FaissVectorStore(place, embedder=setting.embedder, namespace="pages") as store:
+                pages = DensePages(store, all_pages(paragraphs))
+                await pages.fill()
+                yield shared_pages(pages)
+        case "wikipedia":
+            async with Wikipedia(setting.cache, contact=setting.contact) as wikipedia:
+                yield shared_pages(wikipedia)
+
+
+def _agent(setting: Setting, pages: PagesFor, seed: int) -> Agent:
+    model = setting.model
+    if model is None:
+        return ExtractiveAgent(pages, seed=seed, step_limit=setting.step_limit)
+    if setting.agent == "react":
+        return ReActAgent(model, pages, step_limit=setting.step_limit, context_limit=setting.context_limit)
+    supporting = setting.context == "supporting"
+    paragraphs = (
+        paragraphs_of(setting.questions, supporting=supporting) if setting.context != "none" else None
+    )
+    return CotAgent(model, paragraphs, context_limit=setting.context_limit)
+
+
+async def _told(setting: Setting, pages: PagesFor) -> tuple[float, float]:
+    """EM and F1 of the extractive agent's first attempt with the kind of each question told; all seeds."""
+    scores = []
+    for seed in setting.plan.seeds:
+        agent = ExtractiveAgent(pages, seed=seed, step_limit=setting.step_limit)
+        for question in setting.questions:
+            lesson = write_lesson(question.text, kind=wanted(wording_of(question.text)))
+            session = Session(attempt=1).for_attempt(1, {LESSONS_BLOCK: bullets([lesson])})
+            scores.append(measure(await agent(question.task.public(), session), question.answer))
+    return fmean(score.em for score in scores), fmean(score.f1 for score in scores)
+
+
+def config(setting: Setting) -> dict[str, JSON]:
+    """Return what a run is, as its log keeps it."""
+    plan = setting.plan
+    return {
+        "benchmark": "hotpotqa",
+        "agent": setting.agent,
+        "model": setting.model.name if setting.model else None,
+        "pages": setting.pages if setting.agent != "cot" else None,
+        "context": setting.context if setting.agent == "cot" else None,
+        "judged_by": setting.judge,
+        "arms": list(plan.arms),
+        "trials": plan.trials,
+        "seeds": list(plan.seeds),
+        "workers": plan.workers,
+        "k": plan.k,
+        "holdout": plan.holdout,
+        "step_limit": setting.step_limit,
+        "context_limit": setting.context_limit,
+        "embedder": setting.embedder.id,
+        "key": setting.settings.key,
+        "min_similarity": setting.settings.min_similarity,
+    }

@@ -1,0 +1,151 @@
+"""Language models as agents: ReAct with Search and Lookup, and chain of thought with and without paragraphs.
+
+Both as in Reflexion's runs on HotpotQA (Shinn et al. 2023, section 4.2 and ``hotpotqa_runs/agents.py``): six steps,
+prompts of a bounded length, and for chain of thought one answer, from what the model knows or from paragraphs in the
+prompt. The examples in the prompts are ours, two instead of the paper's six.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT, Browser
+from benchmarks.hotpotqa.failures import ContextFullError
+from benchmarks.hotpotqa.pages import PagesFor
+from benchmarks.hotpotqa.questions import Page, Paragraphs
+from jeeves_reflexion import (
+    Attempt,
+    ChatModel,
+    Completion,
+    Message,
+    ReAct,
+    Sampling,
+    Session,
+    Step,
+    Task,
+    ToolSpec,
+)
+from jeeves_reflexion.agents.blocks import render_blocks
+from jeeves_reflexion.agents.reply import parse_reply
+from jeeves_reflexion.events import StepTaken
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.text import estimate_tokens, fence, read_prompt
+from vectorstores import JSON
+
+PACKAGE = "benchmarks.hotpotqa"
+MAX_CONTEXT = "max_context"
+_STEADY = Sampling(temperature=0.0)
+_PARAGRAPHS_NOTE = "Paragraphs of Wikipedia; not all of them matter."
+
+
+class ShortContext:
+    """A model that refuses prompts of more than ``limit`` tokens, estimated as a quarter of their characters."""
+
+    def __init__(self, model: ChatModel, limit: int = CONTEXT_LIMIT) -> None:
+        self._model = model
+        self._limit = limit
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.name
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether the model has native tools."""
+        return self._model.supports_tools
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        schema: Mapping[str, JSON] | None = None,
+        sampling: Sampling | None = None,
+    ) -> Completion:
+        """Ask the model. Raises :class:`ContextFullError` where the prompt is too long."""
+        tokens = sum(estimate_tokens(message.content) for message in messages)
+        if tokens > self._limit:
+            raise ContextFullError(f"the prompt has about {tokens} tokens, and {self._limit} are allowed")
+        return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+
+
+class ReActAgent:
+    """The framework's ReAct over the pages of each question.
+
+    An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``;
+    pages that can't be looked up are the attempt's ``error``.
+    """
+
+    name = "react"
+    retry_safe = True
+
+    def __init__(
+        self,
+        model: ChatModel,
+        pages: PagesFor,
+        *,
+        step_limit: int = STEP_LIMIT,
+        context_limit: int = CONTEXT_LIMIT,
+    ) -> None:
+        self.model = ShortContext(model, context_limit)
+        self._pages = pages
+        self._step_limit = step_limit
+        self._system = read_prompt(None, PACKAGE, "react.md")
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Answer once."""
+        browser = Browser(self._pages(task.id))
+        react = ReAct(
+            self.model,
+            browser.tools(),
+            max_turns=self._step_limit,
+            system_prompt=self._system,
+            sampling=_STEADY,
+        )
+        try:
+            attempt = await react(task, session)
+        except ContextFullError:
+            return Attempt(interrupted=MAX_CONTEXT)
+        if browser.failure is not None:
+            return replace(attempt, error=f"{type(browser.failure).__name__}: {browser.failure}")
+        if attempt.error and attempt.error.startswith(ContextFullError.__name__):
+            return replace(attempt, error=None, interrupted=MAX_CONTEXT)
+        return attempt
+
+
+class CotAgent:
+    """Chain of thought: one call, a thought and an answer; ``paragraphs`` are put into the prompt, if there are any."""
+
+    name = "cot"
+    retry_safe = True
+
+    def __init__(
+        self, model: ChatModel, paragraphs: Paragraphs | None = None, *, context_limit: int = CONTEXT_LIMIT
+    ) -> None:
+        self.model = ShortContext(model, context_limit)
+        self._paragraphs = paragraphs
+        self._system = read_prompt(None, PACKAGE, "cot.md")
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Answer once; a reply that holds no answer in the form asked for is an attempt without one."""
+        parts = [self._system, render_blocks(session.blocks)]
+        asked = f"Question: {task.prompt}"
+        if self._paragraphs is not None:
+            shown = _written(self._paragraphs[task.id])
+            asked = f"{fence('paragraphs', shown, note=_PARAGRAPHS_NOTE)}\n\n{asked}"
+        messages = [Message("system", "\n\n".join(filter(None, parts))), Message("user", asked)]
+        try:
+            completion = await ask(self.model, messages, sampling=_STEADY)
+        except ContextFullError:
+            return Attempt(interrupted=MAX_CONTEXT)
+        reply = parse_reply(completion.text)
+        answer = reply.argument if reply.finished else ""
+        step = Step(reply.thought, reply.action, reply.problem, failed=not reply.finished)
+        await session.emit(StepTaken(run_id=session.id, attempt=session.attempt, number=1, step=step))
+        return Attempt(answer, (step,), completion.usage)
+
+
+def _written(pages: Sequence[Page]) -> str:
+    return "\n\n".join(f"{page.title}\n{page.text}" for page in pages)

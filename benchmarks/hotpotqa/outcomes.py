@@ -1,0 +1,121 @@
+"""What came of a run: EM and F1 of the answer that stands after each trial, with intervals over questions.
+
+A question's answer stands until the next attempt gives another; a question that the loop takes for solved is not tried
+again. So EM after a trial counts every question, and is the paper's cumulative share of correct answers where the
+oracle judges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from benchmarks.hotpotqa.evaluators import measure
+from jeeves_reflexion.comparisons import McNemar, mcnemar, paired_difference
+from jeeves_reflexion.experiments import Split, Tried
+from jeeves_reflexion.statistics import Z95, Difference
+from vectorstores import JSON
+
+Metric: TypeAlias = Literal["em", "f1"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One attempt at one question. ``passed`` is what the loop's evaluator said, ``em`` and ``f1`` what is true."""
+
+    split: Split
+    arm: str
+    seed: int
+    question: str
+    trial: int
+    answer: str
+    em: float
+    f1: float
+    passed: bool
+    halted: bool
+    error: bool
+    recalled: int
+    tokens: int
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the row as JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def outcomes_of(rows: Iterable[Tried], gold: Mapping[str, str]) -> list[Outcome]:
+    """Return an experiment's rows, scored."""
+    found = []
+    for row in rows:
+        attempt = row.trial.attempt
+        score = measure(attempt, gold[row.task.id])
+        found.append(
+            Outcome(
+                split=row.split,
+                arm=row.arm,
+                seed=row.seed,
+                question=row.task.id,
+                trial=row.trial.number,
+                answer=attempt.output,
+                em=score.em,
+                f1=score.f1,
+                passed=row.trial.passed,
+                halted=attempt.interrupted is not None,
+                error=attempt.error is not None,
+                recalled=len(row.trial.recall.offered) if row.trial.recall else 0,
+                tokens=sum(used.tokens for used in row.trial.usage.values()),
+            )
+        )
+    return found
+
+
+Scores: TypeAlias = dict[str, list[float]]
+"""A question's scores, one for each seed that tried it."""
+
+
+def standing(rows: Sequence[Outcome], split: Split, arm: str, trial: int, metric: Metric) -> Scores:
+    """Return what each question's answer is worth after a trial, by seed."""
+    last: dict[tuple[str, int], Outcome] = {}
+    for row in rows:
+        if row.split == split and row.arm == arm and row.trial <= trial:
+            key = (row.question, row.seed)
+            if key not in last or last[key].trial < row.trial:
+                last[key] = row
+    scores: Scores = defaultdict(list)
+    for (question, _), row in sorted(last.items()):
+        scores[question].append(row.em if metric == "em" else row.f1)
+    return dict(scores)
+
+
+def level(scores: Scores) -> Difference:
+    """Return the mean over questions, with the 95 % Wilson interval of that number; it is wide for graded scores.
+
+    Seeds add no questions, so they narrow nothing. Raises ``ValueError`` for none.
+    """
+    if not scores:
+        raise ValueError("no question was tried")
+    n, mean = len(scores), fmean(fmean(each) for each in scores.values())
+    centre, scale = mean + Z95 * Z95 / (2 * n), 1 + Z95 * Z95 / n
+    spread = Z95 * math.sqrt(mean * (1 - mean) / n + Z95 * Z95 / (4 * n * n))
+    return Difference(mean, max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0))
+
+
+def gain(first: Scores, second: Scores) -> Difference:
+    """Return by how much the second is higher, in pairs, with a 95 % bootstrap interval over questions."""
+    return paired_difference(first, second)
+
+
+def exactly(first: Scores, second: Scores) -> McNemar:
+    """Compare the questions that were answered right in more than half of the seeds, by McNemar's exact test."""
+    return mcnemar(
+        {question: fmean(each) > 0.5 for question, each in first.items()},
+        {question: fmean(each) > 0.5 for question, each in second.items()},
+    )
+
+
+def arms_in(rows: Sequence[Outcome], split: Split) -> list[str]:
+    """Return the arms of a split, in the order in which they were played."""
+    return list(dict.fromkeys(row.arm for row in rows if row.split == split))

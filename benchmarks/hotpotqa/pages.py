@@ -1,0 +1,121 @@
+"""Where Search looks: a question's own paragraphs, or an index of all paragraphs, by words (BM25) or by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from benchmarks.hotpotqa.questions import Page, Paragraphs
+from jeeves_reflexion.lessons.lexical import WordIndex
+from vectorstores import Chunk, VectorStore
+
+SIMILAR = 5
+"""Titles offered where there is no page of the name, as in ReAct's ``wikienv.py`` (Yao et al. 2023)."""
+
+_TITLE_WEIGHT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """There is no page of that name; these titles are near it, best first."""
+
+    titles: tuple[str, ...]
+
+
+Found: TypeAlias = Page | Similar
+
+
+class Pages(Protocol):
+    """Pages that are found by name."""
+
+    async def find(self, name: str) -> Found:
+        """Return the page of a name, else titles that are similar. Raises :class:`PagesError`."""
+        ...
+
+
+class PagesFor(Protocol):
+    """The pages that a task may be answered from."""
+
+    def __call__(self, task_id: str) -> Pages:
+        """Return them."""
+        ...
+
+
+class WordPages:
+    """Pages in memory; where none has the name, BM25 over titles and texts says which are similar."""
+
+    def __init__(self, pages: Iterable[Page]) -> None:
+        self._pages = by_name(pages)
+        self._index = WordIndex()
+        for name, page in self._pages.items():
+            self._index.put(name, " ".join([page.title] * _TITLE_WEIGHT + [page.text]))
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    async def find(self, name: str) -> Found:
+        """Return the page, or the titles that share the most telling words with the name."""
+        if page := self._pages.get(folded(name)):
+            return page
+        return Similar(tuple(self._pages[found].title for found, _ in self._index.search(name, k=SIMILAR)))
+
+
+class DensePages:
+    """Pages in a vector store; where none has the name, the nearest by meaning are similar."""
+
+    def __init__(self, store: VectorStore, pages: Iterable[Page]) -> None:
+        self._store = store
+        self._pages = by_name(pages)
+
+    async def fill(self) -> int:
+        """Put into the store what it lacks, and return how many pages that were."""
+        known = {chunk.id for chunk in await self._store.get_by_ids(list(self._pages))}
+        missing = [name for name in self._pages if name not in known]
+        await self._store.add(
+            [
+                Chunk(page.title, id=name, embed_text=f"{page.title}: {page.text}")
+                for name, page in ((name, self._pages[name]) for name in missing)
+            ]
+        )
+        return len(missing)
+
+    async def find(self, name: str) -> Found:
+        """Return the page, or the titles of the nearest pages."""
+        if page := self._pages.get(folded(name)):
+            return page
+        hits = await self._store.search(name, k=SIMILAR) if name.strip() else []
+        return Similar(tuple(hit.chunk.content for hit in hits))
+
+
+def own_pages(paragraphs: Paragraphs) -> PagesFor:
+    """Give each question its own paragraphs; an index is made anew for each attempt, which ten paragraphs allow."""
+    return lambda task_id: WordPages(paragraphs[task_id])
+
+
+def shared_pages(pages: Pages) -> PagesFor:
+    """Give all questions the same pages."""
+    return lambda _: pages
+
+
+def all_pages(paragraphs: Paragraphs) -> list[Page]:
+    """Return the paragraphs of all questions, each title once."""
+    return list(by_name(page for pages in paragraphs.values() for page in pages).values())
+
+
+def by_name(pages: Iterable[Page]) -> dict[str, Page]:
+    """Return pages by their folded titles; paragraphs of one title are the same."""
+    found: dict[str, Page] = {}
+    for page in pages:
+        found.setdefault(folded(page.title), page)
+    return found
+
+
+def folded(name: str) -> str:
+    """Return a name as titles are compared: small letters, single blanks, no quotation marks around it."""
+    return " ".join(name.casefold().replace("_", " ").split()).strip("\"' ")
+
+
+def first_titles(found: Sequence[str]) -> str:
+    """Write similar titles as ReAct's environment does."""
+    return "[" + ", ".join(f"'{title}'" for title in found) + "]"

@@ -1,0 +1,194 @@
+"""What a person reads of a run: EM and F1 by trial, held-out questions, comparisons in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from benchmarks.hotpotqa.evaluators import JudgeName
+from benchmarks.hotpotqa.experiment import CONTROL, Finished, Setting
+from benchmarks.hotpotqa.outcomes import (
+    Metric,
+    Outcome,
+    arms_in,
+    exactly,
+    gain,
+    level,
+    standing,
+)
+from jeeves_reflexion.comparisons import in_words
+from jeeves_reflexion.experiments import Split
+from jeeves_reflexion.statistics import Difference
+from vectorstores import JSON
+
+_METRICS: Final[tuple[Metric, ...]] = ("em", "f1")
+_JUDGED: Final[dict[JudgeName, str]] = {
+    "oracle": "the gold answer (exact match) says whether an attempt was right",
+    "self": "a judge without the gold answer says so, and EM and F1 are measured afterwards",
+}
+_PLACEBO: Final = ("irrelevant", "selective")
+
+
+def page(runs: Sequence[Finished], command: str) -> str:
+    """Return the results page of runs that differ in their judge; each has tables of its own."""
+    setting = runs[0].setting
+    parts = [f"# HotpotQA, {_player(setting)}", "", _design(setting), "", "```", command, "```", ""]
+    for finished in runs:
+        parts += [f"## Judged by {finished.setting.judge}: {_JUDGED[finished.setting.judge]}", ""]
+        parts += [summary(finished), ""]
+    return "\n".join(parts)
+
+
+def summary(finished: Finished) -> str:
+    """Return the tables of one run, what they show, and three of its lessons, in Markdown."""
+    setting, rows = finished.setting, finished.outcomes
+    lines = [
+        f"Learning questions, judged by {setting.judge}: what the standing answers are worth after each trial.",
+        "",
+    ]
+    lines += [*_learning_table(rows, setting.plan.trials), ""]
+    lines += list(_comparisons(rows, "learning", setting.plan.trials))
+    if arms_in(rows, "held-out"):
+        lines += ["", "Held-out questions, one attempt each, with the lessons of the learning questions:", ""]
+        lines += [*_held_out_table(rows), ""]
+        lines += list(_comparisons(rows, "held-out", 1))
+    if finished.told is not None:
+        lines += ["", _told(finished.told)]
+    lines += ["", _tries(rows)]
+    if finished.interrupted:
+        lines += ["", f"It did not come to its end: {finished.interrupted}"]
+    if finished.lessons:
+        lines += ["", "Three lessons that it wrote:", "", *(f"- {text}" for text in _three(finished.lessons))]
+    return "\n".join(lines)
+
+
+def figures(finished: Finished) -> dict[str, JSON]:
+    """Return the same figures as JSON."""
+    rows, trials = finished.outcomes, finished.setting.plan.trials
+    found: dict[str, JSON] = {"judged_by": finished.setting.judge}
+    stages: tuple[tuple[Split, int], ...] = (("learning", trials), ("held-out", 1))
+    for split, last in stages:
+        found[split] = {
+            arm: [
+                {
+                    "trial": trial,
+                    **{
+                        metric: _as_json(level(standing(rows, split, arm, trial, metric)))
+                        for metric in _METRICS
+                    },
+                    "questions": len(standing(rows, split, arm, trial, "em")),
+                }
+                for trial in range(1, last + 1)
+            ]
+            for arm in arms_in(rows, split)
+        }
+    if finished.told is not None:
+        found["told_beforehand"] = {"em": finished.told[0], "f1": finished.told[1]}
+    found["lessons"] = len(finished.lessons)
+    return found
+
+
+def _learning_table(rows: Sequence[Outcome], trials: int) -> Iterator[str]:
+    yield f"| arm | | {' | '.join(f'trial {trial}' for trial in range(1, trials + 1))} |"
+    yield "| --- | --- |" + " --- |" * trials
+    for arm in arms_in(rows, "learning"):
+        for metric in _METRICS:
+            cells = [_cell(level(standing(rows, "learning", arm, t, metric))) for t in range(1, trials + 1)]
+            yield f"| {arm} | {metric.upper()} | {' | '.join(cells)} |"
+
+
+def _held_out_table(rows: Sequence[Outcome]) -> Iterator[str]:
+    yield "| arm | questions | lessons recalled | EM | F1 |"
+    yield "| --- | --- | --- | --- | --- |"
+    for arm in _telling(rows, "held-out"):
+        tried = [row for row in rows if row.split == "held-out" and row.arm == arm]
+        recalled = sum(row.recalled for row in tried) / len(tried)
+        em, f1 = (_cell(level(standing(rows, "held-out", arm, 1, metric))) for metric in _METRICS)
+        questions = len({row.question for row in tried})
+        yield f"| {_named(arm)} | {questions}, {len(tried)} attempts | {recalled:.1f} | {em} | {f1} |"
+
+
+def _comparisons(rows: Sequence[Outcome], split: Split, trial: int) -> Iterator[str]:
+    """Each arm against the control, and picked lessons against the placebo, in words."""
+    arms = _telling(rows, split)
+    pairs = [(CONTROL, arm) for arm in arms if arm != CONTROL]
+    for first, second in [*pairs, _PLACEBO]:
+        if not {first, second} <= set(arms):
+            continue
+        scores = {m: [standing(rows, split, each, trial, m) for each in (first, second)] for m in _METRICS}
+        n = len(scores["em"][0])
+        said = "; ".join(f"{m.upper()}: {in_words(gain(*scores[m]), n, what='it')}" for m in _METRICS)
+        test = exactly(*scores["em"])
+        yield (
+            f"- {second} against {_named(first) if split == 'held-out' else first}: {said}; right in most seeds with"
+            f" one arm alone: {test.only_second} against {test.only_first} questions (McNemar, p = {test.p:.2g})"
+        )
+
+
+def _telling(rows: Sequence[Outcome], split: Split) -> list[str]:
+    """The arms of a split; of held-out questions only those that had something to tell, and the control."""
+    arms = arms_in(rows, split)
+    if split == "learning":
+        return arms
+    recalled = {arm: sum(r.recalled for r in rows if r.split == split and r.arm == arm) for arm in arms}
+    return [arm for arm in arms if arm == CONTROL or recalled[arm]]
+
+
+def _told(told: tuple[float, float]) -> str:
+    em, f1 = told
+    return (
+        f"With the reflector's whole table of wordings told beforehand, one attempt at all questions has EM {em:.1%}"
+        f" and F1 {f1:.1%}: about what lessons on wordings alone could come to."
+    )
+
+
+def _tries(rows: Sequence[Outcome]) -> str:
+    halted, errors = sum(row.halted for row in rows), sum(row.error for row in rows)
+    tokens = sum(row.tokens for row in rows)
+    used = f"; {tokens:,} tokens" if tokens else ""
+    return (
+        f"{len(rows)} attempts, {halted} cut short, {errors} ended in an error (both count as wrong){used}."
+    )
+
+
+def _design(setting: Setting) -> str:
+    plan = setting.plan
+    where = {
+        "question": "the question's own paragraphs",
+        "bm25": "an index of all paragraphs (BM25)",
+        "dense": "an index of all paragraphs (dense)",
+        "wikipedia": "Wikipedia",
+    }[setting.pages]
+    seen = f"paragraphs in the prompt: {setting.context}" if setting.agent == "cot" else f"pages: {where}"
+    tried = f"{len(setting.questions)} questions x {len(plan.seeds)} seeds, {plan.trials} trials, {seen};"
+    recalled = (
+        f"k = {plan.k}, similarity floor {setting.settings.min_similarity:g}, key {setting.settings.key}"
+    )
+    held = f"{plan.holdout:.0%} of the questions held out, drawn anew for each seed"
+    return (
+        f"{tried} {setting.step_limit} steps an attempt; {recalled}; {held}. EM and F1 by the official definitions;"
+        " a question counts by the mean of its seeds. Intervals are of 95 %, over questions: Wilson for levels, the"
+        " paired bootstrap for differences; each comparison stands alone, none is corrected for their number."
+    )
+
+
+def _player(setting: Setting) -> str:
+    return "extractive agent" if setting.model is None else f"{setting.agent} with {setting.model.name}"
+
+
+def _named(arm: str) -> str:
+    return "no memory" if arm == CONTROL else arm
+
+
+def _cell(found: Difference) -> str:
+    return f"{found.value:.1%} ({found.low:.1%} to {found.high:.1%})"
+
+
+def _as_json(found: Difference) -> dict[str, JSON]:
+    return {"value": round(found.value, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
+
+
+def _three(lessons: Sequence[str]) -> list[str]:
+    """The first, the middle and the last."""
+    picks = sorted({0, len(lessons) // 2, len(lessons) - 1})
+    return [lessons[i] for i in picks]

@@ -1,0 +1,87 @@
+"""Search and Lookup, over a question's paragraphs and over indexes."""
+
+import pytest
+
+from benchmarks.hotpotqa.environment import NO_MORE, NO_PAGE, Browser
+from benchmarks.hotpotqa.failures import PagesError
+from benchmarks.hotpotqa.pages import DensePages, Similar, WordPages, all_pages, own_pages
+from benchmarks.hotpotqa.questions import Page, paragraphs_of
+from jeeves_reflexion import ReAct, ScriptedModel, Session, ToolError
+from vectorstores import HashingEmbedder, InMemoryVectorStore
+
+pytestmark = pytest.mark.anyio
+LONG = Page("Long", tuple(f" Sentence {n} of it." for n in range(1, 8)))
+
+
+async def test_search_shows_the_first_five_sentences():
+    said = await Browser(WordPages([LONG])).search("long")
+    assert said == " ".join(f"Sentence {n} of it." for n in range(1, 6))
+
+
+async def test_search_without_a_page_shows_similar_titles(questions):
+    browser = Browser(own_pages(paragraphs_of(questions))("q-year"))
+    said = await browser.search("the restaurant Larkspur")
+    assert said.startswith("Could not find [the restaurant Larkspur]. Similar: ['The Larkspur'")
+    assert browser.similar[0] == "The Larkspur"
+    assert len(browser.similar) <= 5
+
+
+async def test_lookup_steps_through_the_sentences_with_a_keyword():
+    browser = Browser(WordPages([LONG]))
+    assert await browser.lookup("sentence") == NO_PAGE
+    await browser.search("Long")
+    assert await browser.lookup("SENTENCE") == "(Result 1 / 7) Sentence 1 of it."
+    assert await browser.lookup("SENTENCE") == "(Result 2 / 7) Sentence 2 of it."
+    assert await browser.lookup("7") == "(Result 1 / 1) Sentence 7 of it."
+    assert await browser.lookup("7") == NO_MORE
+    assert await browser.lookup("SENTENCE") == "(Result 1 / 7) Sentence 1 of it."  # begun anew
+
+
+async def test_a_search_that_fails_closes_the_page():
+    browser = Browser(WordPages([LONG]))
+    await browser.search("Long")
+    await browser.search("Short")
+    assert await browser.lookup("sentence") == NO_PAGE
+
+
+async def test_the_framework_react_plays_it(questions):
+    browser = Browser(own_pages(paragraphs_of(questions))("q-year"))
+    model = ScriptedModel(
+        [
+            "Thought: a\nAction: Search[The Larkspur]",
+            "Thought: b\nAction: Lookup[opened]",
+            "Thought: c\nAction: Finish[1961]",
+        ]
+    )
+    attempt = await ReAct(model, browser.tools(), max_turns=6)(questions[0].task.public(), Session())
+    assert attempt.output == "1961"
+    assert attempt.steps[1].observation == "(Result 1 / 1) It was opened by Odile Marchetti, a chef."
+
+
+async def test_an_index_holds_the_paragraphs_of_all_questions(questions):
+    pages = all_pages(paragraphs_of(questions))
+    words = WordPages(pages)
+    assert len(pages) == len(words) == 7
+    assert isinstance(await words.find("odile  MARCHETTI"), Page)
+    assert await words.find("zyxw") == Similar(())
+    async with InMemoryVectorStore(HashingEmbedder(), namespace="pages") as store:
+        dense = DensePages(store, pages)
+        assert await dense.fill() == 7
+        assert await dense.fill() == 0
+        assert await dense.find("Tamsin") == next(page for page in pages if page.title == "Tamsin")
+        found = await dense.find("a chef from Corvale, Ontario who cooks fish")
+        assert isinstance(found, Similar)
+        assert found.titles[0] == "Odile Marchetti"
+        assert await dense.find(" ") == Similar(())
+
+
+async def test_pages_that_fail_are_an_error_of_the_attempt_not_of_the_agent():
+    class Broken:
+        async def find(self, name):
+            raise PagesError("no connection")
+
+    browser = Browser(Broken())
+    search, _ = browser.tools()
+    with pytest.raises(ToolError, match="no connection"):
+        await search.call('{"entity": "Tamsin"}')
+    assert "no connection" in str(browser.failure)
