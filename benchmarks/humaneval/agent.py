@@ -1,0 +1,119 @@
+"""An agent that writes a function, and rewrites it with its tests' feedback and its lessons in mind.
+
+Shinn et al. 2023, 4.3 and appendix: the first attempt sees the function's head and docstring; each later one also the
+previous implementation, what its own tests said of it, and the reflections. An arm without memory sees the head alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Protocol
+
+from benchmarks.humaneval.programs import solution_in
+from jeeves_reflexion import Attempt, ChatModel, Message, Reflexion, Sampling, Session, Step, Task, Trial
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.text import LESSONS_NOTE, fence
+from jeeves_reflexion.types import JSON
+
+LESSONS_BLOCK = "reflexion_lessons"
+ENTRY_POINT = "entry_point"
+
+
+PREVIOUS_BLOCK = "previous_implementation"
+RESULTS_BLOCK = "test_results"
+
+
+class CodeReflexion(Reflexion):
+    """The loop whose attempts also see the implementation before them and what its verdict said of it, without gold."""
+
+    async def trial(
+        self, task: Task, history: Sequence[Trial], session: Session, *, commit: bool = True
+    ) -> Trial:
+        """Do one turn of the loop; the previous implementation and its results are blocks of the session."""
+        if history:
+            last = history[-1]
+            said = last.evaluation.public(task.reference).rationale
+            blocks = {**session.blocks, PREVIOUS_BLOCK: last.attempt.output, RESULTS_BLOCK: said}
+            session = replace(session, blocks=blocks)
+        return await super().trial(task, history, session, commit=commit)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A solution (a module that defines the function), with a word on how it came about."""
+
+    solution: str
+    how: str = "wrote the function"
+
+
+class Writer(Protocol):
+    """Writes a solution of a task; knows nothing of its hidden tests."""
+
+    async def __call__(self, task: Task, session: Session) -> Written:
+        """Return the solution; an empty one where none was found."""
+        ...
+
+
+class CodeAgent:
+    """Has a writer write. What it does depends on its task and session alone."""
+
+    name = "humaneval"
+    retry_safe = True
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Write once. ``Attempt.output`` is the solution."""
+        written = await self._writer(task, session)
+        return Attempt(written.solution, (Step(action=written.how),))
+
+
+class ModelWriter:
+    """A language model as the writer."""
+
+    def __init__(self, model: ChatModel, *, temperature: float, max_tokens: int = 1024) -> None:
+        self._model = model
+        self._sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
+
+    async def __call__(self, task: Task, session: Session) -> Written:
+        """Ask once; a reply without code is an empty solution, which fails."""
+        before = [name for name in (PREVIOUS_BLOCK, RESULTS_BLOCK) if name in session.blocks]
+        parts = [*(fence(name, session.blocks[name]) for name in before), task.prompt]
+        system = prompt_text("rewrite.md" if before else "write.md")
+        if lessons := session.blocks.get(LESSONS_BLOCK, ""):
+            system += "\n\n" + fence("lessons", lessons, note=LESSONS_NOTE)
+        messages = [Message("system", system), Message("user", "\n\n".join(parts))]
+        completion = await ask(self._model, messages, sampling=self._sampling)
+        return Written(solution_in(completion.text, task.prompt, entry_point_of(task)))
+
+
+def prompt_text(name: str) -> str:
+    """Return one of this benchmark's prompts."""
+    return (
+        resources.files("benchmarks.humaneval").joinpath("prompts", name).read_text(encoding="utf-8").strip()
+    )
+
+
+def entry_point_of(task: Task) -> str:
+    """Return the name of the function that a task asks for."""
+    return str(task.metadata[ENTRY_POINT])
+
+
+def lessons_in(session: Session) -> list[str]:
+    """Return the sentences of the session's lessons."""
+    lines = session.blocks.get(LESSONS_BLOCK, "").splitlines()
+    return [line.removeprefix("- ") for line in lines if line.strip()]
+
+
+def last_action(trials: Sequence[Trial]) -> str:
+    """Return what the last attempt says it did."""
+    steps = trials[-1].attempt.steps
+    return steps[-1].action if steps else ""
+
+
+def metadata_of(entry_point: str) -> Mapping[str, JSON]:
+    """Return a task's public metadata."""
+    return {ENTRY_POINT: entry_point}

@@ -1,0 +1,132 @@
+"""The two judges: a problem's own tests (self-judged), and its hidden tests (oracle-judged). Never in one column."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from benchmarks.humaneval.agent import entry_point_of, prompt_text
+from benchmarks.humaneval.checking import Checked, OwnTestRunner
+from benchmarks.humaneval.own_tests import MOST_TESTS, OwnTest, docstring_tests, model_tests
+from benchmarks.humaneval.problems import Problem
+from benchmarks.humaneval.scoring import HiddenTests
+from jeeves_reflexion import Attempt, ChatModel, ConfigurationError, Evaluation, Message, Sampling, Task
+from jeeves_reflexion.models.ask import ask
+
+UNTESTED = "there is no test of its own to judge it by: it is handed in as it is"
+_REFUSED = "It did not pass the hidden tests; what they are is not told."
+
+
+class OwnTestSource(Protocol):
+    """Where a problem's own tests come from; it sees the task without gold."""
+
+    async def __call__(self, task: Task) -> Sequence[OwnTest]:
+        """Return the tests, the same each time."""
+        ...
+
+
+async def docstring_source(task: Task) -> Sequence[OwnTest]:
+    """Return the examples in the task's docstring."""
+    return docstring_tests(task.prompt, entry_point_of(task))
+
+
+class ModelTests:
+    """Tests that a model writes, once for each problem, before it is first judged (Shinn et al. 2023, 4.3).
+
+    ``path`` keeps them, so that a run that goes on later has the same tests. Model calls are the evaluator's.
+    """
+
+    def __init__(self, model: ChatModel, *, path: Path | None = None, most: int = MOST_TESTS) -> None:
+        self._model = model
+        self._path = path
+        self._most = most
+        self._locks: dict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._tests: dict[str, list[OwnTest]] = {}
+        if path is not None and path.exists():
+            self._tests = _read(path)
+
+    async def __call__(self, task: Task) -> Sequence[OwnTest]:
+        """Return the tests, written at the first call; none where the model wrote no valid one."""
+        async with self._locks[task.id]:
+            if task.id not in self._tests:
+                messages = [Message("system", prompt_text("tests.md")), Message("user", task.prompt)]
+                sampling = Sampling(temperature=0.0, max_tokens=1024)
+                completion = await ask(self._model, messages, sampling=sampling)
+                tests = model_tests(completion.text, task.prompt, entry_point_of(task), most=self._most)
+                await self._keep(task.id, tests)
+        return self._tests[task.id]
+
+    async def _keep(self, task_id: str, tests: list[OwnTest]) -> None:
+        self._tests[task_id] = tests
+        if self._path is not None:
+            line = json.dumps({"task_id": task_id, "tests": [asdict(test) for test in tests]})
+            await anyio.to_thread.run_sync(_append, self._path, line)
+
+
+def _append(path: Path, line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def _read(path: Path) -> dict[str, list[OwnTest]]:
+    found: dict[str, list[OwnTest]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            found[row["task_id"]] = [OwnTest(**test) for test in row["tests"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(f"{path}, line {number} holds no tests of a problem: {error}") from error
+    return found
+
+
+class OwnTestsEvaluator:
+    """Self-judged: an attempt passes if its problem's own tests do. It never reads ``Task.reference``.
+
+    A problem without tests gets no score. What can be loaded is handed in then, as in the paper, where an empty
+    list of tests has no failure; what can't be loaded failed.
+    """
+
+    def __init__(self, source: OwnTestSource, runner: OwnTestRunner) -> None:
+        self._source = source
+        self._runner = runner
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return the share of own tests that passed, with those that failed as the issues."""
+        public = task.public()
+        tests = await self._source(public)
+        checked = await self._runner.check(attempt.output, entry_point_of(task), tests)
+        return _evaluation(checked)
+
+
+def _evaluation(checked: Checked) -> Evaluation:
+    if not checked.tested:
+        return Evaluation(None, passed=True, rationale=UNTESTED)
+    return Evaluation(
+        checked.share, passed=checked.passed, rationale=checked.feedback(), issues=checked.failed
+    )
+
+
+class OracleEvaluator:
+    """The hidden tests as an evaluator; all that is told of them is that they failed.
+
+    As the scorer of a self-judged run it is heard of by no loop; as a loop's evaluator it makes an oracle-judged run.
+    """
+
+    def __init__(self, problems: Mapping[str, Problem], hidden: HiddenTests) -> None:
+        self._problems = problems
+        self._hidden = hidden
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return 1 or 0."""
+        verdict = await self._hidden.verdict(self._problems[task.id], attempt.output)
+        if verdict.passed:
+            return Evaluation(1.0, passed=True)
+        return Evaluation(0.0, passed=False, rationale=_REFUSED)

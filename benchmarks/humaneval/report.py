@@ -1,0 +1,163 @@
+"""What a person reads: the table of a scoring, of the docstrings' examples, and of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from benchmarks.humaneval.experiment import at_the_end, confusion
+from benchmarks.humaneval.figures import CONFUSION_HEAD, confusion_row, in_percent
+from benchmarks.humaneval.internal import KINDS, Internal
+from benchmarks.humaneval.scoring import Scored, by_problem, estimates
+from jeeves_reflexion.experiments import JudgedBy, Results
+from jeeves_reflexion.statistics import wilson
+from jeeves_reflexion.types import JSON
+
+JUDGES: Final[Mapping[JudgedBy, str]] = {
+    "self": "Self-judged: an attempt stops at its own tests, as in the paper.",
+    "oracle": "Oracle-judged: an attempt stops at the hidden tests, which no agent has in practice.",
+}
+
+_REASON = 90
+
+
+def score_table(scored: Sequence[Scored]) -> str:
+    """Return what a scoring found: agreement with the log, what failed and why, pass@1, pass@k and pass^k."""
+    logged = [one for one in scored if one.agrees is not None]
+    differing = [one for one in logged if not one.agrees]
+    solved = sum(one.verdict.passed for one in scored)
+    lines = [
+        (
+            f"{solved} of {len(scored)} solutions pass the hidden tests; "
+            f"{sum(one.verdict.status == 'timed out' for one in scored)} timed out, "
+            f"{sum(not one.sample.solution.strip() for one in scored)} are empty."
+        )
+    ]
+    if logged:
+        lines.append(
+            f"Logged verdicts: {len(logged) - len(differing)} of {len(logged)} agree"
+            f" ({sum(bool(one.sample.logged) for one in logged)} logged as solved)."
+        )
+    lines += ["", "| problem | logged | here | reason |", "| --- | --- | --- | --- |"]
+    shown = [one for one in scored if not one.verdict.passed or one.agrees is False]
+    lines += [_row(one) for one in shown] or ["| none failed | | | |"]
+    return "\n".join([*lines, "", *_estimates(scored)])
+
+
+def _row(one: Scored) -> str:
+    words = {True: "solved", False: "not solved", None: "not logged"}
+    mark = " **disagrees**" if one.agrees is False else ""
+    said = f"{one.verdict.status}{mark} | {_cell(one.verdict.reason)}"
+    return f"| {one.sample.task_id} | {words[one.sample.logged]} | {said} |"
+
+
+def _cell(text: str) -> str:
+    text = " ".join(text.split()).replace("|", "\\|")
+    return text if len(text) <= _REASON else text[: _REASON - 3] + "..."
+
+
+def _estimates(scored: Sequence[Scored]) -> list[str]:
+    rows = estimates(by_problem(scored))
+    problems = len({one.sample.task_id for one in scored})
+    if len(scored) == problems:
+        found = wilson(sum(one.verdict.passed for one in scored), problems)
+        return [f"pass@1: {in_percent(found)}, 95 % Wilson interval over {problems} problems."]
+    lines = ["| k | pass@k | pass^k |", "| --- | --- | --- |"]
+    lines += [f"| {k} | {at:.1%} | {hat:.1%} |" for k, at, hat in rows]
+    return [*lines, "", f"Means over {problems} problems; k goes up to the fewest samples of a problem."]
+
+
+def internal_table(found: Internal) -> str:
+    """Return how often docstrings have examples, and how well those foretell the hidden verdict."""
+    lines = ["| examples | problems that have some | tests |", "| --- | --- | --- |"]
+    lines += [
+        f"| {words} | {in_percent(found.coverage[kind].problems)} | {found.coverage[kind].tests} |"
+        for kind, words in KINDS.items()
+    ]
+    lines += ["", CONFUSION_HEAD]
+    for what in ("logged", "changed"):
+        lines += [
+            confusion_row(f"{what}, {words}", found.confusion(kind, what)) for kind, words in KINDS.items()
+        ]
+    lines += [
+        "",
+        (
+            f"`logged`: the {len(found.logged)} logged solutions, {found.empty} of them empty. An empty solution gives "
+            "`None`, which almost any example refuses: where those are the only wrong ones, the log says nothing of "
+            "how many wrong programs examples let through. `changed`: programs with one seeded change (an operator, a "
+            "constant, a condition) of those that are right; some changes change nothing."
+        ),
+    ]
+    if found.broken_promises:
+        lines += ["", "Examples that a right solution fails:", ""]
+        lines += [f"- {task}: `{_cell(said)}`" for task, said in found.broken_promises]
+    return "\n".join(lines)
+
+
+def run_table(results: Results) -> str:
+    """Return a run's tables: what the hidden tests say of the solutions that stand, and what stopped the attempts."""
+    self_judged = results.judged_by == "self"
+    lines = [
+        f"Right by the hidden tests after each trial. {JUDGES[results.judged_by]}",
+        "",
+        results.table() if not self_judged else _right(results),
+    ]
+    if self_judged:
+        lines += ["", "Passed by their own tests, or handed in without any, so far:", "", results.table()]
+        lines += ["", "Solutions that stand at the end, by both verdicts:", "", CONFUSION_HEAD]
+        lines += [confusion_row(arm, confusion(results, arm)) for arm in results.arms]
+    if len(results.seeds) > 1:
+        lines += [
+            "",
+            "Seeds as samples of a problem, at the end, by the hidden tests:",
+            "",
+            *_over_seeds(results),
+        ]
+    if results.interrupted:
+        lines += ["", f"The run was cut short: {results.interrupted}"]
+    return "\n".join(lines)
+
+
+def _over_seeds(results: Results) -> list[str]:
+    lines = ["| arm | k | pass@k | pass^k |", "| --- | --- | --- | --- |"]
+    for arm in results.arms:
+        lines += [
+            f"| {arm} | {k} | {at:.1%} | {hat:.1%} |" for k, at, hat in estimates(at_the_end(results, arm))
+        ]
+    return lines
+
+
+def _right(results: Results) -> str:
+    heads = [f"trial {trial}" for trial in range(1, results.trials + 1)]
+    lines = [f"| arm | {' | '.join(heads)} |", "| --- |" + " --- |" * len(heads)]
+    for arm in results.arms:
+        cells = [in_percent(point.share) for point in results.curve(arm, by="oracle").points]
+        cells += ["-" if cells else "not finished"] * (len(heads) - len(cells))
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def run_json(results: Results) -> dict[str, JSON]:
+    """Return a run's figures."""
+    curves: dict[str, JSON] = {
+        arm: [
+            {
+                "trial": point.trial,
+                "right": point.share.successes,
+                "n": point.share.n,
+                "low": round(point.share.low, 4),
+                "high": round(point.share.high, 4),
+            }
+            for point in results.curve(arm, by="oracle").points
+        ]
+        for arm in results.arms
+    }
+    figures: dict[str, JSON] = {
+        "problems": len(results.tasks),
+        "seeds": list(results.seeds),
+        "judged_by": results.judged_by,
+        "right_by_hidden_tests": curves,
+    }
+    if results.judged_by == "self":
+        figures["own_tests"] = {arm: confusion(results, arm).as_json() for arm in results.arms}
+    return figures

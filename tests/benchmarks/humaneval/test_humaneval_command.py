@@ -1,0 +1,123 @@
+"""The commands, and the logged run that has to come out as it is logged."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.humaneval.__main__ import main
+from benchmarks.humaneval.command import humaneval
+from benchmarks.humaneval.figures import Confusion, Pair, in_percent
+
+pytestmark = pytest.mark.usefixtures("shut_in")
+
+
+def call(*arguments, command=main):
+    return CliRunner().invoke(command, [str(one) for one in arguments])
+
+
+def test_scores_and_the_log_agree_or_the_exit_status_says_not(tiny, write):
+    good = {"task_id": "Tiny/double", "solution": "    return 2 * n\n", "is_solved": True}
+    bad = {"task_id": "Tiny/shout", "solution": "    return words\n", "is_solved": False}
+    done = call("score", write("log.jsonl", good, bad), "--data", tiny)
+    assert done.exit_code == 0, done.output
+    assert "2 of 2 agree (1 logged as solved)" in done.output
+    assert "pass@1: 1/2 = 50.0% (9.5% to 90.5%)" in done.output
+    wrong = call("score", write("log.jsonl", good, {**bad, "is_solved": True}), "--data", tiny)
+    assert wrong.exit_code == 1
+    assert "| Tiny/shout | solved | failed **disagrees** | AssertionError" in wrong.output
+    lines = call("score", write("log.jsonl", good, {**bad, "is_solved": True}), "--data", tiny, "--json")
+    assert lines.exit_code == 1
+    assert [json.loads(line)["status"] for line in lines.output.splitlines()] == ["passed", "failed"]
+
+
+def test_several_samples_of_a_problem_give_pass_at_k(tiny, write):
+    rows = [{"task_id": "Tiny/double", "completion": f"    return {n} * n\n"} for n in (2, 3)]
+    done = call("score", write("samples.jsonl", *rows), "--data", tiny)
+    assert done.exit_code == 0, done.output
+    assert "| 1 | 50.0% | 50.0% |" in done.output
+    assert "| 2 | 100.0% | 0.0% |" in done.output
+
+
+def test_errors_are_messages(tiny, write):
+    done = call("score", write("bad.jsonl", {"task_id": "Tiny/double"}), "--data", tiny)
+    assert done.exit_code == 1
+    assert "line 1: neither 'completion' nor 'solution'" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_the_worth_of_examples(tiny, write):
+    rows = [
+        {"task_id": "Tiny/double", "solution": "    return 2 * n\n", "is_solved": True},
+        {"task_id": "Tiny/shout", "solution": "", "is_solved": False},
+    ]
+    done = call("internal", "--logged", write("log.jsonl", *rows), "--data", tiny, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert (found["solutions"], found["empty"], found["solved"], found["agree_with_the_log"]) == (2, 1, 1, 2)
+    kind = found["kinds"]["any"]
+    assert (kind["problems"], kind["of"], kind["tests"]) == (1, 2, 1)
+    assert kind["logged"]["true_positive"] == 1
+    assert kind["logged"]["untested_wrong"] == 1
+    assert sum(kind["changed"][name] for name in ("true_positive", "false_positive", "true_negative")) == 3
+    table = call("internal", "--logged", write("log.jsonl", *rows), "--data", tiny).output
+    assert "1/2 = 50.0%" in table
+
+
+def test_a_run_by_the_command(tiny, write, tmp_path):
+    log = write("log.jsonl", {"task_id": "Tiny/double", "solution": "    return 2 * n\n"})
+    options = (
+        "--data",
+        tiny,
+        "--logged",
+        log,
+        "--embedder",
+        "hashing",
+        "--trials",
+        "2",
+        "--out",
+        tmp_path / "run",
+    )
+    done = call(*options, command=humaneval)
+    assert done.exit_code == 0, done.output
+    assert "Self-judged" in done.output
+    assert (tmp_path / "run" / "results.json").exists()
+    oracle = call(*options[:-1], tmp_path / "oracle", "--judge", "oracle", command=humaneval)
+    assert "Oracle-judged" in oracle.output
+    assert "own tests pass" not in oracle.output
+    unknown = call("--data", tiny, "--arms", "irrelevant", command=humaneval)
+    assert unknown.exit_code == 2
+    assert "choose from" in unknown.output
+
+
+def test_the_page_of_results(tiny, write, tmp_path):
+    log = write("log.jsonl", {"task_id": "Tiny/double", "solution": "    return 2 * n\n", "is_solved": True})
+    done = call("report", "--data", tiny, "--logged", log, "--seeds", "1", "--out", tmp_path / "results")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "results" / "humaneval.md").read_text()
+    figures = json.loads((tmp_path / "results" / "humaneval.json").read_text())
+    assert "1 of 1 logged verdicts are confirmed" in page
+    assert set(figures["repairs"]) == {"self", "oracle"}
+    assert str(tmp_path) not in page
+
+
+def test_the_log_of_a_published_run_comes_out_as_it_is_logged(shared):
+    data, logged = shared
+    done = call("score", logged, "--data", data, "--workers", "4")
+    assert done.exit_code == 0, done.output
+    assert "134 of 164 solutions pass the hidden tests; 0 timed out, 30 are empty." in done.output
+    assert "164 of 164 agree (134 logged as solved)" in done.output
+    assert "pass@1: 134/164 = 81.7%" in done.output
+
+
+def test_shares_divide_as_the_paper_does():
+    pairs = [
+        Pair(own, hidden) for own, hidden in [(True, True)] * 6 + [(True, False)] * 2 + [(False, True)] * 1
+    ]
+    found = Confusion.of([*pairs, Pair(own=False, hidden=False), Pair(own=None, hidden=True)])
+    assert found.wrong_among_passed.value == 2 / 8
+    assert found.right_among_failed.value == 1 / 2
+    assert found.passed_among_wrong.value == 2 / 3
+    assert found.failed_among_right.value == 1 / 7
+    assert found.untested_right == 1
+    assert in_percent(Confusion().wrong_among_passed) == "none to count"

@@ -1,0 +1,220 @@
+"""Reflexion for code, whole: own tests judge, hidden tests score, and nothing of the latter comes back."""
+
+import pytest
+
+from benchmarks.humaneval.agent import CodeAgent, ModelWriter, prompt_text
+from benchmarks.humaneval.checking import OwnTestRunner
+from benchmarks.humaneval.evaluator import ModelTests, OracleEvaluator, OwnTestsEvaluator, docstring_source
+from benchmarks.humaneval.experiment import Setting, at_the_end, confusion, run, task_of
+from benchmarks.humaneval.problems import Sample, load_problems
+from benchmarks.humaneval.repair import begun_with
+from benchmarks.humaneval.report import run_table
+from benchmarks.humaneval.scoring import HiddenTests
+from jeeves_reflexion import Attempt, ConfigurationError, ScriptedModel, Session
+from jeeves_reflexion.experiments import Plan
+from vectorstores import HashingEmbedder
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("shut_in")]
+
+WRONG = {
+    "double": "def double(n):\n    return n + 2",
+    "shout": "def shout(words):\n    return [w.upper() for w in words]",
+}
+RIGHT = {
+    "double": "def double(n):\n    return n * 2",
+    "shout": "def shout(words):\n    return [w.upper() for w in sorted(words, key=len, reverse=True)]",
+}
+TESTS = {
+    "double": "```python\nassert double(2) == 4\nassert double(5) == 10\nassert double(\n```",
+    "shout": "assert shout(['a']) == ['A']",  # too weak: a false positive
+}
+
+
+def scripted(*, tests=TESTS, first=WRONG, then=RIGHT):
+    """A model that writes tests, a first version, lessons, and a better version when it sees what failed."""
+
+    def reply(messages):
+        system, user = messages[0].content, messages[-1].content
+        name = "double" if "def double" in user else "shout"
+        if system == prompt_text("tests.md"):
+            return tests[name]
+        if system == prompt_text("reflect.md"):
+            return f"In {name} the result must be a product: multiply instead of adding a constant."
+        improved = "previous_implementation" in user
+        return f"```python\n{(then if improved else first)[name]}\n```"
+
+    return ScriptedModel(reply)
+
+
+def solved(results, arm):
+    return [point.share.successes for point in results.curve(arm, by="oracle").points]
+
+
+def setting(tmp_path, problems, *, judge="self", **options):
+    plan = options.pop("plan", Plan(("retry", "reflexion"), 3, (0,), 2, 3, judged_by=judge))
+    return Setting(plan=plan, out=tmp_path / "run", embedder=HashingEmbedder(), problems=problems, **options)
+
+
+async def test_self_judged_by_tests_of_the_model(tmp_path, tiny):
+    model = scripted()
+    done = await run(setting(tmp_path, load_problems(tiny), model=model, tests="model"), say=str)
+    assert solved(done, "retry") == [0, 0, 0]
+    assert solved(done, "reflexion") == [0, 1, 1]
+    own = confusion(done, "reflexion")
+    assert (own.true_positive, own.false_positive) == (1, 1)  # double is mended, shout was let through
+    assert str(own.wrong_among_passed.value) == "0.5"
+    retry = confusion(done, "retry")
+    assert (retry.false_positive, retry.true_negative) == (1, 1)
+    asked = [message.content for call in model.calls for message in call.messages]
+    assert not any("HIDDEN" in text or "42" in text for text in asked)
+    assert any("assert double(5) == 10 # output: 7" in text for text in asked)
+    assert (
+        sum(call.messages[0].content == prompt_text("tests.md") for call in model.calls) == 2
+    )  # once a problem
+    lessons = [text for text in asked if "multiply instead of adding" in text]
+    assert lessons
+    first = {(row.task.id, row.trial.passed, row.scored.passed) for row in done.rows if row.trial.number == 1}
+    assert first == {("Tiny/double", False, False), ("Tiny/shout", True, False)}
+    assert not any("HIDDEN" in path.read_text() for path in (tmp_path / "run").glob("*.json*"))
+
+
+async def test_oracle_judged_goes_on_until_the_hidden_tests_pass_and_tells_nothing_of_them(tmp_path, tiny):
+    model = scripted()
+    done = await run(setting(tmp_path, load_problems(tiny), model=model, judge="oracle"), say=str)
+    assert solved(done, "reflexion") == [0, 2, 2]
+    assert done.judged_by == "oracle"
+    asked = [message.content for call in model.calls for message in call.messages]
+    assert not any("HIDDEN" in text for text in asked)
+    assert any("did not pass the hidden tests" in text for text in asked)
+
+
+async def test_the_evaluators_on_one_attempt(tiny):
+    problem = load_problems(tiny)[0]
+    task = task_of(problem)
+    own = OwnTestsEvaluator(docstring_source, OwnTestRunner())
+    assert task.public().reference is None
+    wrong = await own(task, Attempt("def double(n):\n    return 3"))
+    assert (wrong.score, wrong.passed) == (0.0, False)
+    assert wrong.issues == ("assert double(2) == 4 # output: 3",)
+    assert wrong.public(task.reference) == wrong  # nothing in it is gold
+    assert (
+        await own(task, Attempt("def double(n):\n    return 4"))
+    ).passed  # its own tests can't know better
+    oracle = OracleEvaluator({problem.id: problem}, HiddenTests())
+    assert not (await oracle(task, Attempt("def double(n):\n    return 4"))).passed
+    assert (await oracle(task, Attempt(RIGHT["double"]))).score == 1.0
+
+
+async def test_without_tests_what_can_be_loaded_is_handed_in_without_a_score(tiny):
+    task = task_of(load_problems(tiny)[1])
+    own = OwnTestsEvaluator(docstring_source, OwnTestRunner())
+    loaded = await own(task, Attempt(WRONG["shout"]))
+    assert (loaded.score, loaded.passed) == (None, True)
+    for broken in ("", "def shout(:"):
+        assert (await own(task, Attempt(broken))).passed is False
+
+
+async def test_tests_of_a_model_are_kept_for_a_run_that_goes_on(tmp_path, tiny):
+    task = task_of(load_problems(tiny)[0]).public()
+    model = scripted()
+    written = await ModelTests(model, path=tmp_path / "tests.jsonl")(task)
+    assert [test.source for test in written] == ["assert double(2) == 4", "assert double(5) == 10"]
+    silent = ScriptedModel([])
+    assert await ModelTests(silent, path=tmp_path / "tests.jsonl")(task) == written
+    (tmp_path / "tests.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigurationError, match="line 1"):
+        ModelTests(silent, path=tmp_path / "tests.jsonl")
+
+
+async def test_an_agent_sees_the_head_and_what_its_session_holds(tiny):
+    task = task_of(load_problems(tiny)[0]).public()
+    model = scripted()
+    agent = CodeAgent(ModelWriter(model, temperature=0.0))
+    await agent(task, Session())
+    blocks = {
+        "previous_implementation": "def double",
+        "test_results": "failed",
+        "reflexion_lessons": "- Multiply.",
+    }
+    await agent(task, Session(blocks=blocks))
+    head, rewritten = model.calls
+    assert head.messages[-1].content == task.prompt
+    assert "<test_results>\nfailed\n</test_results>" in rewritten.messages[-1].content
+    assert "- Multiply." in rewritten.messages[0].content
+    assert "- Multiply." not in rewritten.messages[-1].content
+
+
+async def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, tiny):
+    """The previous implementation comes from the history, so that it is there after a resumption, too."""
+    problems = load_problems(tiny)
+    whole = await run(setting(tmp_path / "whole", problems, model=scripted(), tests="model"), say=str)
+    part = setting(tmp_path / "part", problems, model=scripted(), tests="model")
+    await run(part, say=str)
+    folder = tmp_path / "part" / "run"
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    first = next(at for at, line in enumerate(lines) if '"arm": "reflexion"' in line and '"trial": 2' in line)
+    (folder / "journal.jsonl").write_text("".join(lines[:first]))
+    silent = ScriptedModel([])  # all replies are in the folder: none is asked for again
+    again = await run(setting(tmp_path / "part", problems, model=silent, tests="model", resume=True), say=str)
+    assert solved(again, "reflexion") == solved(whole, "reflexion") == [0, 1, 1]
+    assert not silent.calls
+
+
+async def test_repairs_without_a_model(tmp_path, tiny):
+    problems = load_problems(tiny)
+    logged = [Sample("Tiny/double", "    return 2 * n\n", True, 1), Sample("Tiny/shout", "", False, 2)]
+    said = []
+    done = await run(
+        setting(
+            tmp_path, problems, logged=logged, plan=Plan(("reflexion",), 5, (0,), 1, 5, judged_by="self")
+        ),
+        say=said.append,
+    )
+    assert said == ["1 problems are left out: there is no logged program for them."]
+    assert (solved(done, "reflexion")[0], solved(done, "reflexion")[-1]) == (0, 1)
+    lessons = done.lessons("reflexion")
+    assert lessons[0].startswith(
+        "The program for double as it was given fails assert double(2) == 4 # output:"
+    )
+    families = [lesson.split("the ")[1].split(" ones")[0] for lesson in lessons[1:]]
+    assert len(set(families)) == len(families)  # what did not help is not tried again
+
+
+async def test_only_arms_with_memory_see_the_attempt_before(tmp_path, tiny):
+    model = scripted()
+    plan = Plan(("react", "retry", "last-attempt"), 2, (0,), 1, 3, judged_by="self")
+    await run(setting(tmp_path, load_problems(tiny), model=model, tests="model", plan=plan), say=str)
+    systems = [call.messages[0].content.split("\n\n<")[0] for call in model.calls]
+    assert sum(text.startswith(prompt_text("rewrite.md")) for text in systems) == 1  # double, by last-attempt
+    assert prompt_text("reflect.md") not in systems
+
+
+async def test_what_the_oracle_refused_is_not_handed_in_again(tmp_path, tiny):
+    """A program that passes its own tests and is wrong: the repairs must leave it."""
+    wrong = "    return n * n * 1\n"  # right for 2, the only example
+    plan = Plan(("reflexion",), 5, (0,), 1, 5, judged_by="oracle")
+    logged = [Sample("Tiny/double", wrong, False, 1)]
+    done = await run(setting(tmp_path, load_problems(tiny)[:1], logged=logged, bugs=0, plan=plan), say=str)
+    assert len({row.trial.attempt.output for row in done.rows}) > 1
+    assert done.judged_by == "oracle"
+
+
+async def test_seeds_are_samples_of_a_problem(tmp_path, tiny):
+    logged = [Sample("Tiny/double", "    return 2 * n\n", True, 1)]
+    plan = Plan(("react",), 1, (0, 1), 2, 5, judged_by="self")
+    done = await run(setting(tmp_path, load_problems(tiny)[:1], logged=logged, bugs=0, plan=plan), say=str)
+    assert at_the_end(done, "react") == {"Tiny/double": [True, True]}
+    assert "| react | 2 | 100.0% | 100.0% |" in run_table(done)
+
+
+async def test_what_cant_be_run_says_so(tmp_path, tiny):
+    problems = load_problems(tiny)
+    with pytest.raises(ConfigurationError, match="--logged"):
+        await run(setting(tmp_path, problems), say=str)
+    with pytest.raises(ConfigurationError, match="no logged solution of Tiny/double"):
+        begun_with(problems, [], bugs=0, seed=0)
+    with pytest.raises(ConfigurationError, match="--model"):
+        await run(
+            setting(tmp_path, problems, tests="model", logged=[Sample("Tiny/double", "    pass", None, 1)]),
+            say=str,
+        )

@@ -1,0 +1,159 @@
+"""Hidden tests in the sandbox: what passes, what fails and why, and what is no verdict at all."""
+
+import pytest
+
+from benchmarks.humaneval.checking import OwnTestRunner
+from benchmarks.humaneval.own_tests import docstring_tests, model_tests
+from benchmarks.humaneval.problems import Sample, load_problems
+from benchmarks.humaneval.scoring import HiddenTests, Scored, Verdict, by_problem, estimates, score
+from jeeves_reflexion import ConfigurationError
+from jeeves_reflexion.errors import SandboxUnavailableError
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("shut_in")]
+
+
+@pytest.mark.parametrize(
+    ("solution", "status", "reason"),
+    [
+        ("    return 2 * n\n", "passed", ""),
+        ("def double(n):\n    return int(math.ldexp(n, 1))\n", "passed", ""),
+        ("    print('x' * 2_000_000)\n    return 2 * n\n", "passed", ""),
+        ("    return n\n", "failed", "HIDDEN-42"),
+        ("return 2 * n\n", "failed", "SyntaxError"),
+        ("", "failed", "HIDDEN-42"),
+        ("    while True: pass\n", "timed out", "1 s"),
+        ("    import sys; sys.exit(0)\n", "failed", "SystemExit"),
+        ("    import os; os._exit(0)\n", "failed", "before it had a result"),
+        ("    return double(n)\n", "failed", "RecursionError"),
+        ("    raise BaseException('no')\n", "failed", "BaseException: no"),
+        ("    return input()\n", "failed", "EOFError"),
+        ("    return open('/etc/passwd')\n", "failed", "Error"),
+        ("    return [0] * 10**10\n", "failed", "MemoryError"),
+        ("    return 2 * n\nresult = {'passed': True}\nassert False\n", "failed", "AssertionError"),
+        ("    return '\ud800'\n", "failed", "no text"),
+    ],
+)
+async def test_verdicts(tiny, solution, status, reason):
+    problem = load_problems(tiny)[0]
+    verdict = await HiddenTests(seconds=1).verdict(problem, solution)
+    assert verdict.status == status
+    assert reason in verdict.reason
+    assert verdict.passed == (status == "passed")
+
+
+async def test_many_are_scored_in_order(tiny):
+    samples = [Sample("Tiny/double", f"    return {n} * n\n", n == 2, n) for n in range(4)]
+    seen = []
+    scored = await score(load_problems(tiny), samples, HiddenTests(), progress=lambda *at: seen.append(at))
+    assert [one.verdict.passed for one in scored] == [False, False, True, False]
+    assert all(one.agrees for one in scored)
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert not Scored(Sample("a", "", True, 1), Verdict("failed")).agrees
+    assert Scored(Sample("a", "", None, 1), Verdict("failed")).agrees is None
+    with pytest.raises(ConfigurationError, match=r"line 9.*'Tiny/none'"):
+        await score(load_problems(tiny), [Sample("Tiny/none", "", None, 9)], HiddenTests())
+
+
+async def test_without_a_sandbox_there_is_no_verdict(tiny, monkeypatch):
+    class Nowhere:
+        async def run(self, *args, **options):
+            raise SandboxUnavailableError("not here")
+
+    hidden, runner = HiddenTests(), OwnTestRunner()
+    monkeypatch.setattr(hidden, "_sandbox", Nowhere())
+    monkeypatch.setattr(runner, "_sandbox", Nowhere())
+    with pytest.raises(SandboxUnavailableError):
+        await score(load_problems(tiny), [Sample("Tiny/double", "", None, 1)], hidden)
+    with pytest.raises(SandboxUnavailableError):
+        await runner.check("", "f", [])
+
+
+def test_estimates_are_means_over_problems():
+    def of(task, *passed):
+        return [Scored(Sample(task, "", None, 1), Verdict("passed" if one else "failed")) for one in passed]
+
+    tried = by_problem([*of("a", True, False), *of("b", True, True, True)])
+    assert tried == {"a": [True, False], "b": [True, True, True]}
+    assert estimates(tried) == [(1, 0.75, 0.75), (2, 1.0, 0.5)]
+    assert estimates({}) == []
+
+
+async def test_own_tests_show_the_value_got(tiny):
+    problem = load_problems(tiny)[0]
+    reply = (
+        "assert double(1) == 2\nassert double(3) == 6\nassert double('a') == 'aa'\nassert double(-1) == -2"
+    )
+    tests = model_tests(reply, problem.prompt, "double")
+    program = (
+        "def double(n):\n    if n == 1: return 2\n    if n == 3:\n        while True: pass\n"
+        "    if n == 'a': return n\n    raise ValueError('negative')\n"
+    )
+    checked = await OwnTestRunner(seconds=0.3).check(program, "double", tests)
+    assert checked.share == 0.25
+    assert not checked.passed
+    assert checked.failed == (
+        "assert double(3) == 6 # output: no value in time",
+        "assert double('a') == 'aa' # output: 'a'",
+        "assert double(-1) == -2 # output: ValueError: negative",
+    )
+    assert checked.feedback().startswith(
+        "Tests passed:\nassert double(1) == 2\n\nTests failed:\nassert double(3)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("def double(:", "SyntaxError"),
+        ("def twice(n): return n", "does not define double"),
+        ("while True: pass", "does not end"),
+        ("import os; os._exit(0)", "before it had a result"),
+        (
+            "import sys\nsys._getframe(3).f_globals['result'] = 7",
+            "wrote over|IndexError|ValueError|AttributeError",
+        ),
+    ],
+)
+async def test_a_program_that_cant_be_loaded_fails(tiny, program, said):
+    problem = load_problems(tiny)[0]
+    tests = docstring_tests(problem.prompt, "double")
+    import re
+
+    checked = await OwnTestRunner(seconds=0.3).check(program, "double", tests)
+    assert checked.problem
+    assert re.search(said, checked.problem)
+    assert not checked.passed
+    assert checked.tested
+
+
+async def test_one_program_that_ends_the_process_costs_no_other(tiny):
+    tests = docstring_tests(load_problems(tiny)[0].prompt, "double")
+    good, bad = "def double(n): return 2 * n", "import os; os._exit(1)"
+    runner = OwnTestRunner()
+    found = await runner.check_all([bad, good, bad, good], "double", tests)
+    assert [one.passed for one in found] == [False, True, False, True]
+    first = await runner.check_all([bad, good, good], "double", tests, first=True)
+    assert [one.passed for one in first] == [False, True]
+    assert await runner.check_all([], "double", tests) == []
+
+
+async def test_mbpp_is_scored_by_its_asserts(write):
+    record = {
+        "task_id": 2,
+        "text": "Write a function to find the shared elements of two lists.",
+        "code": "def similar(a, b): ...",
+        "test_list": ["assert set(similar((3, 4), (4, 5))) == {four}"],
+        "test_setup_code": "four = 4",
+        "challenge_test_list": ["assert similar((1,), (2,)) == ()"],
+    }
+    data = write("mbpp.jsonl", record)
+    whole = "import itertools\n\ndef similar(one, two):\n    return tuple(set(one) & set(two))\n"
+    body = "    return [x for x in arg_1 if x in arg_2]\n"
+    [problem], [harder] = load_problems(data), load_problems(data, challenge=True)
+    hidden = HiddenTests(seconds=2)
+    assert [(await hidden.verdict(problem, one)).passed for one in (whole, body, "    pass")] == [
+        True,
+        True,
+        False,
+    ]
+    assert [(await hidden.verdict(harder, one)).passed for one in (whole, body)] == [True, False]
