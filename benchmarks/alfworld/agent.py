@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import anyio
+import anyio.to_thread
 
+from benchmarks.alfworld.dialect import dialect_of
 from benchmarks.alfworld.failures import EngineError
 from benchmarks.alfworld.games import Game
 from benchmarks.alfworld.generator import Progress
 from benchmarks.alfworld.policy import Explorer, Move
-from benchmarks.alfworld.pool import EnginePool
+from benchmarks.alfworld.pool import EnginePool, Observation
 from benchmarks.alfworld.rules_reflector import reflect
 from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Session, Step, Task, Trial
 from jeeves_reflexion.events import StepTaken
@@ -21,6 +23,13 @@ from vectorstores import JSON
 LESSONS_BLOCK = "reflexion_lessons"
 WON = "won"
 USED = "lessons_used"
+DIALECT = "dialect"
+"""In a task's metadata: how its game calls putting a thing somewhere (:mod:`benchmarks.alfworld.dialect`)."""
+
+COMMANDS_NOTE = "\n\nCommands that do something here: "
+"""Stands before the admissible commands where the player is shown them."""
+
+REPEATED = "repeated_action"
 
 
 class Player(Protocol):
@@ -42,22 +51,38 @@ PlayerFactory: TypeAlias = Callable[[Task, Session], Player]
 class GameAgent:
     """Plays the game of a task for at most ``step_limit`` commands.
 
-    The player gets the opening, the lessons of the session and each observation, all as text; nothing else of
-    the game reaches it. ``Attempt.metadata["won"]`` is the environment's own flag.
+    The player gets the opening, the lessons of the session and each observation, all as text, with
+    ``show_commands`` also the admissible commands; nothing else of the game reaches it.
+    ``Attempt.metadata["won"]`` is the environment's own flag.
+
+    ``repeats`` ends an attempt once a command was given that often again in a row and got the same answer each
+    time. With 3 it is the heuristic of Shinn et al. 2023, section 4.1 ("executes the same action and receives the
+    same response for more than 3 cycles"); the code that they published ends at the first, whatever the answer.
     """
 
     name = "alfworld"
     retry_safe = True
 
     def __init__(
-        self, pool: EnginePool, games: Mapping[str, Game], player: PlayerFactory, *, step_limit: int
+        self,
+        pool: EnginePool,
+        games: Mapping[str, Game],
+        player: PlayerFactory,
+        *,
+        step_limit: int,
+        repeats: int | None = None,
+        show_commands: bool = False,
     ) -> None:
         if step_limit < 1:
             raise ConfigurationError(f"step_limit must be at least 1, not {step_limit}")
+        if repeats is not None and repeats < 1:
+            raise ConfigurationError(f"repeats must be at least 1, or None for no such end; not {repeats}")
         self._pool = pool
         self._games = games
         self._player = player
         self._step_limit = step_limit
+        self._repeats = repeats
+        self._show_commands = show_commands
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play once; an engine or a model that fails after the first command leaves the steps up to there."""
@@ -75,22 +100,36 @@ class GameAgent:
             steps[-1].observation if steps else "",
             tuple(steps),
             error=error,
-            interrupted=None if won or error else "max_turns",
+            interrupted=None if won or error else self._reason(steps),
             metadata={WON: won, USED: used},
         )
 
     async def _play(self, task: Task, session: Session, player: Player, steps: list[Step]) -> bool:
         async with self._pool.episode(self._games[task.id]) as episode:
-            said, won = episode.opening, episode.won
-            while not won and len(steps) < self._step_limit:
-                move = await player.next(said)
+            observation, won = episode.first, episode.won
+            while not won and len(steps) < self._step_limit and not self._stuck(steps):
+                move = await player.next(self._shown(observation))
                 observation = await episode.step(move.command)
-                said, won = observation.text, observation.won
-                steps.append(Step(move.thought, move.command, said))
+                won = observation.won
+                steps.append(Step(move.thought, move.command, observation.text))
                 await session.emit(
                     StepTaken(run_id=session.id, attempt=session.attempt, number=len(steps), step=steps[-1])
                 )
         return won
+
+    def _shown(self, observation: Observation) -> str:
+        if not self._show_commands:
+            return observation.text
+        return observation.text + COMMANDS_NOTE + ", ".join(observation.admissible)
+
+    def _stuck(self, steps: Sequence[Step]) -> bool:
+        if self._repeats is None or len(steps) <= self._repeats:
+            return False
+        last = {(step.action, step.observation) for step in steps[-self._repeats - 1 :]}
+        return len(last) == 1
+
+    def _reason(self, steps: Sequence[Step]) -> str:
+        return REPEATED if self._stuck(steps) else "max_turns"
 
 
 class OfflinePlayer:
@@ -132,15 +171,20 @@ async def tasks_for(
 ) -> list[Task]:
     """Return a task for each game, in order; its prompt is what the game says at its opening."""
     openings: dict[str, str] = {}
+    dialects: dict[str, JSON] = {}
     limiter = anyio.CapacityLimiter(workers)
 
     async def open_one(game: Game) -> None:
         async with limiter, pool.episode(game) as episode:
             openings[game.id] = episode.opening
+            dialects[game.id] = await anyio.to_thread.run_sync(dialect_of, game)
         if progress is not None:
             progress(len(openings), len(games))
 
     async with anyio.create_task_group() as group:
         for game in games:
             group.start_soon(open_one, game)
-    return [Task(openings[game.id], id=game.id, kind=game.kind) for game in games]
+    return [
+        Task(openings[game.id], id=game.id, kind=game.kind, metadata={DIALECT: dialects[game.id]})
+        for game in games
+    ]

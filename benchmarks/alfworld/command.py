@@ -7,15 +7,16 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import anyio
 import click
 
 from benchmarks.alfworld.experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
+from benchmarks.alfworld.model_options import arms_of, model_of, model_options, repeats_of
 from benchmarks.alfworld.report import summary
-from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings, OpenAIModel
-from jeeves_reflexion.experiments import ARMS, ArmName, Plan, progress_for
+from jeeves_reflexion import ConfigurationError, LessonSettings, OpenAIModel
+from jeeves_reflexion.experiments import ARMS, ArmName, Plan, arm_names, progress_for
 from vectorstores import Embedder, HashingEmbedder
 from vectorstores.embedders import default_embedder
 
@@ -23,11 +24,10 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
 
 def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[ArmName, ...]:
-    names = tuple(part.strip() for part in value.split(",") if part.strip())
-    unknown = [name for name in names if name not in get_args(ArmName)]
-    if unknown or not names:
-        raise click.BadParameter(f"{', '.join(unknown) or 'none named'}; choose from {', '.join(ARMS)}")
-    return names  # type: ignore[return-value]
+    try:
+        return arm_names(value)
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -78,8 +78,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
     help="Floor of recall, as cosine similarity.",
 )
 @click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
-@click.option("--model", help="A language model as the player, by its name at an OpenAI-compatible endpoint.")
-@click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL.")
+@model_options
 @click.option(
     "--lessons", type=click.Path(path_type=Path), help="A lesson store to start from and to leave behind."
 )
@@ -93,6 +92,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The run's folder; by default a new one below runs/."
 )
+@click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Household tasks in the real ALFWorld engine, with memory and without.
@@ -123,14 +123,12 @@ async def _run(setting: Setting) -> Finished:
 
 
 def _setting(options: dict[str, Any]) -> Setting:
-    model: ChatModel | None = None
-    if options["model"]:
-        model = OpenAIModel(options["model"], base_url=options["base_url"])
-    elif options["base_url"]:
-        raise ConfigurationError("--base-url goes with --model")
+    model = model_of(options)
+    if options["resume"] and options["out"] is None:
+        raise ConfigurationError("--resume goes with --out, the folder of the run")
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     return Setting(
-        plan=Plan(options["arms"], options["trials"], options["seeds"], options["workers"], options["k"]),
+        plan=Plan(arms_of(options), options["trials"], options["seeds"], options["workers"], options["k"]),
         out=options["out"] or Path("runs") / f"alfworld-{stamp}",
         embedder=_embedder(options["embedder"]),
         games_folder=options["games"],
@@ -140,6 +138,9 @@ def _setting(options: dict[str, Any]) -> Setting:
         step_limit=options["step_limit"] or (MODEL_STEP_LIMIT if model else STEP_LIMIT),
         lessons=options["lessons"],
         model=model,
+        repeats=repeats_of(options, model),
+        show_commands=options["admissible"],
+        resume=options["resume"],
         settings=LessonSettings(key=options["key"], min_similarity=options["min_similarity"]),
     )
 

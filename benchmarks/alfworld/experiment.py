@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -26,8 +26,9 @@ from jeeves_reflexion import (
     RewardEvaluator,
     Session,
     Task,
+    VectorLessonStore,
 )
-from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, arm_lessons, run_experiment
+from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, arm_lessons, arm_of, run_experiment
 from jeeves_reflexion.experiments.plot import plot_curves
 from jeeves_reflexion.experiments.runner import Watcher
 from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
@@ -57,6 +58,9 @@ class Setting:
     step_limit: int = STEP_LIMIT
     lessons: Path | None = None
     model: ChatModel | None = None
+    resume: bool = False
+    repeats: int | None = None
+    show_commands: bool = False
     settings: LessonSettings = field(default_factory=LessonSettings)
 
 
@@ -82,14 +86,21 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
     log = RunLog(setting.out)
     # What can be refused is refused before the games are made, which takes longest.
     async with EnginePool(plan.workers) as pool, lasting, passing:
-        known = await _known(setting, lasting, say)
-        await log.open({**_config(setting), "lessons_at_start": known})
+        if setting.resume and log.exists:
+            # What the store holds now is what this run itself has learned, too.
+            known = log.started_with("lessons_at_start", 0)
+        else:
+            known = await _known(setting, lasting, say)
+        await log.open({**_config(setting), "lessons_at_start": known}, resume=setting.resume)
         games = await _games(setting, say, watcher)
-        await log.write("games", {"ids": [game.id for game in games]})
+        if not log.resumed:
+            await log.write("games", {"ids": [game.id for game in games]})
         opened = partial(watcher.prepared, "opening games")
         tasks = await tasks_for(pool, games, workers=plan.workers, progress=opened)
         table = _Table(pool, {game.id: game for game in games}, tasks, lasting, passing)
         make = partial(_loop, setting, table)
+        if setting.model is not None:
+            make = partial(_loop, replace(setting, model=await log.recorded(setting.model)), table)
         results = await run_experiment(plan, tasks, make, log=log, watcher=watcher)
     await log.save("curve.md", results.table() + "\n")
     return Finished(results, await _picture(setting, results, known, say), lessons_at(setting), known)
@@ -133,7 +144,8 @@ def _spread(games: Sequence[Game]) -> list[Game]:
 
 async def _known(setting: Setting, lasting: VectorStore, say: Callable[[str], None]) -> int:
     """Count and say what the selective arm knows already; one seed alone may start from it."""
-    known = await lasting.count()
+    # A lesson is several chunks; a chunk that is none is still not an empty store.
+    known = await VectorLessonStore(lasting).count() or await lasting.count()
     if "selective" not in setting.plan.arms:
         return 0
     if known and len(setting.plan.seeds) > 1:
@@ -165,13 +177,20 @@ def _loop(setting: Setting, table: _Table, arm: ArmName, seed: int) -> Reflexion
     lasting = arm == "selective" and seed == plan.seeds[0]
     scope = table.lasting if lasting else table.passing.scoped(f"{arm}-{seed}")
     return Reflexion(
-        GameAgent(table.pool, table.games, _player(setting, seed), step_limit=setting.step_limit),
+        GameAgent(
+            table.pool,
+            table.games,
+            _player(setting, seed),
+            step_limit=setting.step_limit,
+            repeats=setting.repeats,
+            show_commands=setting.show_commands,
+        ),
         evaluator=RewardEvaluator(WON),
         reflector=write_lesson if setting.model is None else LessonReflector(setting.model),
         lesson_store=arm_lessons(arm, scope, table.tasks, settings=setting.settings, seed=seed),
         max_attempts=plan.trials,
         top_k_lessons=plan.k,
-        options=LoopOptions(learn=arm != "retry"),
+        options=LoopOptions(learn=arm_of(arm).learns),
     )
 
 
@@ -199,6 +218,8 @@ def _config(setting: Setting) -> dict[str, JSON]:
         if setting.games_folder
         else f"generated, seed {setting.game_seed}",
         "step_limit": setting.step_limit,
+        "repeats": setting.repeats,
+        "show_commands": setting.show_commands,
         "player": setting.model.name if setting.model else "offline",
         "embedder": setting.embedder.id,
         "key": setting.settings.key,

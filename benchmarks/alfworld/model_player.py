@@ -7,19 +7,24 @@ command, and the game's answer follows. It is not the framework's :class:`~jeeve
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from importlib import resources
+from typing import Final
 
+from benchmarks.alfworld.agent import COMMANDS_NOTE, DIALECT, LESSONS_BLOCK
+from benchmarks.alfworld.dialect import Dialect, read_command, without_location
+from benchmarks.alfworld.model_prompt import system_prompt
 from benchmarks.alfworld.policy import Move
 from jeeves_reflexion import ChatModel, Message, Sampling, Session, Task
 from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.text import LESSONS_NOTE, fence
 
-LESSONS_BLOCK = "reflexion_lessons"
 MAX_THOUGHTS = 3
 """Thoughts in a row before the model is made to act: a thought costs no step of the game."""
 
 IDLE = "look"
+
+_THOUGHT: Final = re.compile(r"(?:think|thought)\s*:\s*", re.IGNORECASE)
+_LABEL: Final = re.compile(r"^(?:action|act|command)\s*:\s*", re.IGNORECASE)
 
 
 class ModelPlayer:
@@ -27,16 +32,9 @@ class ModelPlayer:
 
     def __init__(self, model: ChatModel, task: Task, session: Session) -> None:
         self._model = model
-        system = (
-            resources.files("benchmarks.alfworld")
-            .joinpath("prompts/player.md")
-            .read_text(encoding="utf-8")
-            .strip()
-        )
-        if lessons := session.blocks.get(LESSONS_BLOCK, ""):
-            system += "\n\n" + fence("lessons", lessons, note=LESSONS_NOTE)
-        self._messages = [Message("system", system)]
-        self._task = task
+        self._dialect: Dialect = "put" if task.metadata.get(DIALECT) == "put" else "move"
+        lessons = session.blocks.get(LESSONS_BLOCK, "")
+        self._messages = [Message("system", system_prompt(task.kind, self._dialect, lessons))]
 
     @property
     def used(self) -> Sequence[str]:
@@ -44,21 +42,25 @@ class ModelPlayer:
         return ()
 
     async def next(self, observation: str) -> Move:
-        """Return the model's next command, with the thoughts that led to it.
+        """Return the model's next command in the game's dialect, with the thoughts that led to it.
 
         A reply without words, or one more thought than it may have, is played as ``look``: it costs a command.
         """
-        self._messages.append(Message("user", observation))
+        self._messages = [_without_commands(message) for message in self._messages]
+        self._messages.append(Message("user", without_location(observation)))
         thoughts: list[str] = []
         while True:
             completion = await ask(
                 self._model, self._messages, sampling=Sampling(temperature=0.0, max_tokens=200)
             )
             line = first_line(completion.text)
-            self._messages.append(Message("assistant", f"> {line}"))
-            if not line.lower().startswith("think:"):
-                return Move(" ".join(thoughts), line)
-            thoughts.append(line[len("think:") :].strip())
+            thought = _THOUGHT.match(line)
+            if thought is None:
+                command = read_command(line, self._dialect) or IDLE
+                self._messages.append(Message("assistant", f"> {command}"))
+                return Move(" ".join(thoughts), command)
+            self._messages.append(Message("assistant", f"> think: {line[thought.end() :].strip()}"))
+            thoughts.append(line[thought.end() :].strip())
             if len(thoughts) > MAX_THOUGHTS:
                 return Move(" ".join(thoughts), IDLE)
             self._messages.append(
@@ -68,5 +70,12 @@ class ModelPlayer:
 
 def first_line(text: str) -> str:
     """Return the first line that says something, without the prompt mark; models often go on inventing answers."""
-    lines = (line.strip().removeprefix(">").strip() for line in text.splitlines())
+    lines = (_LABEL.sub("", line.strip().strip("`").removeprefix(">").strip()) for line in text.splitlines())
     return next((line for line in lines if line), IDLE)
+
+
+def _without_commands(message: Message) -> Message:
+    # What could be done earlier is of no use any more, and a list a turn would make up most of the prompt.
+    if message.role != "user" or COMMANDS_NOTE not in message.content:
+        return message
+    return Message("user", message.content.partition(COMMANDS_NOTE)[0])

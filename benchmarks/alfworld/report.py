@@ -8,6 +8,7 @@ from benchmarks.alfworld.agent import USED
 from benchmarks.alfworld.experiment import Finished
 from jeeves_reflexion import Step, Trial
 from jeeves_reflexion.experiments import ArmName, Story
+from jeeves_reflexion.experiments.results import total
 
 SHOWN_STEPS = 4
 _GO = "go to "
@@ -37,6 +38,10 @@ def summary(finished: Finished, *, step_limit: int) -> str:
     stories = [story for arm in _MEMORIES for story in results.stories(arm)]
     if stories:
         parts += ["", *_story(next(filter(_lesson_mattered, stories), stories[0]))]
+    used = total(results.rows)
+    if used.calls:
+        tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+        parts += ["", f"Model calls: {used.calls:,}, {tokens}, in {len(results.rows):,} tries"]
     picture = finished.picture
     parts += ["", f"Learning curve: {picture}" if picture else "Learning curve: not drawn (see above)"]
     parts += [f"Lessons: {finished.lessons_at}"]

@@ -34,6 +34,8 @@ _GRACE: Final = 15.0
 _TELL: Final = b"SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text, pg_notify(%b, %b)"
 _NUMBER: Final = b"SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
 _ASK: Final = b"SELECT pg_xact_status(%b::text::xid8), pg_postmaster_start_time()::text"
+# Numbers below this were known to the server when it last wrote down where it is, as it does when it starts.
+_KNOWN: Final = b"SELECT next_xid FROM pg_control_checkpoint()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ async def _committed(connection: Connection, xid: str, started: str) -> bool:
     """Whether a transaction was committed, as far as its number tells.
 
     A server that was killed forgets the numbers of transactions that had left nothing on its disk, and gives them
-    anew. So after a restart "committed" may be said of somebody else's; that a number was not committed holds for both.
+    anew. So after a restart "committed" may be said of somebody else's, unless the number was known to the server when
+    it came up; that a number was not committed holds for both.
     """
     try:
         cursor = await connection.execute(_ASK, (xid,))
@@ -197,9 +200,16 @@ async def _committed(connection: Connection, xid: str, started: str) -> bool:
         if restarted:  # a transaction does not outlive its server, so this one is another's
             return False
         raise _StillOpenError("a transaction of a lost connection is still open on the server")
-    if status is None or (status == "committed" and restarted):
+    if status is None or (status == "committed" and restarted and not await _was_known(connection, xid)):
         raise psycopg.DatabaseError(
             "the server was restarted while it committed a write, or no longer knows of it: whether the write was made "
             "is not known; read before trying again"
         )
     return bool(status == "committed")
+
+
+async def _was_known(connection: Connection, xid: str) -> bool:
+    cursor = await connection.execute(_KNOWN)
+    found: Any = await cursor.fetchone()
+    epoch, number = map(int, found[0].split(":"))
+    return int(xid) < (epoch << 32) + number

@@ -117,7 +117,7 @@ def test_a_terminal_gets_lists_that_fit(fill):
     code, written = _on_a_terminal("lessons", "list")
     lines = _plain(written).splitlines()
     assert code == 0
-    assert lines[0] == f"{ids[0][:8]}  2023-11-14  score 0.25  active"
+    assert lines[0].rstrip() == f"{ids[0][:8]}  2023-11-14  score 0.25  active"
     assert all(line.startswith("    ") for line in lines[1:])
     assert max(map(len, lines)) <= 80
     assert len(lines) > 2

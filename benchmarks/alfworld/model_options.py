@@ -1,0 +1,106 @@
+"""The options of ``bench alfworld`` for language models: who plays, what it remembers, when a try ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import click
+
+from benchmarks.alfworld.dry_run import dry_run_model
+from jeeves_reflexion import ChatModel, ConfigurationError, OpenAIModel
+from jeeves_reflexion.experiments import ArmName, arm_names
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+REPEATS: Final = 3
+"""How often a model may repeat a command that gets the same answer, as in the paper."""
+
+_MEMORIES: Final = {
+    "none": "retry",
+    "last-attempt": "last-attempt",
+    "selective": "selective",
+    "all": "monotonic",
+}
+_LAST: Final = re.compile(r"last([1-9]\d?)")
+
+
+def model_options(command: F) -> F:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--model", help="A language model as the player, by its name at an OpenAI-compatible endpoint."
+    ),
+    click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL."),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="A scripted model in the place of --model: no key and no cost; its figures mean nothing.",
+    ),
+    click.option(
+        "--memory",
+        help="Arms by what they remember, by commas, in place of --arms: last3 (the last three reflections on the "
+        "same game, as in the paper; any lastN), selective, all, last-attempt, none.",
+    ),
+    click.option(
+        "--repeats",
+        type=click.IntRange(min=0),
+        help=f"With a model, end a try when a command was repeated this often in a row with the same answer; "
+        f"{REPEATS} by default, as in the paper, 0 for never.",
+    ),
+    click.option("--admissible", is_flag=True, help="With a model, show the commands that are possible."),
+)
+
+
+def model_of(options: Mapping[str, Any]) -> ChatModel | None:
+    """Return the model that the options name; None for the offline player.
+
+    Raises :class:`~jeeves_reflexion.ConfigurationError` for options that don't go together.
+    """
+    if options["dry_run"]:
+        if options["model"] or options["base_url"]:
+            raise ConfigurationError("--dry-run plays a scripted model: leave --model and --base-url out")
+        return dry_run_model()
+    if options["model"]:
+        return OpenAIModel(options["model"], base_url=options["base_url"])
+    if options["base_url"]:
+        raise ConfigurationError("--base-url goes with --model")
+    if options["admissible"] or options["repeats"] is not None:
+        raise ConfigurationError("--admissible and --repeats go with --model or --dry-run")
+    return None
+
+
+def repeats_of(options: Mapping[str, Any], model: ChatModel | None) -> int | None:
+    """Return how many repeats end a try; None for no such end."""
+    if model is None:
+        return None
+    asked = options["repeats"]
+    return REPEATS if asked is None else asked or None
+
+
+def arms_of(options: Mapping[str, Any]) -> tuple[ArmName, ...]:
+    """Return the arms that ``--memory`` or else ``--arms`` names.
+
+    Raises :class:`~jeeves_reflexion.ConfigurationError` for both together and for an unknown memory.
+    """
+    arms: tuple[ArmName, ...] = options["arms"]
+    if not options["memory"]:
+        return arms
+    source = click.get_current_context().get_parameter_source("arms")
+    if source is not click.core.ParameterSource.DEFAULT:
+        raise ConfigurationError("--memory is another way to name --arms: give one of them")
+    return arm_names(",".join(_arm(name.strip()) for name in options["memory"].split(",")))
+
+
+def _arm(memory: str) -> str:
+    if last := _LAST.fullmatch(memory):
+        return f"reflexion@{last[1]}"
+    if memory not in _MEMORIES:
+        raise ConfigurationError(f"unknown memory {memory!r}: choose from last3, {', '.join(_MEMORIES)}")
+    return _MEMORIES[memory]
