@@ -173,7 +173,9 @@ class _MemoryEngine:
         keys: set[tuple[str, str]] = set()
         for record in records:
             place = (record.collection, record.key)
-            if record.must_be_new and (place in keys or record.key in space.records.get(record.collection, {})):
+            if record.must_be_new and (
+                place in keys or record.key in space.records.get(record.collection, {})
+            ):
                 raise ConflictError(taken_message(record))
             keys.add(place)
 
@@ -222,7 +224,9 @@ class _MemoryEngine:
     async def count(self, namespace: str, where: Node | None) -> int:
         def work() -> int:
             entries = self._space(namespace).entries
-            return len(entries) if where is None else sum(entry.admitted_by(where) for entry in entries.values())
+            return (
+                len(entries) if where is None else sum(entry.admitted_by(where) for entry in entries.values())
+            )
 
         return await self._run(work, len(self._space(namespace).entries))
 
