@@ -165,6 +165,24 @@ def test_what_was_committed_outlives_a_kill_of_the_server_which_starts_again(fol
     assert pid_of(folder) != killed
 
 
+def test_a_server_that_is_killed_again_and_again_is_started_again_each_time(folder):
+    conninfo = embedded_conninfo(folder)
+    for kill in (signal.SIGKILL, signal.SIGQUIT) * 4:
+        killed = pid_of(folder)
+        os.kill(killed, kill)
+
+        def answers(killed: int = killed) -> bool:
+            try:
+                if pid_of(folder) == killed:
+                    return False
+                psycopg.connect(conninfo, connect_timeout=5).close()
+            except (OSError, ValueError, psycopg.OperationalError):
+                return False
+            return True
+
+        wait_until(answers)
+
+
 def kill_supervisor(folder: Path) -> None:
     os.kill(supervisor_of(folder), signal.SIGKILL)
     wait_until(lambda: server._is_free(folder / "supervisor.lock"))

@@ -22,6 +22,7 @@ _PAUSE: Final = 0.1
 _QUICK_DEATH: Final = 5.0
 _MAX_QUICK_DEATHS: Final = 5
 _STOP_TIMEOUT: Final = 60.0
+_FROM_OUTSIDE: Final = (0, -signal.SIGKILL)
 
 
 class Supervisor:
@@ -34,6 +35,7 @@ class Supervisor:
         self._account = account
         self._lock = lock
         self._child: subprocess.Popen[bytes] | None = None
+        self._ended: int | None = None
         self._asked_to_stop = False
 
     def run(self) -> None:
@@ -50,7 +52,9 @@ class Supervisor:
         started = 0.0
         while not self._unused():
             if not self._running():
-                deaths = deaths + 1 if time.monotonic() - started < _QUICK_DEATH else 0
+                quick = time.monotonic() - started < _QUICK_DEATH
+                # One that was stopped or killed from outside did start, or would have.
+                deaths = deaths + 1 if quick and self._ended not in _FROM_OUTSIDE else 0
                 if deaths > _MAX_QUICK_DEATHS:
                     return
                 time.sleep(_PAUSE * deaths)
@@ -82,6 +86,7 @@ class Supervisor:
 
     def _running(self) -> bool:
         if self._child is not None and self._child.poll() is not None:
+            self._ended = self._child.returncode
             self._child = None
         return self._child is not None or self._other() is not None or self._answers()
 
@@ -107,6 +112,7 @@ class Supervisor:
     def _start(self) -> None:
         # What is left is a stranger's process with the number of a dead server, or nothing.
         (self._data / "postmaster.pid").unlink(missing_ok=True)
+        self._ended = None
         with (self._folder / "log").open("ab") as log:
             self._child = subprocess.Popen(  # noqa: S603 - our own server, no shell
                 self._command,
