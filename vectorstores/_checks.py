@@ -113,7 +113,7 @@ def _normalise(chunks: Sequence[Chunk], rows: Sequence[Row], dim: int) -> None:
         if vector is None:
             continue
         given.append(index)
-        array = np.asarray(vector)
+        array = _array(vector, lambda: place(len(arrays)))
         if array.dtype.kind not in "fiu" or array.shape != (dim,):
             _unit_all(arrays, dim, place)
             unit_vector(array, dim, place(len(arrays)))
@@ -130,6 +130,13 @@ def _unit_all(arrays: Sequence[NDArray[Any]], dim: int, place: Callable[[int], s
         some = np.stack(arrays[low : low + _AT_ONCE])
         units.extend(unit_rows(some, dim, lambda number, low=low: place(low + number)))  # type: ignore[misc]
     return iter(units)
+
+
+def _array(vector: object, place: Callable[[], str]) -> NDArray[Any]:
+    try:
+        return np.asarray(vector)
+    except ValueError as error:
+        raise InvalidChunkError(f"{place()}: expected a row of numbers: {error}") from error
 
 
 def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
@@ -172,7 +179,7 @@ def to_json(value: object, place: str) -> str:
 
 def unit_vector(vector: object, dim: int, place: str) -> FloatArray:
     """Return a vector of shape ``(dim,)`` scaled to unit length as float32."""
-    array = np.asarray(vector)
+    array = _array(vector, lambda: place)
     if array.dtype == np.float32 and array.shape == (dim,):
         # The same steps as for many, at a fifth of the cost: most calls bring one vector.
         wide = array.astype(np.float64)

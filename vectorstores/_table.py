@@ -29,11 +29,9 @@ _GATHER: Final = 16_000
 # Candidates asked of the codes, per result and at least; and how many times as many when the first ones leave a doubt.
 _PER_RESULT: Final = 20
 _AT_LEAST: Final = 100
-_AT_LEAST_OF_MANY: Final = 200
-_MANY: Final = 50_000
 _AGAIN: Final = (1, 5, 20)
 # A rank is trusted when the last candidate's estimate lies so many of its typical errors below.
-_ERRORS: Final = 2.5
+_ERRORS: Final = 3.5
 # Above this share of the rows, codes cost more than they save.
 _CODES_SHARE: Final = 0.1
 _NO_PLACES: Final = np.empty(0, dtype=np.int64)
@@ -166,15 +164,14 @@ class VectorTable:
         """
         size = len(self.rows)
         # So many candidates, that about the wanted number is admitted.
-        least = _AT_LEAST if size < _MANY else _AT_LEAST_OF_MANY
-        count = int(max(_PER_RESULT * k, least) * size / admitted)
-        if count > max(_CODES_SHARE * size, least):
+        count = int(max(_PER_RESULT * k, _AT_LEAST) * size / admitted)
+        if count > max(_CODES_SHARE * size, _AT_LEAST):
             return None
         loose, scores = self._loose(codes, vector, usable)
         for times in _AGAIN:
             attempt = times * count
-            places, estimates = codes.nearest(vector, attempt)
-            complete = attempt >= codes.count
+            places, estimates = codes.nearest(vector, attempt, everywhere=times > 1)
+            complete = len(places) == codes.count
             floor = -np.inf if complete else float(estimates.min(initial=np.inf))
             if usable is not None or len(self.outdated):
                 kept = np.ones(len(places), dtype=np.bool_) if usable is None else usable[places]

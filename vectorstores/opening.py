@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from vectorstores._pg.address import is_postgres, split_schema
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreUnavailableError
@@ -65,7 +66,7 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     address = os.fspath(url)
     scheme, separator, rest = address.partition("://")
     if not separator or scheme == "file":
-        path = rest if separator else address
+        path = _path_of(rest) if separator else address
         if not path:
             raise StoreUnavailableError(f"the address of the store is empty; expected {_KINDS}")
         return Path(path)
@@ -74,3 +75,13 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     if is_postgres(address):
         raise StoreUnavailableError("a PostgreSQL store is in no folder of FAISS; this needs the path of one")
     raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")
+
+
+def _path_of(rest: str) -> str:
+    """Return the path of what follows ``file://`` (RFC 8089)."""
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost"):
+        raise StoreUnavailableError(
+            f"file://{rest} names the host {host!r}; a folder of this machine is file:///path, with three slashes"
+        )
+    return unquote(slash + path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -47,6 +48,8 @@ R = TypeVar("R")
 # Checking a chunk takes some 10 microseconds, and a millisecond for 100 kB of it: more would be felt on the event loop.
 _INLINE: Final = 32
 _LIGHT: Final = 64 * 1024
+# More than any store holds, and a number that every one of them can take.
+_MANY: Final = 2**31 - 1
 
 
 class Store:
@@ -178,7 +181,7 @@ class Store:
         A page may be empty and still have a ``next``, when the filter admitted nothing of a long stretch.
         """
         where = None if filter is None else parse(filter)
-        cursor = _cursor(after, limit)
+        cursor, limit = _cursor(after), _whole("limit", limit)
         await self._open()
         return await self._engine.scan(self._namespace, where, cursor, limit)
 
@@ -210,7 +213,7 @@ class Store:
     ) -> RecordPage:
         """Return the records of a collection in the order of their first write, a page at a time."""
         check_ids([collection], "collection")
-        cursor = _cursor(after, limit)
+        cursor, limit = _cursor(after), _whole("limit", limit)
         await self._open()
         return await self._engine.scan_records(self._namespace, collection, cursor, limit)
 
@@ -283,7 +286,7 @@ def _cache_keys(embedder_id: str, texts: Sequence[str]) -> list[bytes]:
 def _query_maker(k: int, filter: Filter | None, diversity: float, min_score: float) -> partial[Query]:
     return partial(
         Query,
-        k=_within("k", k, 1, math.inf),
+        k=_whole("k", k),
         where=None if filter is None else parse(filter),
         diversity=_within("diversity", diversity, 0.0, 1.0),
         min_score=_within("min_score", min_score, -1.0, 1.0),
@@ -297,10 +300,16 @@ def _within(name: str, value: T, low: float, high: float) -> T:
     return value
 
 
-def _cursor(after: str | None, limit: int) -> int:
-    _within("limit", limit, 1, math.inf)
+def _whole(name: str, value: int) -> int:
+    """Return a whole number from 1 on, no larger than any store can take."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    return min(_within(name, operator.index(value), 1, math.inf), _MANY)
+
+
+def _cursor(after: str | None) -> int:
     if after is None:
         return 0
-    if not (after.isascii() and after.isdigit() and len(after) < 19):
+    if not (isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < 19):
         raise ValueError(f"after must be the `next` of an earlier page, got {after!r}")
     return int(after)

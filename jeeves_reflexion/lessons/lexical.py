@@ -1,7 +1,8 @@
 """Finding lessons by the words of their tasks: BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance
 Framework") beside the search by meaning, for names, codes and numbers that an embedding blurs.
 
-The index lives in this process and follows the store: what others wrote is read at most ``MAX_AGE`` seconds later.
+The index lives in this process and follows the store: what others wrote is read at most ``MAX_AGE`` seconds later,
+and what a database let others see out of its order after ``REREAD`` seconds at the latest, when all is read again.
 What it finds is looked up in the store, so a lesson that is gone or retired meanwhile is never recalled.
 """
 
@@ -12,7 +13,7 @@ import math
 import re
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from typing import Final, cast
 
@@ -24,7 +25,11 @@ from vectorstores.base import Chunk, VectorStore
 K1: Final = 1.2
 B: Final = 0.75
 MAX_AGE = 1.0
+REREAD = 600.0
 _PAGE: Final = 500
+# Rows get their places when they are inserted and are seen when their transaction commits: a place that a long one
+# took may show up behind those that were read already.
+_PAGES_AGAIN: Final = 3
 _WORD: Final = re.compile(r"\w+(?:[.'-]\w+)*")
 # Lucene's list. Among short tasks such words can be rare, and then outweigh what the task is about.
 COMMON: Final = frozenset({
@@ -99,8 +104,9 @@ class WordSearch:
         self._store = store
         self._index = WordIndex()
         self._lock = threading.Lock()
-        self._after: str | None = None
+        self._pages: deque[str | None] = deque([None], maxlen=_PAGES_AGAIN)
         self._read_at = -math.inf
+        self._began_at = -math.inf
 
     def stale(self) -> None:
         """Have the next search read first: for whoever has just written to the store himself."""
@@ -117,13 +123,20 @@ class WordSearch:
             return self._index.search(text, k=k)
 
     async def _catch_up(self) -> None:
-        """Read what was written since; the last page is read again, since it may have grown."""
+        """Read what was written since, the last pages again."""
+        now = time.monotonic()
+        if now - self._began_at > REREAD:
+            self._pages.clear()
+            self._began_at = now
+        after = self._pages.popleft() if self._pages else None
+        self._pages.clear()
         while True:
-            page = await self._store.scan(filter=RECALLED, after=self._after, limit=_PAGE)
+            self._pages.append(after)
+            page = await self._store.scan(filter=RECALLED, after=after, limit=_PAGE)
             await anyio.to_thread.run_sync(self._take, page.chunks)
             if page.next is None:
                 break
-            self._after = page.next
+            after = page.next
         self._read_at = time.monotonic()
 
     def _take(self, chunks: Iterable[Chunk]) -> None:

@@ -118,6 +118,27 @@ async def test_a_filter_sees_later_updates_additions_and_deletions(store):
     assert ids(await store.search_by_vector(unit(1), k=9, filter=even)) == ["new", "c1", "c4"]
 
 
+class Hidden(str):
+    """A text that does not show itself, as configuration libraries have them for secrets."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+async def test_texts_that_look_alike_are_filtered_by_what_they_are(store):
+    await store.add(
+        [Chunk(tenant, id=tenant, metadata={"tenant": tenant}, vector=unit(1)) for tenant in "ab"]
+    )
+    for tenant in "ab":
+        for filter in ({"tenant": Hidden(tenant)}, {"$not": {"tenant": {"$ne": Hidden(tenant)}}}):
+            assert [chunk.id for chunk in (await store.scan(filter=filter)).chunks] == [tenant]
+            assert ids(await store.search_by_vector(unit(1), filter=filter)) == [tenant]
+    assert await store.count(filter={Hidden("tenant"): "a"}) == 1
+    assert await store.count(filter={Hidden("other"): "a"}) == 0
+
+
 async def test_min_score_leaves_out_what_is_too_far(store):
     await fill(store)
     assert ids(await store.search_by_vector(unit(1), k=9, min_score=0.7)) == ["c0", "c1"]
@@ -339,6 +360,33 @@ async def test_a_bad_query_vector_or_cursor_is_refused(store):
         await store.scan(after="1; DROP TABLE chunks")
     with pytest.raises(TypeError, match="one string"):
         await store.delete("abc")
+
+
+@pytest.mark.parametrize("wrong", [2.5, True, "3", None])
+async def test_a_number_of_results_is_a_whole_number(store, wrong):
+    with pytest.raises(TypeError, match="k must be a whole number"):
+        await store.search("x", k=wrong)
+    with pytest.raises(TypeError, match="limit must be a whole number"):
+        await store.scan(limit=wrong)
+    with pytest.raises(TypeError, match="limit must be a whole number"):
+        await store.scan_records("c", limit=wrong)
+    with pytest.raises(ValueError, match="after"):
+        await store.scan(after=5)
+
+
+async def test_asking_for_more_than_there_can_be_returns_all(store):
+    await store.add([Chunk("one", id="1"), Chunk("two", id="2")], records=[RecordWrite("c", "k", 1)])
+    assert len(await store.search("one", k=10**30)) == 2
+    assert len((await store.scan(limit=10**30)).chunks) == 2
+    assert len((await store.scan_records("c", limit=10**30)).records) == 1
+
+
+async def test_a_vector_that_is_no_row_of_numbers_is_named(store):
+    with pytest.raises(InvalidChunkError, match=r"chunks\[1\] \(id 'odd'\): vector"):
+        await store.add([Chunk("fine"), Chunk("x", id="odd", vector=[1.0, [2.0]])])
+    with pytest.raises(InvalidChunkError, match="query vector"):
+        await store.search_by_vector([1.0, [2.0]])
+    assert await store.count() == 0
 
 
 async def test_a_bad_filter_is_refused_by_every_method_that_takes_one(store):

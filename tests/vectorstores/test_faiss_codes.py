@@ -68,9 +68,7 @@ def test_recall_on_clustered_vectors(count, per_centre, noise):
 
 
 def test_recall_with_cells(monkeypatch):
-    monkeypatch.setattr(_codes, "CELLS_FROM", 20_000)
-    monkeypatch.setattr(_codes, "_CELLS", 64)
-    monkeypatch.setattr(_codes, "_VISITED", 24)
+    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 24),))
     table = table_of(clustered(40_000, 800))
     encode(table)
     assert type(table.codes.index).__name__ == "IndexIVFRaBitQFastScan"
@@ -80,8 +78,10 @@ def test_recall_with_cells(monkeypatch):
     assert 7 in places
 
 
+@pytest.mark.parametrize("cells", [False, True])
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.3, 0.6, 0.95])
-def test_filters_lose_nothing(share):
+def test_filters_lose_nothing(share, cells, monkeypatch):
+    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 24),) if cells else ())
     table = table_of(clustered(40_000, 800))
     encode(table)
     chance = np.random.default_rng(3)
@@ -91,6 +91,17 @@ def test_filters_lose_nothing(share):
     far = table.vectors.products(queries[0])
     mask = far <= np.quantile(far, share)
     assert found(table, queries[0], mask) == exactly(table, queries[0], mask)
+
+
+@pytest.mark.parametrize("k", [3_000, 20_000])
+def test_who_asks_for_many_gets_them_from_all_cells(k, monkeypatch):
+    monkeypatch.setattr(_codes, "LEVELS", ((2_000, 64, 4),))
+    table = table_of(clustered(20_000, 400))
+    encode(table)
+    query = clustered(1, 400, seed=1)[0]
+    hits = found(table, query, k=k)
+    assert len(hits) == k
+    assert len({*hits} & {*exactly(table, query, k=k)}) >= 0.99 * k
 
 
 @pytest.mark.parametrize("dim", [1, 3, 8, 33, 130])

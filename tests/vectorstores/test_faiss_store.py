@@ -24,6 +24,7 @@ from vectorstores import (
     _rows,
     open_store,
 )
+from vectorstores.opening import folder_of
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -264,6 +265,9 @@ async def test_addresses(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "three", "two"]
     with pytest.raises(StoreUnavailableError, match="redis"):
         open_store("redis://localhost", namespace="a")
+    with pytest.raises(StoreUnavailableError, match="three slashes"):
+        open_store("file://elsewhere/folder", namespace="a")
+    assert folder_of("file://localhost/a%20b") == folder_of("file:///a%20b") == Path("/a b")
     with pytest.raises(TypeError, match="namespace"):
         open_store("memory://")
 

@@ -19,13 +19,14 @@ from vectorstores import (
     Origin,
     PostgresOptions,
     PostgresVectorStore,
+    RecordWrite,
     StoreUnavailableError,
     open_store,
     origin_of,
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import cache, chunks, extension  # noqa: E402
+from vectorstores._pg import cache, chunks, extension, reaching  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 DIM = 16
@@ -130,6 +131,27 @@ async def test_a_missing_right_names_the_statement_for_an_administrator(postgres
         await store.add([Chunk("works now")])
 
 
+async def test_a_right_on_tables_that_are_there_names_the_statement(postgres_database, role):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await owner.add([Chunk("there already", id="c")])
+    with pytest.raises(StoreUnavailableError, match=r"permission denied.*an administrator runs in") as caught:
+        await store_at(url).count()
+    assert "sesame" not in str(caught.value)
+    run_sql(postgres_database, str(caught.value).partition("runs in database ")[2].partition(": ")[2])
+    async with store_at(url) as store:
+        await store.add(
+            [Chunk("another", id="d"), Chunk("replaced", id="c")], records=[RecordWrite("a", "b", 1)]
+        )
+        assert [hit.chunk.id for hit in await store.search("another", k=1)] == ["d"]
+        assert await store.delete(["c"]) == 1
+        with pytest.raises(StoreUnavailableError, match=r"must be owner.*role that owns the tables"):
+            await store.secure(name, ["n"])
+    # What lets a role in must not let it choose its namespaces.
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run_sql(url, f"INSERT INTO vectorstores.scopes VALUES ('{name}', 'n')")
+
+
 async def test_an_old_pgvector_names_the_statement_for_an_administrator(postgres_database, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(extension, "OLDEST_VECTOR", (99, 1))
@@ -190,7 +212,8 @@ async def test_a_deleted_text_leaves_the_caches_of_all_roles(postgres_database):
         assert len(left) == len(set(left)) == 3
 
 
-async def test_no_password_is_shown():
+async def test_no_password_is_shown(monkeypatch):
+    monkeypatch.setattr(reaching, "_COLD", 0.2)
     secret = "hunter22"
     for url in (
         f"postgresql://me:{secret}@127.0.0.1:1/db?connect_timeout=1",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors as pg
 
+from vectorstores._pg.rights import advice
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError, VectorStoreError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def translated(error: psycopg.Error, place: Place) -> VectorStoreError:
             f"{place}: the tables of the store are gone or changed ({said}); open it again"
         )
     if isinstance(error, pg.InsufficientPrivilege):
-        return StoreUnavailableError(f"{place}: {said}; an administrator must grant this role what it needs")
+        return StoreUnavailableError(f"{place}: {said}; {advice(said, place)}")
     if isinstance(error, pg.DiskFull):
         return StoreUnavailableError(
             f"{place}: the server's disk is full ({said}); nothing of the call was stored"

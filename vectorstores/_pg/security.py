@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import AsyncConnection, sql
 
+from vectorstores._pg.rights import grants
 from vectorstores._pg.schema import lock_schema
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ async def secure(
 
     The owner of the tables, who calls this, keeps seeing everything.
     """
-    schema, name = sql.Identifier(place.schema), sql.Identifier(role)
+    schema = sql.Identifier(place.schema)
     own = sql.SQL("namespace IN (SELECT s.namespace FROM {}.scopes s WHERE s.role = current_user)").format(
         schema
     )
@@ -33,14 +34,7 @@ async def secure(
     for table, condition in policies.items():
         statements += _policy(schema, table, condition)
     statements += _policy(schema, "scopes", sql.SQL("role = current_user"))
-    statements += [
-        sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, name),
-        sql.SQL("GRANT SELECT ON {}.meta, {}.scopes TO {}").format(schema, schema, name),
-        sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {}.chunks, {}.records, {}.embeddings TO {}").format(
-            schema, schema, schema, name
-        ),
-        sql.SQL("GRANT USAGE ON SEQUENCE {}.embedding_clock TO {}").format(schema, name),
-    ]
+    statements += grants(place.schema, role)
     async with connection.transaction():
         await lock_schema(connection, place)
         for statement in statements:

@@ -13,6 +13,7 @@ from jeeves_reflexion.lessons import lexical
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.lexical import K1, B, WordIndex
 from jeeves_reflexion.lessons.recalling import Picking
+from vectorstores.base import Chunk, Page
 
 SOURCE = Provenance("run", 1, 0.0)
 TEXTS = {"a": "clean my mug", "b": "heat my mug mug", "c": "open that small E1234 drawer", "d": "the"}
@@ -99,3 +100,33 @@ async def test_the_words_of_what_was_just_written_are_searched_once_that_is_said
         lesson = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
         words.stale()
         assert list(await words.search("zx81", k=3)) == [lesson.id]
+
+
+class OutOfOrder:
+    """What a database shows of rows whose places are given before their transactions end."""
+
+    def __init__(self, places):
+        self.visible = set(places)
+        self.read = 0
+
+    async def scan(self, *, filter, after, limit):
+        rest = sorted(place for place in self.visible if place > int(after or 0))
+        chunks = tuple(Chunk(f"word{place}", str(place), {"face": 0}) for place in rest[:limit])
+        self.read += len(chunks)
+        return Page(chunks, str(rest[limit - 1]) if len(rest) > limit else None)
+
+
+@pytest.mark.anyio
+async def test_a_lesson_that_others_see_late_is_found(monkeypatch):
+    monkeypatch.setattr(lexical, "MAX_AGE", 0.0)
+    monkeypatch.setattr(lexical, "_PAGE", 10)
+    rows = OutOfOrder(set(range(1, 101)) - {7, 95})
+    words = lexical.WordSearch(rows)
+    assert list(await words.search("word100", k=3)) == ["100"]
+    before = rows.read
+    rows.visible |= {7, 95}
+    assert list(await words.search("word95", k=3)) == ["95"]
+    assert rows.read - before <= 30
+    assert await words.search("word7", k=3) == {}
+    monkeypatch.setattr(lexical, "REREAD", 0.0)
+    assert list(await words.search("word7", k=3)) == ["7"]
