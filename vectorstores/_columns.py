@@ -1,4 +1,4 @@
-"""Metadata by key, as numbers: a filter looks once at each distinct value, and at the rows by arrays."""
+"""Metadata by key, as numbers: a filter looks at distinct values at most once each, and at the rows by arrays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vectorstores.filters import MISSING, And, Leaf, Missing, Node, Not, Or, canonical
+from vectorstores.filters import MISSING, And, Leaf, Missing, Node, Not, OneOf, Or, canonical
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,10 +90,21 @@ class Column:
 
     def mask(self, leaf: Leaf, size: int) -> NDArray[np.bool_]:
         """Return which positions the leaf admits."""
-        admitted = np.fromiter(
-            (leaf.admits(value) for value in self._values), dtype=np.bool_, count=len(self._values)
-        )
-        mask: NDArray[np.bool_] = admitted[self._codes[:size]]
+        codes = self._codes[:size]
+        if isinstance(leaf, OneOf):
+            # There may be as many distinct values as rows, and a filter names few of them.
+            numbers = [self._numbers[form] for form in leaf.forms if form in self._numbers]
+            mask: NDArray[np.bool_]
+            if len(numbers) == 1:
+                mask = codes != numbers[0] if leaf.negated else codes == numbers[0]
+                return mask
+            admitted = np.full(len(self._values), leaf.negated)
+            admitted[numbers] = not leaf.negated
+        else:
+            admitted = np.fromiter(
+                (leaf.admits(value) for value in self._values), dtype=np.bool_, count=len(self._values)
+            )
+        mask = admitted[codes]
         return mask
 
 

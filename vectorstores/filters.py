@@ -80,6 +80,11 @@ class OneOf:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_forms", frozenset(canonical(value) for value in self.values))
 
+    @property
+    def forms(self) -> frozenset[Hashable]:
+        """The canonical forms of ``values``: what :func:`canonical` says of a value that is one of them."""
+        return self._forms
+
     def admits(self, value: JSON | Missing) -> bool:
         """Decide about one value of the key, or about its absence."""
         return (canonical(value) in self._forms) is not self.negated
