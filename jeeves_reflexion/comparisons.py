@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jeeves_reflexion.statistics import Z95, Difference
 
@@ -49,19 +50,38 @@ def paired_difference(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
-    """Return by how much the mean score of the second arm is higher, with a 95 % bootstrap interval over tasks.
+    """Return by how much the mean score of the second arm is higher, with a 95 % interval over tasks.
 
-    Each arm has a task's scores, one for each seed; a task counts by its mean. The interval is that of percentiles
-    (Efron 1979) and the same for the same input. Raises ``ValueError`` where the arms share no task, or a task has no
-    score.
+    Each arm has a task's scores in [0, 1], one for each seed; a task counts by its mean. At each end the interval is
+    the wider of two. Percentiles of the bootstrap over tasks (Efron 1979) know nothing of what so few tasks could not
+    show: where all gains are equal they are a point. The interval of Bonett and Price (2012) for paired proportions
+    adds one task gained and one lost to those seen. Where scores are successes and failures, it is theirs; graded
+    scores and means over seeds enter by their squares, so that seeds that agree narrow it. The same input gives the
+    same interval. Raises ``ValueError`` where the arms share no task, a task has no score, or a score is outside of
+    [0, 1].
     """
     shared = _shared(first, second)
     if not all(first[task] and second[task] for task in shared):
         raise ValueError("a task without scores can't be compared")
+    if not all(0.0 <= score <= 1.0 for task in shared for score in (*first[task], *second[task])):
+        raise ValueError("a score outside of [0, 1] can't be compared")
     gains = np.array([np.mean(second[task]) - np.mean(first[task]) for task in shared])
     drawn = np.random.default_rng(seed).integers(len(gains), size=(resamples, len(gains)))
     low, high = np.percentile(gains[drawn].mean(axis=1), [2.5, 97.5])
-    return Difference(float(gains.mean()), float(low), float(high))
+    sure_low, sure_high = _bonett_price(gains)
+    return Difference(float(gains.mean()), min(float(low), sure_low), max(float(high), sure_high))
+
+
+def _bonett_price(gains: NDArray[np.float64]) -> tuple[float, float]:
+    """The 95 % interval of Bonett and Price (2012), J. Educ. Behav. Stat. 37, for gains in [-1, 1].
+
+    Theirs is Wald's over the counts of pairs gained and lost, each raised by one, of n + 2 pairs.
+    """
+    n = len(gains) + 2
+    mean = float(gains.sum()) / n
+    variance = (float(gains @ gains) + 2.0) / n - mean * mean
+    spread = Z95 * math.sqrt(variance / n)
+    return max(mean - spread, -1.0), min(mean + spread, 1.0)
 
 
 def pass_at_k(n: int, solved: int, k: int) -> float:
@@ -106,11 +126,16 @@ def detectable(n: int, *, share: float = 0.5, power: float = 0.8) -> float:
     return z * math.sqrt(2 * share * (1 - share) / n)
 
 
-def in_words(found: Difference, n: int, *, what: str = "success") -> str:
-    """Say what a comparison of ``n`` tasks shows, also where it shows nothing."""
+def counted(n: int, unit: str) -> str:
+    """Return a number of things by their name in the singular, such as ``1 task`` or ``3 tasks``."""
+    return f"{n} {unit}{'s' * (n != 1)}"
+
+
+def in_words(found: Difference, n: int, *, what: str = "success", unit: str = "task") -> str:
+    """Say what a comparison of ``n`` tasks shows, also where it shows nothing; ``unit`` is what a task is called."""
     by = f"{100 * found.value:+.0f} points ({100 * found.low:+.0f} to {100 * found.high:+.0f})"
     if found.better:
         return f"{what} is higher: {by}"
     if found.worse:
         return f"{what} is lower: {by}"
-    return f"no difference that {n} tasks can show: {by}"
+    return f"no difference that {counted(n, unit)} can show: {by}"

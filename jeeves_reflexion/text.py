@@ -70,33 +70,95 @@ def one_line(text: str) -> str:
     return " ".join(visible.split())
 
 
-# A full stop after these, or after a single letter, ends no sentence.
-_SHORTENED = re.compile(
-    r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|no|nos|fig|figs|eq|vol|pp?|mr|mrs|ms|dr|st|inc|ltd|[a-z])$",
-    re.IGNORECASE,
+# A full stop after these ends no sentence.
+_GOES_ON = re.compile(
+    r"(?:^|[\s(])(?:e\.\s?g|i\.\s?e|z\.\s?b|vs|cf|approx|nos|figs?|eq|vol|pp?|mr|mrs|ms|dr)$", re.IGNORECASE
 )
-_CLOSING = "[\"'\u201d\u2019)\\]]"
-_OPENING = "[\"'\u201c\u2018(\\[]"
+# After these, or after a single letter or initials, it may: what follows decides.
+_MAY_END = re.compile(r"(?:^|[\s(])(?:etc|no|st|inc|ltd|(?:[a-z]\.)*[a-z])$", re.IGNORECASE)
+# After these a small letter goes on, whatever it begins.
+_SHORT = re.compile(
+    r"(?:^|[\s(])(?:max|min|incl|excl|resp|avg|ref|sec|ca|est|dept|temp|num|len|etc|no|\w*\d)$", re.IGNORECASE
+)
+# What an order begins with; small letters after a full stop begin a sentence only with one of these.
+_ORDERS = frozenset({
+    "add", "also", "always", "answer", "ask", "avoid", "begin", "call", "change", "check", "choose",
+    "clean", "close", "combine", "compare", "confirm", "consider", "continue", "cool", "count",
+    "create", "delete", "do", "don't", "ensure", "examine", "explore", "fill", "finally", "find",
+    "finish", "fix", "follow", "get", "give", "go", "grab", "handle", "heat", "ignore", "inspect",
+    "instead", "keep", "leave", "let", "look", "make", "move", "never", "next", "note", "open",
+    "otherwise", "pause", "pick", "place", "prefer", "press", "print", "put", "read", "remember",
+    "remove", "repeat", "replace", "report", "return", "review", "run", "save", "search", "set", "skip",
+    "slice", "start", "stay", "stop", "take", "tell", "test", "then", "toggle", "try", "turn", "use",
+    "verify", "visit", "wait", "walk", "wash", "write",
+})  # fmt: skip
+_SUBJECTS = _ORDERS | frozenset({
+    "after", "before", "first", "he", "however", "i", "if", "it", "its", "one", "other", "others",
+    "second", "she", "so", "that", "the", "there", "these", "they", "third", "this", "we", "when",
+    "you", "your",
+})  # fmt: skip
+_CLOSING = "[\"'\u201d\u2019)\\]`*_]{0,3}"
+_OPENING = "[\"'\u201c\u2018(\\[`*_]{0,3}"
 _ENDS = re.compile(
-    rf"(?<=\w){_CLOSING}?(?P<mark>[.!?\u2026]{{1,3}}){_CLOSING}?\s+(?={_OPENING}?(?:[A-Z]|[^\W\d_a-z]))"
+    rf"(?<=[^\s.!?\u2026])(?P<mark>[.!?\u2026]{{1,3}})(?P<closing>{_CLOSING})\s+(?={_OPENING}(?P<next>[^\W\d_][\w'\u2019]*))"
     r"|(?P<full>[\u3002\uff01\uff1f])(?=\S)"
 )
+_QUOTES = (('"', '"'), ("`", "`"), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"))
 
 
 def sentences(text: str) -> list[str]:
     """Split a text of one line into its sentences.
 
-    A sentence ends at a full stop, question or exclamation mark before a capital letter. In doubt, such as after an
-    abbreviation or a single letter, it goes on: what is one sentence must not be taken for two.
+    A sentence ends at a full stop, question or exclamation mark before a capital letter, or before a small one that
+    begins an order ("then", "take"). In doubt, such as after an abbreviation or an initial, and within quotation marks,
+    it goes on: what is one sentence must not be taken for two.
     """
+    text = _unquoted(text)
     found, start = [], 0
     for end in _ENDS.finditer(text):
-        before = text[start : end.start()]
-        if end["full"] or end["mark"] != "." or not _SHORTENED.search(before):
+        if end["full"] or _ends(text, start, end):
             found.append(text[start : end.end()].strip())
             start = end.end()
     rest = text[start:].strip()
     return [*found, rest] if rest else found
+
+
+def _ends(text: str, start: int, end: re.Match[str]) -> bool:
+    before, word = text[start : end.start()].rstrip("\"'`)*_]"), end["next"]
+    begins = word.lower().replace("\u2019", "'")
+    if _is_quoted(text[: end.end()], text[end.end() :]):
+        return False
+    if word[0].islower():
+        plain = end["mark"] == "." and not end["closing"]
+        return plain and begins in _ORDERS and not any(each.search(before) for each in (_GOES_ON, _SHORT))
+    if end["mark"] != ".":
+        return True
+    if _GOES_ON.search(before):
+        return False
+    return begins in _SUBJECTS or not _MAY_END.search(before)
+
+
+def _is_quoted(before: str, after: str) -> bool:
+    """Whether quotation marks that were opened before are closed after."""
+    return any(
+        (
+            before.count(opening) % 2 == 1
+            if opening == closing
+            else before.count(opening) > before.count(closing)
+        )
+        and closing in after
+        for opening, closing in _QUOTES
+    )
+
+
+def _unquoted(text: str) -> str:
+    """The text without quotation marks that stand around the whole of it."""
+    inner = text.strip()
+    for opening, closing in _QUOTES:
+        whole = len(inner) > 1 and inner.startswith(opening) and inner.endswith(closing)
+        if whole and not {opening, closing} & set(inner[1:-1]):
+            return inner[1:-1]
+    return text
 
 
 def render_steps(steps: Sequence[Step], max_tokens: int) -> str:

@@ -6,19 +6,17 @@ All are frozen; each step of a run adds a value and changes none.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+
+from jeeves_reflexion.gold import WITHHELD, Hider  # noqa: F401 - the first is for whoever looks for it here
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
 StopReason: TypeAlias = Literal["passed", "max_attempts", "unscorable", "budget", "not_retry_safe"]
-
-WITHHELD = "[withheld]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +190,7 @@ class Evaluation:
         """
         if reference is None and not self.quotes_gold:
             return self
-        hide = _hider(reference)
+        hide = Hider(reference)
         keep = _TEXT_FIELDS - self.quotes_gold
         return replace(
             self,
@@ -207,36 +205,6 @@ class Evaluation:
 
 
 _TEXT_FIELDS = frozenset({"rationale", "issues", "suggestions", "errors"})
-
-
-class _hider:  # noqa: N801 - used as a function
-    """Replaces the texts of a reference, longest first, wherever they stand as words of their own.
-
-    Also where they are quoted as Python or JSON would write them, or with other white space.
-    """
-
-    def __init__(self, reference: JSON) -> None:
-        leaves = _leaves(reference)
-        texts = {*leaves, *(form[1:-1] for leaf in leaves for form in (repr(leaf), json.dumps(leaf)))}
-        joined = "|".join(map(_spaced, sorted(texts, key=len, reverse=True)))
-        self.pattern = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
-
-    def __call__(self, text: str) -> str:
-        return text if self.pattern is None else self.pattern.sub(WITHHELD, text)
-
-
-def _spaced(text: str) -> str:
-    return r"\s+".join(re.escape(word) for word in text.split())
-
-
-def _leaves(value: JSON) -> list[str]:
-    if isinstance(value, str):
-        return [value.strip()] if value.strip() else []
-    if isinstance(value, Mapping):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
-    if isinstance(value, Sequence):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +297,7 @@ class Recall:
     """One look into the store: what is offered to the agent, and what was found but is not.
 
     ``withheld`` holds what would have been offered but for the draw that makes recall an experiment; ``left_out``
-    what was found and not picked, each with its reason.
+    what was found and not picked, each with its reason, such as that it is not near enough to the task.
     """
 
     id: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import anyio
@@ -14,7 +15,7 @@ from benchmarks.alfworld.failures import EngineError
 from benchmarks.alfworld.games import Game
 from benchmarks.alfworld.generator import Progress
 from benchmarks.alfworld.policy import Explorer, Move
-from benchmarks.alfworld.pool import EnginePool, Observation
+from benchmarks.alfworld.pool import EnginePool, Episode, Observation
 from benchmarks.alfworld.rules_reflector import reflect
 from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Session, Step, Task, Trial
 from jeeves_reflexion.events import StepTaken
@@ -25,6 +26,11 @@ WON = "won"
 USED = "lessons_used"
 DIALECT = "dialect"
 """In a task's metadata: how its game calls putting a thing somewhere (:mod:`benchmarks.alfworld.dialect`)."""
+
+THINK = "think: "
+"""Begins a turn that is a thought: it goes to no game, and is answered with :data:`HEARD`."""
+
+HEARD = "OK."
 
 COMMANDS_NOTE = "\n\nCommands that do something here: "
 """Stands before the admissible commands where the player is shown them."""
@@ -49,7 +55,7 @@ PlayerFactory: TypeAlias = Callable[[Task, Session], Player]
 
 
 class GameAgent:
-    """Plays the game of a task for at most ``step_limit`` commands.
+    """Plays the game of a task for at most ``step_limit`` turns: commands, and thoughts that a player takes a turn for.
 
     The player gets the opening, the lessons of the session and each observation, all as text, with
     ``show_commands`` also the admissible commands; nothing else of the game reaches it.
@@ -109,7 +115,7 @@ class GameAgent:
             observation, won = episode.first, episode.won
             while not won and len(steps) < self._step_limit and not self._stuck(steps):
                 move = await player.next(self._shown(observation))
-                observation = await episode.step(move.command)
+                observation = await _answered(episode, move, observation)
                 won = observation.won
                 steps.append(Step(move.thought, move.command, observation.text))
                 await session.emit(
@@ -130,6 +136,13 @@ class GameAgent:
 
     def _reason(self, steps: Sequence[Step]) -> str:
         return REPEATED if self._stuck(steps) else "max_turns"
+
+
+async def _answered(episode: Episode, move: Move, last: Observation) -> Observation:
+    # The game would say "Nothing happens." to a thought, and stay as it is.
+    if move.command.startswith(THINK):
+        return replace(last, text=HEARD)
+    return await episode.step(move.command)
 
 
 class OfflinePlayer:

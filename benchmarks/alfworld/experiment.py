@@ -15,6 +15,7 @@ from benchmarks.alfworld.games import Game, load_games
 from benchmarks.alfworld.generator import MIX, generate_games
 from benchmarks.alfworld.model_player import ModelPlayer
 from benchmarks.alfworld.pool import EnginePool
+from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     ChatModel,
     ConfigurationError,
@@ -28,9 +29,21 @@ from jeeves_reflexion import (
     Task,
     VectorLessonStore,
 )
-from jeeves_reflexion.experiments import ArmName, Plan, Results, RunLog, arm_lessons, arm_of, run_experiment
+from jeeves_reflexion.comparisons import counted
+from jeeves_reflexion.experiments import (
+    ArmName,
+    Expected,
+    Plan,
+    Results,
+    RunLog,
+    arm_lessons,
+    arm_of,
+    estimate,
+    run_experiment,
+)
 from jeeves_reflexion.experiments.plot import plot_curves
 from jeeves_reflexion.experiments.runner import Watcher
+from jeeves_reflexion.models import Prices
 from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
 
 STEP_LIMIT = 16
@@ -38,7 +51,7 @@ STEP_LIMIT = 16
 (``python -m benchmarks.alfworld.choose_step_limit``) so that the first trial solves about half."""
 
 MODEL_STEP_LIMIT = 50
-"""Commands per attempt of a language model, as in the paper."""
+"""Turns per attempt of a language model, as in the paper."""
 
 NAMESPACE = "alfworld"
 """The namespace of the selective arm's lessons, which outlive the run where a place is named for them."""
@@ -46,7 +59,11 @@ NAMESPACE = "alfworld"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one run plays, and with what."""
+    """What one run plays, and with what.
+
+    ``free_thoughts`` lets a model think without taking a turn for it. ``prices`` and ``expected`` are for the estimate
+    of what a run with a model costs.
+    """
 
     plan: Plan
     out: Path
@@ -61,12 +78,15 @@ class Setting:
     resume: bool = False
     repeats: int | None = None
     show_commands: bool = False
+    free_thoughts: bool = False
+    prices: Prices | None = None
+    expected: Expected | None = None
     settings: LessonSettings = field(default_factory=LessonSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: its results, the picture (where it could be drawn), and where its lessons are.
+    """What a run leaves: its results, the picture (where it could be drawn), where its lessons are, and its report.
 
     ``known`` counts the lessons that the selective arm had before the first trial.
     """
@@ -75,6 +95,7 @@ class Finished:
     picture: Path | None
     lessons_at: str
     known: int
+    report: Path
 
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Finished:
@@ -97,13 +118,19 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
             await log.write("games", {"ids": [game.id for game in games]})
         opened = partial(watcher.prepared, "opening games")
         tasks = await tasks_for(pool, games, workers=plan.workers, progress=opened)
+        if setting.model is not None:
+            say(f"{counted(len(tasks), 'game')}: {estimate(plan, tasks, setting.expected, setting.prices)}")
         table = _Table(pool, {game.id: game for game in games}, tasks, lasting, passing)
         make = partial(_loop, setting, table)
         if setting.model is not None:
             make = partial(_loop, replace(setting, model=await log.recorded(setting.model)), table)
         results = await run_experiment(plan, tasks, make, log=log, watcher=watcher)
     await log.save("curve.md", results.table() + "\n")
-    return Finished(results, await _picture(setting, results, known, say), lessons_at(setting), known)
+    written = await write_run_report(
+        results, setting.out, title=f"ALFWorld, {_played_by(setting)}", unit="game"
+    )
+    picture = await _picture(setting, results, known, say)
+    return Finished(results, picture, lessons_at(setting), known, written.html)
 
 
 def lasting_place(setting: Setting) -> Path:
@@ -197,7 +224,7 @@ def _loop(setting: Setting, table: _Table, arm: ArmName, seed: int) -> Reflexion
 def _player(setting: Setting, seed: int) -> PlayerFactory:
     model = setting.model
     if model is not None:
-        return partial(ModelPlayer, model)
+        return partial(ModelPlayer, model, thoughts_cost=not setting.free_thoughts)
 
     def offline(task: Task, session: Session) -> OfflinePlayer:
         return OfflinePlayer(task, session, room_for=setting.plan.k, seed=seed)
@@ -220,6 +247,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         "step_limit": setting.step_limit,
         "repeats": setting.repeats,
         "show_commands": setting.show_commands,
+        "free_thoughts": setting.free_thoughts,
         "player": setting.model.name if setting.model else "offline",
         "embedder": setting.embedder.id,
         "key": setting.settings.key,
@@ -227,10 +255,13 @@ def _config(setting: Setting) -> dict[str, JSON]:
     }
 
 
+def _played_by(setting: Setting) -> str:
+    return setting.model.name if setting.model else "offline player"
+
+
 async def _picture(setting: Setting, results: Results, known: int, say: Callable[[str], None]) -> Path | None:
-    player = setting.model.name if setting.model else "offline player"
     title = (
-        f"ALFWorld, {len(results.tasks)} games x {len(results.seeds)} seeds, {player}, "
+        f"ALFWorld, {len(results.tasks)} games x {len(results.seeds)} seeds, {_played_by(setting)}, "
         f"{setting.step_limit} commands a try" + (f"\nselective starts from {known} lessons" if known else "")
     )
     draw = partial(plot_curves, results, setting.out / "curve.png", title=title)

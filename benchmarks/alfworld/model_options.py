@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from benchmarks.alfworld.dry_run import dry_run_model
-from jeeves_reflexion import ChatModel, ConfigurationError, OpenAIModel
+from benchmarks.options import endpoint_options, named_model
+from jeeves_reflexion import ChatModel, ConfigurationError
 from jeeves_reflexion.experiments import ArmName, arm_names
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,14 +31,10 @@ def model_options(command: F) -> F:
     """Add the options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return endpoint_options(command)
 
 
 _OPTIONS: Final = (
-    click.option(
-        "--model", help="A language model as the player, by its name at an OpenAI-compatible endpoint."
-    ),
-    click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL."),
     click.option(
         "--dry-run",
         is_flag=True,
@@ -54,6 +51,11 @@ _OPTIONS: Final = (
         help=f"With a model, end a try when a command was repeated this often in a row with the same answer; "
         f"{REPEATS} by default, as in the paper, 0 for never.",
     ),
+    click.option(
+        "--free-thoughts",
+        is_flag=True,
+        help="With a model, a thought takes no turn; by default it does, as in the paper's code.",
+    ),
     click.option("--admissible", is_flag=True, help="With a model, show the commands that are possible."),
 )
 
@@ -67,13 +69,12 @@ def model_of(options: Mapping[str, Any]) -> ChatModel | None:
         if options["model"] or options["base_url"]:
             raise ConfigurationError("--dry-run plays a scripted model: leave --model and --base-url out")
         return dry_run_model()
-    if options["model"]:
-        return OpenAIModel(options["model"], base_url=options["base_url"])
-    if options["base_url"]:
-        raise ConfigurationError("--base-url goes with --model")
-    if options["admissible"] or options["repeats"] is not None:
-        raise ConfigurationError("--admissible and --repeats go with --model or --dry-run")
-    return None
+    model = named_model(options)
+    if model is None and (
+        options["admissible"] or options["free_thoughts"] or options["repeats"] is not None
+    ):
+        raise ConfigurationError("--admissible, --free-thoughts and --repeats go with --model or --dry-run")
+    return model
 
 
 def repeats_of(options: Mapping[str, Any], model: ChatModel | None) -> int | None:

@@ -1,8 +1,9 @@
 """A language model as the player, with the action format of the original ALFWorld experiments.
 
 The text form is that of ReAct (Yao et al. 2023) on ALFWorld: each turn is one line, ``> think: ...`` or a
-command, and the game's answer follows. It is not the framework's :class:`~jeeves_reflexion.ReAct`, whose text form
-(``Action: tool[input]``) is another one: figures are to be compared with those of the original.
+command, and the game's answer follows, which to a thought is "OK.". It is not the framework's
+:class:`~jeeves_reflexion.ReAct`, whose text form (``Action: tool[input]``) is another one: figures are to be compared
+with those of the original.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.alfworld.agent import COMMANDS_NOTE, DIALECT, LESSONS_BLOCK
+from benchmarks.alfworld.agent import COMMANDS_NOTE, DIALECT, HEARD, LESSONS_BLOCK, THINK
 from benchmarks.alfworld.dialect import Dialect, read_command, without_location
 from benchmarks.alfworld.model_prompt import system_prompt
 from benchmarks.alfworld.policy import Move
@@ -19,7 +20,7 @@ from jeeves_reflexion import ChatModel, Message, Sampling, Session, Task
 from jeeves_reflexion.models.ask import ask
 
 MAX_THOUGHTS = 3
-"""Thoughts in a row before the model is made to act: a thought costs no step of the game."""
+"""Free thoughts in a row before the model is made to act."""
 
 IDLE = "look"
 
@@ -28,10 +29,17 @@ _LABEL: Final = re.compile(r"^(?:action|act|command)\s*:\s*", re.IGNORECASE)
 
 
 class ModelPlayer:
-    """Asks a model for each move; sees the opening, the lessons and the observations, as text."""
+    """Asks a model for each move; sees the opening, the lessons and the observations, as text.
 
-    def __init__(self, model: ChatModel, task: Task, session: Session) -> None:
+    With ``thoughts_cost`` a thought is a move of its own, as in the paper's code; else it comes with the command that
+    follows it, after :data:`MAX_THOUGHTS` at most.
+    """
+
+    def __init__(
+        self, model: ChatModel, task: Task, session: Session, *, thoughts_cost: bool = False
+    ) -> None:
         self._model = model
+        self._thoughts_cost = thoughts_cost
         self._dialect: Dialect = "put" if task.metadata.get(DIALECT) == "put" else "move"
         lessons = session.blocks.get(LESSONS_BLOCK, "")
         self._messages = [Message("system", system_prompt(task.kind, self._dialect, lessons))]
@@ -42,9 +50,9 @@ class ModelPlayer:
         return ()
 
     async def next(self, observation: str) -> Move:
-        """Return the model's next command in the game's dialect, with the thoughts that led to it.
+        """Return the model's next command in the game's dialect, or its thought where a thought costs a turn.
 
-        A reply without words, or one more thought than it may have, is played as ``look``: it costs a command.
+        A reply without words, or one more free thought than it may have, is played as ``look``: it costs a turn.
         """
         self._messages = [_without_commands(message) for message in self._messages]
         self._messages.append(Message("user", without_location(observation)))
@@ -59,12 +67,15 @@ class ModelPlayer:
                 command = read_command(line, self._dialect) or IDLE
                 self._messages.append(Message("assistant", f"> {command}"))
                 return Move(" ".join(thoughts), command)
-            self._messages.append(Message("assistant", f"> think: {line[thought.end() :].strip()}"))
-            thoughts.append(line[thought.end() :].strip())
+            said = line[thought.end() :].strip()
+            self._messages.append(Message("assistant", f"> {THINK}{said}"))
+            if self._thoughts_cost:
+                return Move("", f"{THINK}{said}")
+            thoughts.append(said)
             if len(thoughts) > MAX_THOUGHTS:
                 return Move(" ".join(thoughts), IDLE)
             self._messages.append(
-                Message("user", "OK." if len(thoughts) < MAX_THOUGHTS else "OK. Now a command.")
+                Message("user", HEARD if len(thoughts) < MAX_THOUGHTS else f"{HEARD} Now a command.")
             )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.alfworld.agent import USED
-from benchmarks.alfworld.experiment import Finished
+from benchmarks.alfworld.experiment import Finished, Setting
 from jeeves_reflexion import Step, Trial
-from jeeves_reflexion.experiments import ArmName, Story
+from jeeves_reflexion.experiments import ArmName, Story, cost_table
 from jeeves_reflexion.experiments.results import total
 
 SHOWN_STEPS = 4
@@ -15,11 +15,11 @@ _GO = "go to "
 _MEMORIES: tuple[ArmName, ...] = ("selective", "own", "monotonic")
 
 
-def summary(finished: Finished, *, step_limit: int) -> str:
+def summary(finished: Finished, setting: Setting) -> str:
     """Return the learning curves, three lessons, one task's story and where things are, as plain text."""
     results = finished.results
     parts = [
-        f"Games solved so far, by trial (95 % Wilson interval, seeds pooled; {step_limit} commands a try):",
+        f"Games solved so far, by trial (95 % Wilson interval, seeds pooled; {setting.step_limit} commands a try):",
         "",
         results.table(),
     ]
@@ -41,10 +41,13 @@ def summary(finished: Finished, *, step_limit: int) -> str:
     used = total(results.rows)
     if used.calls:
         tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
-        parts += ["", f"Model calls: {used.calls:,}, {tokens}, in {len(results.rows):,} tries"]
+        parts += ["", f"Model calls: {used.calls:,}, {tokens}, in {len(results.rows):,} tries", ""]
+        parts += [cost_table({arm: results.cost(arm) for arm in results.arms})]
+    if results.interrupted:
+        parts += ["", f"Stopped: {results.interrupted}. Go on with --resume --out {setting.out}"]
     picture = finished.picture
     parts += ["", f"Learning curve: {picture}" if picture else "Learning curve: not drawn (see above)"]
-    parts += [f"Lessons: {finished.lessons_at}"]
+    parts += [f"Report: {finished.report}", f"Lessons: {finished.lessons_at}"]
     return "\n".join(parts)
 
 

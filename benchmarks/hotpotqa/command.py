@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import sys
 from dataclasses import replace
@@ -14,27 +13,37 @@ import click
 
 from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT
 from benchmarks.hotpotqa.evaluators import JudgeName
-from benchmarks.hotpotqa.experiment import Finished, Setting, run
+from benchmarks.hotpotqa.experiment import Finished, Setting, less, run, spent
 from benchmarks.hotpotqa.questions import load_questions
 from benchmarks.hotpotqa.report import figures, page, summary
+from benchmarks.options import (
+    arms_option,
+    embedder_called,
+    endpoint_options,
+    expected_of,
+    key_option,
+    named_model,
+    plan_of,
+    prices_of,
+    run_folder,
+)
 from benchmarks.results import write_result
-from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings, OpenAIModel
-from jeeves_reflexion.experiments import ARMS, ArmName, Plan, arm_names, progress_for
-from vectorstores import Embedder, HashingEmbedder
-from vectorstores.embedders import default_embedder
+from jeeves_reflexion import LessonSettings, OpenAIModel
+from jeeves_reflexion.bench_options import (
+    check_executor,
+    embedder_option,
+    executor_options,
+    folder_options,
+    holdout_option,
+    plan_options,
+    similarity_option,
+    spending_options,
+)
+from jeeves_reflexion.comparisons import counted
+from jeeves_reflexion.experiments import ARMS, estimate, progress_for
+from jeeves_reflexion.experiments.elsewhere import runs_on
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
-
-
-def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[ArmName, ...]:
-    return arm_names(value)
-
-
-def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
 
 
 def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeName, ...]:
@@ -86,41 +95,13 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
     show_default=True,
     help="oracle (the gold answer), self (a judge without it), or both by commas: each is a run of its own.",
 )
-@click.option(
-    "--arms",
-    callback=_names,
-    default="retry,own,selective,irrelevant",
-    show_default=True,
-    help="Arms, by commas; the first trial of retry is one attempt without memory.",
-)
-@click.option(
-    "--trials", type=click.IntRange(min=1), default=4, show_default=True, help="Attempts per question."
-)
-@click.option("--seeds", callback=_numbers, default="0", show_default=True, help="Seeds, by commas.")
-@click.option(
-    "--holdout",
-    type=click.FloatRange(min=0.0, max=1.0, max_open=True),
-    default=0.0,
-    show_default=True,
-    help="Share of the questions that no lesson is learned from.",
-)
-@click.option(
-    "--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Questions at a time."
-)
-@click.option(
-    "-k", "k", type=click.IntRange(min=1), default=5, show_default=True, help="Lessons recalled per attempt."
-)
-@click.option(
-    "--key",
-    type=click.Choice(["task", "lesson", "both"]),
-    default="task",
-    show_default=True,
-    help="What a lesson is found by.",
-)
-@click.option(
-    "--min-similarity", type=float, default=0.3, show_default=True, help="Floor of recall, a cosine."
-)
-@click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
+@arms_option("retry,own,selective,irrelevant")
+@plan_options("question", k=5, workers=2)
+@executor_options
+@holdout_option("question")
+@key_option
+@similarity_option
+@embedder_option
 @click.option("--step-limit", type=click.IntRange(min=2), default=STEP_LIMIT, show_default=True)
 @click.option(
     "--context-limit",
@@ -129,8 +110,7 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
     show_default=True,
     help="Tokens of a prompt.",
 )
-@click.option("--model", help="A language model, by its name at an OpenAI-compatible endpoint.")
-@click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL.")
+@endpoint_options
 @click.option(
     "--wikipedia-cache",
     type=click.Path(path_type=Path),
@@ -139,14 +119,11 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
     help="Where answers of Wikipedia are kept.",
 )
 @click.option("--contact", default="", help="How Wikipedia can reach you, for the user agent: an address.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="The run's folder; by default a new one below runs/."
-)
+@folder_options
 @click.option(
     "--page", type=click.Path(path_type=Path), help="A folder for the results page, hotpotqa.md and .json."
 )
-@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
-@click.option("--max-cost", type=float, help="Spending limit of each seed and judge, in USD.")
+@spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def hotpotqa(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Questions that need two pages of Wikipedia, with memory and without.
@@ -154,53 +131,53 @@ def hotpotqa(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
     Without --model a rule-based agent answers: it needs no model, and learns by reading recalled lessons.
     """
     setting = _setting(options)
+    if setting.model is not None:
+        _say_estimate(setting, options)
     runs = anyio.run(_run, setting, options["judges"])
     found = {"command": _command(), "runs": [figures(finished) for finished in runs]}
     if options["page"]:
         write_result(options["page"], "hotpotqa", found, page(runs, _command()))
     if options["as_json"]:
         click.echo(json.dumps(found, indent=2))
-        return
-    for finished in runs:
-        click.echo("\n" + summary(finished))
-    click.echo(f"\nRun: {setting.out}")
+    else:
+        for finished in runs:
+            click.echo("\n" + summary(finished))
+        click.echo(f"\nRun: {setting.out}")
+    if len(runs) < len(options["judges"]) or any(finished.interrupted for finished in runs):
+        click.get_current_context().exit(1)
+
+
+def _say_estimate(setting: Setting, options: dict[str, Any]) -> None:
+    tasks = [question.task for question in setting.questions]
+    before = estimate(setting.plan, tasks, expected_of(options), prices_of(options))
+    click.echo(f"{counted(len(tasks), 'question')}, for each judge: {before}", err=True)
 
 
 async def _run(setting: Setting, judges: tuple[JudgeName, ...]) -> list[Finished]:
     try:
-        return [
-            await run(
-                replace(setting, judge=judge, out=setting.out / judge),
-                watcher=progress_for(sys.stderr),
-            )
-            for judge in judges
-        ]
+        runs: list[Finished] = []
+        for judge in judges:
+            left = less(setting, sum(spent(finished.costs) for finished in runs))
+            if left is None or (runs and runs[-1].interrupted):
+                click.echo(f"judged by {judge}: not begun, go on with --resume", err=True)
+                break
+            this = replace(left, judge=judge, out=setting.out / judge)
+            runs.append(await run(this, watcher=progress_for(sys.stderr)))
+        return runs
     finally:
         if isinstance(setting.model, OpenAIModel):
             await setting.model.aclose()
 
 
 def _setting(options: dict[str, Any]) -> Setting:
-    model: ChatModel | None = None
-    if options["model"]:
-        model = OpenAIModel(options["model"], base_url=options["base_url"])
-    elif options["base_url"]:
-        raise ConfigurationError("--base-url goes with --model")
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    check_executor(options)
+    model = named_model(options)
     questions = load_questions(options["data"])[: options["limit"]]
     return Setting(
         questions=tuple(questions),
-        plan=Plan(
-            options["arms"],
-            options["trials"],
-            options["seeds"],
-            options["workers"],
-            options["k"],
-            holdout=options["holdout"],
-            max_cost_usd=options["max_cost"],
-        ),
-        out=options["out"] or Path("runs") / f"hotpotqa-{stamp}",
-        embedder=_embedder(options["embedder"]),
+        plan=plan_of(options),
+        out=run_folder(options, "hotpotqa"),
+        embedder=embedder_called(options["embedder"]),
         agent=options["agent"] or ("react" if model else "extractive"),
         pages=options["pages"],
         context=options["context"],
@@ -211,11 +188,8 @@ def _setting(options: dict[str, Any]) -> Setting:
         cache=options["wikipedia_cache"],
         contact=options["contact"],
         settings=LessonSettings(key=options["key"], min_similarity=options["min_similarity"]),
+        runs_on=runs_on(options),
     )
-
-
-def _embedder(name: str) -> Embedder:
-    return HashingEmbedder() if name == "hashing" else default_embedder()
 
 
 def _command() -> str:
@@ -223,8 +197,10 @@ def _command() -> str:
     words = iter(sys.argv[1:])
     shown = ["jeeves-reflexion"]
     for word in words:
-        if word in {"--out", "--page"}:
-            next(words, None)
+        option, joined, _ = word.partition("=")
+        if option in {"--out", "--page", "--lessons", "--ray-address", "--ray-working-dir"}:
+            if not joined:
+                next(words, None)
         elif word not in {"--resume", "--json"}:
             shown.append(Path(word).name if word.startswith(("/", ".", "~")) else word)
     return " ".join(shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from benchmarks.hotpotqa.rules_reflector import write_reflection
 from benchmarks.hotpotqa.scorer import ExactMatch
 from benchmarks.hotpotqa.wikipedia import Wikipedia
 from benchmarks.hotpotqa.wording import wanted, wording_of
+from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     Agent,
     ChatModel,
@@ -37,6 +38,7 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.experiments import (
     ArmName,
+    Cost,
     Plan,
     Results,
     RunLog,
@@ -45,14 +47,18 @@ from jeeves_reflexion.experiments import (
     arm_of,
     run_experiment,
 )
+from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
+from jeeves_reflexion.experiments.executors import Tools
+from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from jeeves_reflexion.text import bullets
-from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
+from vectorstores import JSON, Embedder, FaissVectorStore, HashingEmbedder, VectorStore
 
 AgentName: TypeAlias = Literal["extractive", "react", "cot"]
 PagesName: TypeAlias = Literal["question", "bm25", "dense", "wikipedia"]
 ContextName: TypeAlias = Literal["none", "all", "supporting"]
 
 NAMESPACE = "hotpotqa"
+MODEL = "model"
 CONTROL: ArmName = "retry"
 """The arm that the others are held against."""
 
@@ -65,6 +71,7 @@ class Setting:
     seed, so that several seeds see more of the questions held out. ``context`` is for chain of thought: no
     paragraphs, all of the question's, or the supporting ones as in the paper. ``cache`` keeps what Wikipedia answered;
     ``contact`` goes into the user agent. ``resume`` goes on with the run in ``out``.
+    ``runs_on`` says where the attempts are made.
     """
 
     questions: tuple[Question, ...]
@@ -82,8 +89,14 @@ class Setting:
     contact: str = ""
     resume: bool = False
     settings: LessonSettings = field(default_factory=LessonSettings)
+    runs_on: RunsOn = field(default_factory=RunsOn)
 
     def __post_init__(self) -> None:
+        self.runs_on.check(self.plan.arms)
+        if self.runs_on.ray and self.pages in {"dense", "wikipedia"}:
+            raise ConfigurationError(
+                f"--executor ray: the pages {self.pages!r} are on this machine alone; choose question or bm25"
+            )
         if self.agent != "extractive" and self.model is None:
             raise ConfigurationError(f"the agent {self.agent} needs a model: name one with --model")
         if self.agent == "extractive" and self.model is not None:
@@ -109,21 +122,39 @@ class Finished:
     lessons: list[str]
     told: tuple[float, float] | None
     interrupted: str = ""
+    costs: Mapping[ArmName, Cost] = field(default_factory=dict)
+
+
+def spent(costs: Mapping[ArmName, Cost]) -> float:
+    """Return what arms cost in US dollars; calls of unknown price count nothing, and a limit refuses them."""
+    return sum(cost.usage.cost_usd or 0.0 for cost in costs.values())
+
+
+def less(setting: Setting, usd: float) -> Setting | None:
+    """Return a setting whose spending limit is so much lower; None where nothing is left of it."""
+    limit = setting.plan.max_cost_usd
+    if limit is None or not usd:
+        return setting
+    return replace(setting, plan=replace(setting.plan, max_cost_usd=limit - usd)) if usd < limit else None
 
 
 async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
     """Play every seed: its learning questions trial by trial, then its held-out ones once with what was learned."""
     outcomes: list[Outcome] = []
     lessons: dict[str, None] = {}
+    costs: dict[ArmName, Cost] = {}
     interrupted = ""
-    place = setting.out / "lessons"
-    store = FaissVectorStore(place, embedder=setting.embedder, namespace=NAMESPACE)
-    async with open_pages(setting) as pages, store:
+    async with open_pages(setting) as pages:
         for seed in setting.plan.seeds:
-            results = await _seed(setting, pages, store, seed, watcher)
+            left = less(setting, spent(costs))
+            if left is None:
+                interrupted = f"the spending limit is reached before seed {seed}"
+                break
+            results = await _seed(left, pages, seed, watcher)
             outcomes += outcomes_of(results.rows, setting.gold)
             for arm in results.arms:
                 lessons.update(dict.fromkeys(results.lessons(arm)))
+                costs[arm] = costs[arm] + results.cost(arm) if arm in costs else results.cost(arm)
             interrupted = results.interrupted
             if interrupted:
                 break
@@ -131,33 +162,77 @@ async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
     lines = "".join(json.dumps(row.as_json(), ensure_ascii=False) + "\n" for row in outcomes)
     write = partial((setting.out / "outcomes.jsonl").write_text, lines, encoding="utf-8")
     await anyio.to_thread.run_sync(write)
-    return Finished(setting, outcomes, place, list(lessons), told, interrupted)
+    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), told, interrupted, costs)
 
 
-async def _seed(
-    setting: Setting, pages: PagesFor, store: VectorStore, seed: int, watcher: Watcher | None
-) -> Results:
+async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher | None) -> Results:
     """One seed of a run: its split of the questions, and its folder, which it can be resumed from."""
     plan = replace(setting.plan, seeds=(seed,), split_seed=seed, judged_by=setting.judge)
     log = RunLog(setting.out / f"seed-{seed}")
     await log.open(config(setting), resume=setting.resume)
-    model = None if setting.model is None else await log.recorded(setting.model)
-    tasks = [question.task for question in setting.questions]
+    models = {} if setting.model is None else {MODEL: await log.recorded(setting.model)}
+    place = setting.runs_on.place(NAMESPACE, setting.out).of(log)
+    kit = QuestionsKit.of(setting, place)
+    async with (
+        place.store(setting.embedder) as store,
+        setting.runs_on.executor(kit, workers=plan.workers, models=models) as executor,
+    ):
+        tools = _tools(replace(setting, model=models.get(MODEL)), pages, place, store)
+        results = await run_experiment(
+            plan,
+            [question.task for question in setting.questions],
+            tools.make_loop,
+            log=log,
+            watcher=watcher,
+            scorer=tools.scorer,
+            executor=executor,
+        )
+    title = f"HotpotQA, {setting.agent}, seed {seed}, judged by {setting.judge}"
+    await write_run_report(results, log.folder, title=title, unit="question")
+    return results
+
+
+def _tools(setting: Setting, pages: PagesFor, place: LessonPlace, store: VectorStore) -> Tools:
+    model, tasks = setting.model, [question.task for question in setting.questions]
 
     def loop(arm: ArmName, seed: int) -> Reflexion:
         """The loop of one arm: all arms share everything but how they remember."""
-        scope = store.scoped(f"{arm}-{seed}")
+        scope = place.scope(store, arm, seed)
         return Reflexion(
-            _agent(replace(setting, model=model), pages, seed),
+            _agent(setting, pages, seed),
             evaluator=evaluator(setting.judge, model),
             reflector=write_reflection if model is None else LessonReflector(model),
             lesson_store=arm_lessons(arm, scope, tasks, settings=setting.settings, seed=seed),
-            max_attempts=plan.trials,
-            top_k_lessons=plan.k,
+            max_attempts=setting.plan.trials,
+            top_k_lessons=setting.plan.k,
             options=LoopOptions(learn=arm_of(arm).learns),
         )
 
-    return await run_experiment(plan, tasks, loop, log=log, watcher=watcher, scorer=ExactMatch())
+    return Tools(loop, ExactMatch())
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionsKit:
+    """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
+
+    setting: Setting
+    place: LessonPlace
+    make_embedder: Callable[[], Embedder]
+
+    @classmethod
+    def of(cls, setting: Setting, place: LessonPlace) -> QuestionsKit:
+        """Return the kit of a run."""
+        model = None if setting.model is None else AbsentModel(setting.model.name)
+        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunsOn())
+        return cls(bare, place, maker_of(setting.embedder))
+
+    @contextlib.asynccontextmanager
+    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
+        """Open the pages and the lessons."""
+        model = None if self.setting.model is None else models(MODEL)
+        setting = replace(self.setting, model=model, embedder=self.make_embedder())
+        async with open_pages(setting) as pages, self.place.store(setting.embedder) as store:
+            yield _tools(setting, pages, self.place, store)
 
 
 @contextlib.asynccontextmanager

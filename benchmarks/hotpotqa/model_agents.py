@@ -7,7 +7,8 @@ prompt. The examples in the prompts are ours, two instead of the paper's six.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT, Browser
@@ -17,21 +18,19 @@ from benchmarks.hotpotqa.questions import Page, Paragraphs
 from jeeves_reflexion import (
     Attempt,
     ChatModel,
-    Completion,
     Message,
     ReAct,
     Sampling,
     Session,
     Step,
     Task,
-    ToolSpec,
 )
 from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.text import estimate_tokens, fence, read_prompt
-from vectorstores import JSON
 
 PACKAGE = "benchmarks.hotpotqa"
 MAX_CONTEXT = "max_context"
@@ -39,36 +38,20 @@ _STEADY = Sampling(temperature=0.0)
 _PARAGRAPHS_NOTE = "Paragraphs of Wikipedia; not all of them matter."
 
 
-class ShortContext:
+class ShortContext(WrappedModel):
     """A model that refuses prompts of more than ``limit`` tokens, estimated as a quarter of their characters."""
 
     def __init__(self, model: ChatModel, limit: int = CONTEXT_LIMIT) -> None:
-        self._model = model
+        super().__init__(model)
         self._limit = limit
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._model.name
-
-    @property
-    def supports_tools(self) -> bool:
-        """Whether the model has native tools."""
-        return self._model.supports_tools
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        schema: Mapping[str, JSON] | None = None,
-        sampling: Sampling | None = None,
-    ) -> Completion:
-        """Ask the model. Raises :class:`ContextFullError` where the prompt is too long."""
+    @contextlib.contextmanager
+    def around(self, messages: Sequence[Message]) -> Iterator[None]:
+        """Raise :class:`ContextFullError` where the prompt is too long."""
         tokens = sum(estimate_tokens(message.content) for message in messages)
         if tokens > self._limit:
             raise ContextFullError(f"the prompt has about {tokens} tokens, and {self._limit} are allowed")
-        return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+        yield
 
 
 class ReActAgent:

@@ -104,7 +104,7 @@ def level(scores: Scores) -> Difference:
 
 
 def gain(first: Scores, second: Scores) -> Difference:
-    """Return by how much the second is higher, in pairs, with a 95 % bootstrap interval over questions."""
+    """Return by how much the second is higher, in pairs, with a 95 % interval over questions."""
     return paired_difference(first, second)
 
 

@@ -23,7 +23,8 @@ class RecallFigures:
     ``pairs`` counts questions and later trials, ``questions`` those questions that it came back to in all their later
     trials. ``offered`` is how many lessons were offered on average, ``own`` which share of them was the question's own.
     ``whole`` says that the store held all reflections of the run, later ones of other questions too; else those of the
-    trials before. ``stored`` is how many lessons it held at the end, after near-copies were merged.
+    trials before. ``stored`` is how many lessons it held at the end, after near-copies were merged;
+    ``refused`` counts the reflections that the gate did not let in, which are there for no recall.
     """
 
     key: Key
@@ -34,6 +35,7 @@ class RecallFigures:
     offered: float
     own: float
     stored: int
+    refused: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ async def measure_recall(
         }
         stored = await shelf.close()
         for is_whole, asked in ((False, growing), (True, whole)):
-            found += [_figures(key, is_whole, k, asked[k], stored) for k in ks if asked[k]]
+            found += [
+                _figures(key, whole=is_whole, k=k, asked=asked[k], stored=stored, refused=shelf.refused)
+                for k in ks
+                if asked[k]
+            ]
     return found
 
 
@@ -83,10 +89,11 @@ class _Shelf:
         self._tasks = {question.id: task_of(question).public() for question in run.questions}
         self._own: dict[str, dict[int, str]] = {}
         store = InMemoryVectorStore(embedder, namespace="lessons")
+        self.refused = 0
         self._lessons = VectorLessonStore(store, settings=LessonSettings(key=key))
 
     async def learn(self, trial: int) -> None:
-        """Store what was reflected after a trial; a text that is not let in is not there to be recalled."""
+        """Store what was reflected after a trial; one that is not let in is counted, and can't be recalled."""
         for question in self._run.questions:
             for logged in question.trials:
                 text = "\n".join(logged.reflections_after)
@@ -98,6 +105,7 @@ class _Shelf:
                         self._tasks[question.id], Reflection(text), provenance=source
                     )
                 except LessonRefusedError:
+                    self.refused += 1
                     continue
                 self._own.setdefault(question.id, {})[trial] = lesson.id
 
@@ -124,7 +132,9 @@ class _Shelf:
         return count
 
 
-def _figures(key: Key, whole: bool, k: int, asked: Sequence[_Asked], stored: int) -> RecallFigures:  # noqa: FBT001
+def _figures(
+    key: Key, *, whole: bool, k: int, asked: Sequence[_Asked], stored: int, refused: int
+) -> RecallFigures:
     questions = {each.question for each in asked}
     missed = {each.question for each in asked if not each.own}
     offered = sum(each.offered for each in asked)
@@ -137,4 +147,5 @@ def _figures(key: Key, whole: bool, k: int, asked: Sequence[_Asked], stored: int
         offered / len(asked),
         sum(each.own for each in asked) / offered if offered else 0.0,
         stored,
+        refused,
     )

@@ -128,6 +128,11 @@ def recall_table(figures: Sequence[RecallFigures]) -> str:
         f"{_share(each.questions)} | {each.offered:.1f} | {each.own:.0%} | {each.stored} |"
         for each in figures
     ]
+    if figures and figures[0].refused:
+        lines += [
+            "",
+            f"The gate did not let in {figures[0].refused} reflections: they are there for no recall.",
+        ]
     return "\n".join([_RECALL_HEAD, *lines])
 
 

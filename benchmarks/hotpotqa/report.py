@@ -17,7 +17,7 @@ from benchmarks.hotpotqa.outcomes import (
     standing,
 )
 from jeeves_reflexion.comparisons import in_words
-from jeeves_reflexion.experiments import Split
+from jeeves_reflexion.experiments import Split, cost_table
 from jeeves_reflexion.statistics import Difference
 from vectorstores import JSON
 
@@ -55,8 +55,10 @@ def summary(finished: Finished) -> str:
     if finished.told is not None:
         lines += ["", _told(finished.told)]
     lines += ["", _tries(rows)]
+    if setting.model is not None:
+        lines += ["", cost_table(finished.costs)]
     if finished.interrupted:
-        lines += ["", f"It did not come to its end: {finished.interrupted}"]
+        lines += ["", f"It did not come to its end: {finished.interrupted}. Go on with --resume"]
     if finished.lessons:
         lines += ["", "Three lessons that it wrote:", "", *(f"- {text}" for text in _three(finished.lessons))]
     return "\n".join(lines)
@@ -84,6 +86,8 @@ def figures(finished: Finished) -> dict[str, JSON]:
         }
     if finished.told is not None:
         found["told_beforehand"] = {"em": finished.told[0], "f1": finished.told[1]}
+    found["costs"] = {arm: cost.as_json() for arm, cost in finished.costs.items()}
+    found["interrupted"] = finished.interrupted
     found["lessons"] = len(finished.lessons)
     return found
 
@@ -117,7 +121,9 @@ def _comparisons(rows: Sequence[Outcome], split: Split, trial: int) -> Iterator[
             continue
         scores = {m: [standing(rows, split, each, trial, m) for each in (first, second)] for m in _METRICS}
         n = len(scores["em"][0])
-        said = "; ".join(f"{m.upper()}: {in_words(gain(*scores[m]), n, what='it')}" for m in _METRICS)
+        said = "; ".join(
+            f"{m.upper()}: {in_words(gain(*scores[m]), n, what='it', unit='question')}" for m in _METRICS
+        )
         test = exactly(*scores["em"])
         yield (
             f"- {second} against {_named(first) if split == 'held-out' else first}: {said}; right in most seeds with"
@@ -167,8 +173,9 @@ def _design(setting: Setting) -> str:
     held = f"{plan.holdout:.0%} of the questions held out, drawn anew for each seed"
     return (
         f"{tried} {setting.step_limit} steps an attempt; {recalled}; {held}. EM and F1 by the official definitions;"
-        " a question counts by the mean of its seeds. Intervals are of 95 %, over questions: Wilson for levels, the"
-        " paired bootstrap for differences; each comparison stands alone, none is corrected for their number."
+        " a question counts by the mean of its seeds. Intervals are of 95 %, over questions: Wilson for levels, for"
+        " differences the paired bootstrap or, where that is wider, Bonett and Price 2012; each comparison stands"
+        " alone, none is corrected for their number."
     )
 
 

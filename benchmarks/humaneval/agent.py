@@ -37,6 +37,9 @@ class CodeReflexion(Reflexion):
             said = last.evaluation.public(task.reference).rationale
             blocks = {**session.blocks, PREVIOUS_BLOCK: last.attempt.output, RESULTS_BLOCK: said}
             session = replace(session, blocks=blocks)
+            if not self.options.learn:
+                # The arm last-attempt has the attempt where others have lessons: the code would be shown twice.
+                history = [*history[:-1], replace(last, block="")]
         return await super().trial(task, history, session, commit=commit)
 
 

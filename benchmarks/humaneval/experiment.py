@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,6 +22,7 @@ from benchmarks.humaneval.own_tests import MOST_TESTS
 from benchmarks.humaneval.problems import Problem, Sample
 from benchmarks.humaneval.repair import RepairWriter, begun_with, write_lesson
 from benchmarks.humaneval.scoring import SECONDS, HiddenTests
+from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     ChatModel,
     ConfigurationError,
@@ -31,17 +32,24 @@ from jeeves_reflexion import (
     Reflexion,
     Task,
 )
+from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import (
     ArmName,
+    Expected,
     Plan,
     Results,
     RunLog,
     Tried,
     Watcher,
     arm_lessons,
+    estimate,
     run_experiment,
 )
-from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
+from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
+from jeeves_reflexion.experiments.executors import Tools
+from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.models import Prices
+from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
 
 Tests = Literal["docstring", "model"]
 
@@ -49,6 +57,7 @@ FORGETFUL: Final = frozenset({"react", "retry"})
 """Arms whose attempts see nothing of the attempts before."""
 
 NAMESPACE = "humaneval"
+MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,8 @@ class Setting:
     """What one run tries, and with what. Without a model, ``logged`` holds the programs to begin with.
 
     ``plan.judged_by`` says what stops the attempts: ``"self"``, the own tests (as in the paper), or ``"oracle"``, the
-    hidden tests.
+    hidden tests. ``prices`` and ``expected`` are for the estimate of what a run with a model costs;
+    ``runs_on`` says where the tries are made.
     """
 
     plan: Plan
@@ -72,6 +82,16 @@ class Setting:
     seconds: float = SECONDS
     resume: bool = False
     settings: LessonSettings | None = None
+    prices: Prices | None = None
+    expected: Expected | None = None
+    runs_on: RunsOn = field(default_factory=RunsOn)
+
+    def __post_init__(self) -> None:
+        self.runs_on.check(self.plan.arms)
+        if self.runs_on.ray and self.tests == "model":
+            raise ConfigurationError(
+                "--executor ray: tests that a model writes are kept on this machine; choose --tests docstring"
+            )
 
     @property
     def lesson_settings(self) -> LessonSettings:
@@ -84,22 +104,35 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
     problems = _played(setting, say)
     tasks = [task_of(problem) for problem in problems]
     log = RunLog(setting.out)
-    store = FaissVectorStore(setting.out / "lessons", embedder=setting.embedder, namespace=NAMESPACE)
-    async with store:
+    async with setting.runs_on.place(NAMESPACE, setting.out).store(setting.embedder) as store:
         await log.open(_config(setting, len(tasks)), resume=setting.resume)
+        models: dict[str, ChatModel] = {}
         if setting.model is not None:
-            setting = replace(setting, model=await log.recorded(setting.model))
-        hidden = HiddenTests(seconds=setting.seconds)
-        oracle = OracleEvaluator({problem.id: problem for problem in problems}, hidden)
-        parts = _Parts(problems, tasks, oracle, OwnTestRunner())
-        return await run_experiment(
-            setting.plan,
-            tasks,
-            partial(_loop, setting, parts, store),
-            log=log,
-            watcher=watcher,
-            scorer=oracle if setting.plan.judged_by == "self" else None,
-        )
+            say(
+                f"{counted(len(tasks), 'problem')}: {estimate(setting.plan, tasks, setting.expected, setting.prices)}"
+            )
+            models[MODEL] = await log.recorded(setting.model)
+        place = setting.runs_on.place(NAMESPACE, setting.out).of(log)
+        kit = ProblemsKit.of(setting, problems, place)
+        tools = _tools(replace(setting, model=models.get(MODEL)), problems, place, store)
+        async with setting.runs_on.executor(kit, workers=setting.plan.workers, models=models) as executor:
+            results = await run_experiment(
+                setting.plan,
+                tasks,
+                tools.make_loop,
+                log=log,
+                watcher=watcher,
+                scorer=tools.scorer,
+                executor=executor,
+            )
+    player = setting.model.name if setting.model else "repairs"
+    await write_run_report(results, setting.out, title=f"HumanEval, {player}", unit="problem")
+    return results
+
+
+def report_at(setting: Setting) -> Path:
+    """Return where the report of a run is."""
+    return setting.out / "report" / "report.html"
 
 
 def task_of(problem: Problem) -> Task:
@@ -169,14 +202,51 @@ class _Parts:
     sources: dict[int, OwnTestSource] = field(default_factory=dict)
 
 
-def _loop(setting: Setting, parts: _Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
+def _tools(setting: Setting, problems: Sequence[Problem], place: LessonPlace, store: VectorStore) -> Tools:
+    oracle = OracleEvaluator(
+        {problem.id: problem for problem in problems}, HiddenTests(seconds=setting.seconds)
+    )
+    parts = _Parts(problems, [task_of(problem) for problem in problems], oracle, OwnTestRunner())
+    scorer = oracle if setting.plan.judged_by == "self" else None
+
+    def loop(arm: ArmName, seed: int) -> Reflexion:
+        return _loop(setting, parts, place.scope(store, arm, seed), arm, seed)
+
+    return Tools(loop, scorer)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemsKit:
+    """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
+
+    setting: Setting
+    problems: Sequence[Problem]
+    place: LessonPlace
+    make_embedder: Callable[[], Embedder]
+
+    @classmethod
+    def of(cls, setting: Setting, problems: Sequence[Problem], place: LessonPlace) -> ProblemsKit:
+        """Return the kit of a run."""
+        model = None if setting.model is None else AbsentModel(setting.model.name)
+        bare = replace(setting, model=model, embedder=HashingEmbedder(), problems=(), runs_on=RunsOn())
+        return cls(bare, problems, place, maker_of(setting.embedder))
+
+    @asynccontextmanager
+    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
+        """Open the lessons."""
+        model = None if self.setting.model is None else models(MODEL)
+        setting = replace(self.setting, model=model, embedder=self.make_embedder())
+        async with self.place.store(setting.embedder) as store:
+            yield _tools(setting, self.problems, self.place, store)
+
+
+def _loop(setting: Setting, parts: _Parts, scope: VectorStore, arm: ArmName, seed: int) -> Reflexion:
     """The loop of one arm and seed: all arms share their tests and everything but what they remember."""
     plan, source = setting.plan, _source(setting, parts, seed)
     evaluator: Evaluator = OwnTestsEvaluator(source, parts.runner)
     if plan.judged_by == "oracle":
         evaluator = parts.oracle
     kind: type[Reflexion] = Reflexion if arm in FORGETFUL else CodeReflexion
-    scope = store.scoped(f"{arm}-{seed}")
     return kind(
         CodeAgent(_writer(setting, parts, source, seed)),
         evaluator=evaluator,

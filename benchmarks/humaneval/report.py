@@ -9,7 +9,7 @@ from benchmarks.humaneval.experiment import at_the_end, confusion
 from benchmarks.humaneval.figures import CONFUSION_HEAD, confusion_row, in_percent
 from benchmarks.humaneval.internal import KINDS, Internal
 from benchmarks.humaneval.scoring import Scored, by_problem, estimates
-from jeeves_reflexion.experiments import JudgedBy, Results
+from jeeves_reflexion.experiments import JudgedBy, Results, cost_table
 from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import JSON
 
@@ -113,8 +113,9 @@ def run_table(results: Results) -> str:
             "",
             *_over_seeds(results),
         ]
+    lines += ["", "What it took:", "", cost_table({arm: results.cost(arm) for arm in results.arms})]
     if results.interrupted:
-        lines += ["", f"The run was cut short: {results.interrupted}"]
+        lines += ["", f"The run was cut short: {results.interrupted}. Go on with --resume"]
     return "\n".join(lines)
 
 
@@ -157,6 +158,8 @@ def run_json(results: Results) -> dict[str, JSON]:
         "seeds": list(results.seeds),
         "judged_by": results.judged_by,
         "right_by_hidden_tests": curves,
+        "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
+        "interrupted": results.interrupted,
     }
     if results.judged_by == "self":
         figures["own_tests"] = {arm: confusion(results, arm).as_json() for arm in results.arms}

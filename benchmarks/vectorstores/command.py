@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import click
 
+from benchmarks.results import out_option
 from benchmarks.vectorstores.lines import Run, Settings
 from benchmarks.vectorstores.peers.starting import Parts
 from benchmarks.vectorstores.plan import measure
@@ -49,13 +50,7 @@ _HUGE = 1_000_000
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where the stores are made and removed again; decides which disk is measured.  [default: temporary]",
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs/results"),
-    show_default=True,
-    help="Folder for vectorstores.json.",
-)
+@out_option("vectorstores.json")
 @click.option("--docs", type=click.Path(dir_okay=False, path_type=Path), help="File for the Markdown, too.")
 def main(  # noqa: PLR0913 - the options of a command
     *,

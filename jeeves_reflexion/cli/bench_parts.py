@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import inspect
 import sys
@@ -60,7 +59,7 @@ def load_parts(
         raise ConfigurationError(
             "nobody writes lessons: name --reflector or --model, or only arms without lessons"
         )
-    evaluator = None if named.evaluator == "judge" else _verdict(named.evaluator, tasks)
+    evaluator = None if named.evaluator == "judge" else _verdict("--evaluator", named.evaluator, tasks)
     if named.evaluator == "judge" and model is not None:
         evaluator = _BlindJudge(model)
     agent = None if named.agent is None else _agent(named.agent)
@@ -69,8 +68,8 @@ def load_parts(
     return Parts(
         agent,
         evaluator,
-        None if named.scorer is None else _verdict(named.scorer, tasks),
-        None if named.reflector is None else load(named.reflector),
+        None if named.scorer is None else _verdict("--scorer", named.scorer, tasks),
+        None if named.reflector is None else load("--reflector", named.reflector),
         model,
     )
 
@@ -94,7 +93,7 @@ class Made:
 
 def _agent(name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
     """An agent, or what makes one: a function whose one parameter is called ``seed``."""
-    found = load(name)
+    found = load("--agent", name)
     try:
         parameters = list(inspect.signature(found).parameters)
     except (TypeError, ValueError):
@@ -102,9 +101,9 @@ def _agent(name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
     return Made(name, found) if parameters == ["seed"] else found
 
 
-def _verdict(name: str, tasks: Sequence[Task]) -> Any:  # noqa: ANN401 - an evaluator of whatever form
+def _verdict(option: str, name: str, tasks: Sequence[Task]) -> Any:  # noqa: ANN401 - an evaluator of whatever form
     if name != "exact":
-        return load(name)
+        return load(option, name)
     lacking = [task.id for task in tasks if not isinstance(task.reference, str | int | float)]
     if lacking:
         raise ConfigurationError(
@@ -137,14 +136,21 @@ class _BlindJudge:
         return await self._judge(task.public(), attempt)
 
 
-def load(name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
-    """Return what ``module:name`` stands for; modules of the working directory are found.
+def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
+    """Return what ``module:name`` of an option stands for; modules of the working directory are found.
 
     Raises :class:`ConfigurationError` that says what is missing; an error of the module itself is shown.
     """
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
-        raise ConfigurationError(f"{name!r} is not of the form module:name, such as my_agent:answer")
+        words = {"--evaluator": "exact, judge or ", "--scorer": "exact or "}.get(option, "")
+        raise ConfigurationError(
+            f"{option} {name!r}: it must be {words}MODULE:NAME, such as my_agent:answer for a function in my_agent.py"
+        )
+    if module_name.endswith(".py"):
+        raise ConfigurationError(
+            f"{option} {name!r}: name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -153,18 +159,16 @@ def load(name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:
-        raise ConfigurationError(f"{name} can't be loaded: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            f"{option} {name} can't be loaded: {type(error).__name__}: {error}"
+        ) from error
     if inspect.isclass(found):
-        raise ConfigurationError(f"{name} is a class: name an instance of it, or a function")
+        raise ConfigurationError(f"{option} {name} is a class: name an instance of it, or a function")
     if not callable(found):
-        raise ConfigurationError(f"{name} is a {type(found).__name__}, which can't be called")
+        raise ConfigurationError(f"{option} {name} is a {type(found).__name__}, which can't be called")
     return found
 
 
-async def with_recording(agent: Any, log: RunLog) -> Any:  # noqa: ANN401 - whatever a user wrote
-    """Return the agent with its model recorded, where it is one of ours that asks a model of its own."""
-    if not isinstance(agent, ReAct) or isinstance(agent.model, RecordedModel):
-        return agent
-    recording = copy.copy(agent)
-    recording.model = await log.recorded(agent.model)
-    return recording
+async def with_recording(model: ChatModel, log: RunLog) -> ChatModel:
+    """Return an agent's own model recorded, unless it records already."""
+    return model if isinstance(model, RecordedModel) else await log.recorded(model)

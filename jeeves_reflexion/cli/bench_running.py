@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
-import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import click
 
+from jeeves_reflexion.agents import ReAct
+from jeeves_reflexion.bench_options import check_executor, check_folder, check_prices
 from jeeves_reflexion.cli.bench_parts import Made, Named, Parts, load_parts, no_reflector, with_recording
+from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted
-from jeeves_reflexion.errors import ModelAuthError
+from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
@@ -28,33 +31,29 @@ from jeeves_reflexion.experiments import (
     RunLog,
     arm_lessons,
     arm_names,
+    cost_table,
     estimate,
     figures,
     progress_for,
     read_tasks,
     run_experiment,
 )
+from jeeves_reflexion.experiments.elsewhere import RunsOn, runs_on
+from jeeves_reflexion.experiments.executors import Tools
+from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from jeeves_reflexion.experiments.reporting import write_report
 from jeeves_reflexion.lessons import LessonSettings
-from jeeves_reflexion.models import OpenAIModel, Prices
+from jeeves_reflexion.models import Prices
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.types import JSON, Task
-from vectorstores import Embedder, FaissVectorStore, HashingEmbedder, VectorStore
+from vectorstores import Embedder, HashingEmbedder, VectorStore
 from vectorstores.embedders import default_embedder
 
 NAMESPACE: Final = "bench"
 
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Which model is asked, and where; ``timeout`` is in seconds."""
-
-    model: str | None
-    base_url: str | None
-    api_key_env: str | None
-    timeout: float
-    prices: Prices | None
+MODEL: Final = "model"
+AGENTS_MODEL: Final = "the agent's own model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,8 @@ class Order:
 
     tasks: Path
     parts: Named
-    endpoint: Endpoint
+    endpoint: Endpoint | None
+    prices: Prices | None
     plan: Plan
     out: Path
     resume: bool
@@ -71,25 +71,26 @@ class Order:
     expected: Expected | None
     embedder: str
     min_similarity: float
+    runs_on: RunsOn
 
 
 def order_of(options: Mapping[str, Any]) -> Order:
     """Return what the options ask for; raises ``click.UsageError`` for what can't go together."""
-    if options["resume"] and options["out"] is None:
-        raise click.UsageError("--resume goes with --out, the folder of the run")
-    if (options["price_in"] is None) != (options["price_out"] is None):
-        raise click.UsageError("--price-in and --price-out go together")
+    check_folder(options)
+    check_executor(options)
+    given = check_prices(options)
+    prices = None if given is None else Prices(*given)
     if options["judged_by"] == "oracle" and options["evaluator"] == "judge":
         raise click.UsageError("--evaluator judge sees no gold answer: what it judges is self-judged")
     if options["scorer"] == "judge":
         raise click.UsageError("--scorer needs the gold answer: exact, or MODULE:NAME")
     judged: JudgedBy = options["judged_by"] or ("self" if options["evaluator"] == "judge" else "oracle")
-    prices = None if options["price_in"] is None else Prices(options["price_in"], options["price_out"])
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     return Order(
         options["tasks"],
         Named(options["agent"], options["evaluator"], options["scorer"], options["reflector"]),
-        Endpoint(options["model"], options["base_url"], options["api_key_env"], options["timeout"], prices),
+        _endpoint(options, prices),
+        prices,
         Plan(
             arm_names(options["arms"]),
             options["trials"],
@@ -107,16 +108,28 @@ def order_of(options: Mapping[str, Any]) -> Order:
         None if options["expected_tokens"] is None else Expected(*options["expected_tokens"]),
         options["embedder"],
         options["min_similarity"],
+        runs_on(options),
     )
+
+
+def _endpoint(options: Mapping[str, Any], prices: Prices | None) -> Endpoint | None:
+    if options["model"]:
+        return Endpoint(
+            options["model"], options["base_url"], options["api_key_env"], options["timeout"], prices
+        )
+    if options["base_url"] is not None or options["api_key_env"] is not None:
+        raise click.UsageError("--base-url and --api-key-env go with --model")
+    return None
 
 
 def run(order: Order, *, as_json: bool) -> int:
     """Do the run, print what came of it and return the exit code: 1 where it stopped before its end."""
+    order.runs_on.check(order.plan.arms)
     tasks = read_tasks(order.tasks)
-    before = estimate(order.plan, tasks, order.expected, order.endpoint.prices)
-    click.echo(f"{len(tasks)} tasks: {before}", err=True)
+    _loaded(order, tasks, None)  # a wrong name is told before anything else
+    before = estimate(order.plan, tasks, order.expected, order.prices)
+    click.echo(f"{counted(len(tasks), 'task')}: {before}", err=True)
     if order.dry_run:
-        _loaded(order, tasks, None)
         if as_json:
             click.echo(json.dumps({"tasks": len(tasks), "estimate": before.as_json()}, indent=2))
         return 0
@@ -143,104 +156,102 @@ def summary(order: Order, results: Results) -> str:
         "",
         results.table(),
         "",
-        *(_cost_line(results, arm) for arm in results.arms),
+        "What it took:",
+        "",
+        cost_table({arm: results.cost(arm) for arm in results.arms}),
     ]
     if results.interrupted:
         lines += ["", f"Stopped: {results.interrupted}. Go on with --resume --out {order.out}"]
     return "\n".join([*lines, "", f"Run: {order.out}"])
 
 
-def _cost_line(results: Results, arm: ArmName) -> str:
-    cost = results.cost(arm)
-    if not cost.usage.calls:
-        return (
-            f"{arm}: {cost.tries} tries, {cost.seconds:.1f} s; no call of a model was reported, cost unknown"
-        )
-    each = cost.per_solved(cost.usage.tokens)
-    usd = "cost unknown" if cost.usage.cost_usd is None else f"{cost.usage.cost_usd:.4f} USD"
-    per_solved = (
-        ""
-        if each is None
-        else f", {each:.0f} tokens and {cost.per_solved(cost.seconds):.2f} s per solved task"
-    )
-    return f"{arm}: {cost.tries} tries, {cost.usage.tokens} tokens, {usd}, {cost.seconds:.1f} s{per_solved}"
-
-
 async def _run(order: Order, tasks: list[Task]) -> Results:
     log = RunLog(order.out)
-    embedder: Embedder = HashingEmbedder() if order.embedder == "hashing" else default_embedder()
+    embedder = _embedder(order)
     async with AsyncExitStack() as open_things:
         model: ChatModel | None = None
-        if order.endpoint.model is not None:
-            model = await open_things.enter_async_context(_open_model(order.endpoint))
+        if order.endpoint is not None:
+            model = await open_things.enter_async_context(model_at(order.endpoint))
         parts = _loaded(order, tasks, model)
         await log.open(_config(order, embedder), resume=order.resume)
         open_things.callback(log.close)
+        models: dict[str, ChatModel] = {}
         if model is not None:
-            parts = _loaded(order, tasks, await log.recorded(model))
-        parts = replace(parts, agent=await with_recording(parts.agent, log))
-        store = await open_things.enter_async_context(
-            FaissVectorStore(order.out / "lessons", embedder=embedder, namespace=NAMESPACE)
+            models[MODEL] = await log.recorded(model)
+        if isinstance(parts.agent, ReAct) and order.parts.agent is not None:
+            models[AGENTS_MODEL] = await with_recording(parts.agent.model, log)
+        kit = TasksKit(order, tuple(tasks), order.runs_on.place(NAMESPACE, order.out).of(log))
+        tools = await open_things.enter_async_context(kit.open(models.__getitem__))
+        executor = await open_things.enter_async_context(
+            order.runs_on.executor(kit, workers=order.plan.workers, models=models)
         )
         return await run_experiment(
             order.plan,
             tasks,
-            partial(_loop, order, parts, store, tasks),
+            tools.make_loop,
             log=log,
             watcher=progress_for(sys.stderr),
-            scorer=parts.scorer,
+            scorer=tools.scorer,
             on_stop="wait",
+            executor=executor,
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TasksKit:
+    """What makes the tries of a run, in this process and in others."""
+
+    order: Order
+    tasks: tuple[Task, ...]
+    place: LessonPlace
+
+    @asynccontextmanager
+    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
+        """Load who tries, judges, scores and reflects, and open the lessons."""
+        order = self.order
+        model = None if order.endpoint is None else models(MODEL)
+        parts = _loaded(order, self.tasks, model)
+        if isinstance(parts.agent, ReAct) and order.parts.agent is not None:
+            agent = copy.copy(parts.agent)
+            agent.model = models(AGENTS_MODEL)
+            parts = replace(parts, agent=agent)
+        async with self.place.store(_embedder(order)) as store:
+            yield Tools(partial(_loop, self, parts, store), parts.scorer)
+
+
+def _embedder(order: Order) -> Embedder:
+    return HashingEmbedder() if order.embedder == "hashing" else default_embedder()
+
+
 def _loaded(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> Parts:
-    has_model = order.endpoint.model is not None
-    return load_parts(order.parts, order.plan.arms, tasks, model, has_model=has_model)
+    return load_parts(order.parts, order.plan.arms, tasks, model, has_model=order.endpoint is not None)
 
 
-def _loop(
-    order: Order, parts: Parts, store: VectorStore, tasks: Sequence[Task], arm: ArmName, seed: int
-) -> Reflexion:
+def _loop(kit: TasksKit, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
+    order, scope = kit.order, kit.place.scope(store, arm, seed)
     settings = LessonSettings(min_similarity=order.min_similarity)
     return Reflexion(
         parts.agent.made(seed) if isinstance(parts.agent, Made) else parts.agent,
         model=parts.model,
         evaluator=parts.evaluator,
         reflector=parts.reflector or (None if parts.model else no_reflector),
-        lesson_store=arm_lessons(arm, store.scoped(f"{arm}-{seed}"), tasks, settings=settings, seed=seed),
+        lesson_store=arm_lessons(arm, scope, kit.tasks, settings=settings, seed=seed),
         max_attempts=order.plan.trials,
         top_k_lessons=order.plan.k,
     )
 
 
-def _open_model(endpoint: Endpoint) -> OpenAIModel:
-    key: str | None = None
-    if endpoint.api_key_env is not None:
-        key = os.environ.get(endpoint.api_key_env, "").strip()
-        if not key:
-            raise ModelAuthError(
-                f"no key: the environment variable {endpoint.api_key_env} is not set, or empty"
-            )
-    return OpenAIModel(
-        cast("str", endpoint.model),
-        base_url=endpoint.base_url,
-        api_key=key,
-        timeout=endpoint.timeout,
-        prices=endpoint.prices,
-    )
-
-
 def _config(order: Order, embedder: Embedder) -> dict[str, JSON]:
     """What a resumed run must have in common with the one that it goes on with, beside its plan and its tasks."""
-    prices = order.endpoint.prices
+    endpoint, prices = order.endpoint, order.prices
     return {
         "benchmark": "tasks",
         "agent": order.parts.agent,
         "evaluator": order.parts.evaluator,
         "scorer": order.parts.scorer,
         "reflector": order.parts.reflector,
-        "model": order.endpoint.model,
-        "base_url": order.endpoint.base_url,
+        "model": None if endpoint is None else endpoint.model,
+        "base_url": None if endpoint is None else endpoint.base_url,
         "prices": None if prices is None else [prices.input, prices.output],
         "embedder": embedder.id,
         "min_similarity": order.min_similarity,

@@ -6,31 +6,32 @@ from pathlib import Path
 
 import click
 
-from jeeves_reflexion.cli.options import check_finite, debug_option, endpoint_options, json_option
+from jeeves_reflexion.bench_options import (
+    embedder_option,
+    executor_options,
+    folder_options,
+    holdout_option,
+    plan_options,
+    similarity_option,
+    spending_options,
+)
+from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option
 
 ARMS_HELP = (
     "react, retry, last-attempt, reflexion (or own), monotonic, selective, irrelevant; with a k: selective@1"
 )
 
 
-def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
+class _OfAFile(click.Command):
+    """The command of a file of tasks: what stands for its name is the file's own."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage with the file once."""
+        group = ctx.parent.command_path if ctx.parent else ctx.command_path
+        formatter.write_usage(group, "TASKS.jsonl [OPTIONS]")
 
 
-def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    try:
-        first, second = (int(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not two whole numbers such as 2000,300") from None
-    return first, second
-
-
-@click.command("TASKS.jsonl", short_help="Your own tasks: JSON lines with a prompt each.")
+@click.command("TASKS.jsonl", cls=_OfAFile, short_help="Your own tasks: JSON lines with a prompt each.")
 @click.argument("tasks", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--agent",
@@ -67,78 +68,17 @@ def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[i
 @click.option(
     "--arms", metavar="A,B", default="retry,selective", show_default=True, help=f"By commas: {ARMS_HELP}."
 )
-@click.option(
-    "--trials", metavar="N", type=click.IntRange(min=1), default=4, show_default=True, help="Tries per task."
-)
-@click.option(
-    "--seeds",
-    metavar="A,B",
-    callback=_numbers,
-    default="0",
-    show_default=True,
-    help="By commas; each repeats it all.",
-)
-@click.option(
-    "-k", "k", type=click.IntRange(min=1), default=3, show_default=True, help="Lessons recalled per try."
-)
-@click.option(
-    "--holdout",
-    metavar="SHARE",
-    type=click.FloatRange(0, 1, max_open=True),
-    callback=check_finite,
-    default=0.0,
-    show_default=True,
-    help="Tasks to hold out: no lesson is learned from them, and each is tried once with what was learned.",
-)
+@plan_options("task", k=3, workers=4)
+@executor_options
+@holdout_option("task")
 @click.option(
     "--split-seed", type=int, default=0, show_default=True, help="Draws the tasks that are held out."
 )
-@click.option(
-    "--workers",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Tasks at a time.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The run's folder.  [default: a new one below runs/]",
-)
-@click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped.")
-@click.option(
-    "--max-cost",
-    metavar="USD",
-    type=click.FloatRange(min=0, min_open=True),
-    callback=check_finite,
-    help="Stop the whole run when so much is spent; it can be resumed.",
-)
-@click.option(
-    "--price-in",
-    metavar="USD",
-    type=click.FloatRange(min=0),
-    callback=check_finite,
-    help="Per million input tokens.",
-)
-@click.option(
-    "--price-out",
-    metavar="USD",
-    type=click.FloatRange(min=0),
-    callback=check_finite,
-    help="Per million output tokens.",
-)
-@click.option(
-    "--expected-tokens",
-    metavar="IN,OUT",
-    callback=_tokens,
-    help="What one try takes, for the estimate before the run.",
-)
+@folder_options
+@spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
-@click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
-@click.option(
-    "--min-similarity", type=click.FloatRange(-1, 1), default=0.3, show_default=True, help="Floor of recall."
-)
+@embedder_option
+@similarity_option
 @json_option
 @debug_option
 @click.pass_context

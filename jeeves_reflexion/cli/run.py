@@ -9,7 +9,9 @@ import click
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
     check_finite,
+    check_finite_number,
     check_text,
+    credit_option,
     debug_option,
     embedder_option,
     endpoint_options,
@@ -50,6 +52,14 @@ from jeeves_reflexion.cli.options import (
     "--no-lessons", is_flag=True, help="Recall none and keep none; within the run they still count."
 )
 @embedder_option
+@credit_option
+@click.option(
+    "--withhold",
+    metavar="SHARE",
+    type=click.FloatRange(0, 0.5),
+    callback=check_finite_number,
+    help="Withhold each lesson from this share of its recalls, so that what it does is known; means --credit.",
+)
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-seconds",
@@ -78,6 +88,8 @@ def run(  # noqa: PLR0913 - one parameter for each option
     namespace: str,
     no_lessons: bool,
     embedder: EmbedderChoice,
+    credit: bool | None,
+    withhold: float | None,
     budget_tokens: int | None,
     budget_seconds: float | None,
     as_json: bool,
@@ -90,11 +102,18 @@ def run(  # noqa: PLR0913 - one parameter for each option
     """
     # Not before the command line has been read: --help and a typing error need none of it.
     from jeeves_reflexion.cli import running  # noqa: PLC0415
+    from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
     from jeeves_reflexion.places import default_place  # noqa: PLC0415
 
     if lessons is not None and no_lessons:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
+    if withhold is not None and credit is False:
+        raise click.UsageError("--withhold and --no-credit exclude each other")
+    if no_lessons and (credit or withhold is not None):
+        raise click.UsageError(
+            "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
+        )
     if task == "-":
         task = _read_stdin()
     if not task.strip():
@@ -102,9 +121,10 @@ def run(  # noqa: PLR0913 - one parameter for each option
     place = default_place() if lessons is None else lessons
     order = running.Order(
         task=task.strip(),
-        endpoint=running.Endpoint(model, evaluator_model, base_url, api_key_env, timeout),
+        endpoint=Endpoint(model, base_url, api_key_env, timeout),
+        judge=evaluator_model,
         loop=running.Loop(max_attempts, threshold, top_k, budget_tokens, budget_seconds),
-        lessons=None if no_lessons else running.Place(place, namespace, embedder),
+        lessons=None if no_lessons else running.Place(place, namespace, embedder, credit, withhold),
     )
     ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))
 

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
+from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted, UnusableEndpointError
+from jeeves_reflexion.cli.lesson_credit import credit_of
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import result_as_json
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.errors import ModelAuthError, ModelError
-from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.models import OpenAIModel
-from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.models.wrapped import WrappedModel
+from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflexion import LoopOptions, Reflexion
 from jeeves_reflexion.session import Budget, logger
-from jeeves_reflexion.types import JSON, RunResult
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Which models are asked, and where; ``timeout`` is in seconds."""
-
-    model: str
-    evaluator: str | None
-    base_url: str | None
-    api_key_env: str | None
-    timeout: float
+from jeeves_reflexion.types import RunResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +42,25 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where lessons are kept, and what finds them."""
+    """Where lessons are kept, and what finds them; the share to withhold is None where none was given."""
 
     path: str
     namespace: str
     embedder: EmbedderChoice
+    credit: bool | None = None
+    withhold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the command line asks for; ``lessons=None`` keeps none beyond the run."""
+    """What the command line asks for.
+
+    ``judge`` names another model than the one that answers; ``lessons=None`` keeps none beyond the run.
+    """
 
     task: str
     endpoint: Endpoint
+    judge: str | None
     loop: Loop
     lessons: Place | None
 
@@ -71,9 +69,8 @@ def run(order: Order, screen: Screen, *, as_json: bool) -> int:
     """Do the run, print its result and return the exit code."""
     # The watch shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
-    answering = open_model(order.endpoint, order.endpoint.model)
-    name = order.endpoint.evaluator
-    judging = None if name is None else open_model(order.endpoint, name)
+    answering = model_at(order.endpoint)
+    judging = None if order.judge is None else model_at(replace(order.endpoint, model=order.judge))
     place = None if order.lessons is None else redact(order.lessons.path)
     watch = Watch(screen, place)
     try:
@@ -114,32 +111,15 @@ async def _open_lessons(
 ) -> VectorLessonStore | None:
     if place is None:
         return None
-    store = open_for_run(place.path, place.namespace, place.embedder)
+    settings = LessonSettings(credit=credit_of(place.credit, withhold=place.withhold))
+    store = open_for_run(place.path, place.namespace, place.embedder, settings)
     await open_things.enter_async_context(store)
     # A store that can't be used is found out here, before a model has been paid.
     watch.opened(await store.count())
     return store
 
 
-def open_model(endpoint: Endpoint, name: str) -> OpenAIModel:
-    """Return a model at an endpoint, with the key from the environment."""
-    key: str | None = None
-    if endpoint.api_key_env is not None:
-        key = os.environ.get(endpoint.api_key_env, "").strip()
-        if not key:
-            raise ModelAuthError(
-                f"no key: the environment variable {endpoint.api_key_env} is not set, or empty"
-            )
-    try:
-        return OpenAIModel(name, base_url=endpoint.base_url, api_key=key, timeout=endpoint.timeout)
-    except ModelAuthError as error:
-        raise ModelAuthError(
-            "no key: set OPENAI_API_KEY, name another variable with --api-key-env, or give the --base-url of"
-            " a server on this machine"
-        ) from error
-
-
-class ProvenModel:
+class ProvenModel(WrappedModel):
     """A model whose first call must work.
 
     An error before the first answer is most likely the address, the name or the server, and no further
@@ -147,30 +127,14 @@ class ProvenModel:
     """
 
     def __init__(self, model: ChatModel) -> None:
-        self._model = model
+        super().__init__(model)
         self._answered = False
 
-    @property
-    def name(self) -> str:
-        """The model's own name."""
-        return self._model.name
-
-    @property
-    def supports_tools(self) -> bool:
-        """What the model says."""
-        return self._model.supports_tools
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        schema: Mapping[str, JSON] | None = None,
-        sampling: Sampling | None = None,
-    ) -> Completion:
-        """Ask the model; raises :class:`UnusableEndpointError` for a ``ModelError`` of its first call."""
+    @contextlib.contextmanager
+    def around(self, messages: Sequence[Message]) -> Iterator[None]:
+        """Make a ``ModelError`` of the first call an :class:`UnusableEndpointError`."""
         try:
-            completion = await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+            yield
         except ModelAuthError:
             raise
         except ModelError as error:
@@ -178,4 +142,3 @@ class ProvenModel:
                 raise
             raise UnusableEndpointError(str(error)) from error
         self._answered = True
-        return completion

@@ -2,7 +2,7 @@
 
 from jeeves_reflexion.experiments.arms import ARMS, Arm, ArmName, arm_lessons, arm_names, arm_of
 from jeeves_reflexion.experiments.costs import Estimate, Expected, estimate
-from jeeves_reflexion.experiments.figures import figures
+from jeeves_reflexion.experiments.figures import cost_table, figures
 from jeeves_reflexion.experiments.plan import JudgedBy, Plan
 from jeeves_reflexion.experiments.progress import PlainProgress, RichProgress, progress_for
 from jeeves_reflexion.experiments.results import Cost, Curve, Point, Results, Split, Story, Tried, together
@@ -34,6 +34,7 @@ __all__ = [
     "arm_lessons",
     "arm_names",
     "arm_of",
+    "cost_table",
     "estimate",
     "figures",
     "progress_for",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError
@@ -10,7 +11,7 @@ from jeeves_reflexion.experiments.plan import Plan
 from jeeves_reflexion.experiments.splitting import split
 from jeeves_reflexion.models.openai import Prices
 from jeeves_reflexion.session import Budget, Spend
-from jeeves_reflexion.types import JSON, Role, Task, Usage
+from jeeves_reflexion.types import JSON, NO_USAGE, Role, Task, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Estimate:
         return {"most_tries": self.tries, "tokens": self.tokens, "cost_usd": self.cost_usd}
 
 
-def estimate(plan: Plan, tasks: list[Task], expected: Expected | None, prices: Prices | None) -> Estimate:
+def estimate(plan: Plan, tasks: Sequence[Task], expected: Expected | None, prices: Prices | None) -> Estimate:
     """Say what a plan costs at most, from what a try is expected to take and what tokens cost."""
     learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed)
     each = [arm_of(arm).trials(plan.trials) * len(learning) + len(held_out) for arm in plan.arms]
@@ -92,6 +93,8 @@ class RunSpend(Spend):
     def __init__(self, budget: Budget, purse: Purse) -> None:
         super().__init__(budget)
         self._purse = purse
+        self.own = NO_USAGE
+        """What the try at hand used, without the tries before it."""
         self.stopped = False
         """Whether a call was refused because of the experiment's limit: the try is then none."""
 
@@ -102,6 +105,7 @@ class RunSpend(Spend):
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call, here and to the experiment's."""
         super().charge(role, usage)
+        self.own += usage
         self._purse.spent += usage
 
     def check(self) -> None:

@@ -41,7 +41,7 @@ def versions() -> dict[str, JSON]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            continue
+            continue  # an optional one: that it is not in the list says that it was not there
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from jeeves_reflexion.experiments.arms import ARMS, ArmName, arm_of
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.results import Curve, Results
+from jeeves_reflexion.experiments.results import Cost, Curve, Results
 from jeeves_reflexion.statistics import Share
 from jeeves_reflexion.types import JSON
 
@@ -47,6 +47,50 @@ def _arm(results: Results, arm: ArmName, judge: JudgedBy) -> dict[str, JSON]:
         "transfer": None if held is None else share_as_json(held),
         "lessons": len(results.lessons(arm)),
     }
+
+
+def cost_table(costs: Mapping[ArmName, Cost]) -> str:
+    """Return what each arm used, in all and for each solved task, as a Markdown table."""
+    heads = (
+        "arm",
+        "tries",
+        "solved",
+        "calls",
+        "tokens",
+        "USD",
+        "seconds",
+        "tokens / solved",
+        "USD / solved",
+        "s / solved",
+    )
+    rows = [_cost_row(arm, cost) for arm, cost in costs.items()]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, ("---",) * len(heads), *rows)]
+    if not any(cost.usage.calls for cost in costs.values()):
+        lines += ["", "No call of a model was reported: tokens and cost are unknown."]
+    elif any(cost.usage.unreported for cost in costs.values()):
+        lines += ["", "Of some calls the tokens were not reported: they are at least the figures above."]
+    return "\n".join(lines)
+
+
+def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
+    used = cost.usage
+    tokens, usd = (used.tokens, used.cost_usd) if used.calls else (None, None)
+    return (
+        arm,
+        f"{cost.tries:,}",
+        f"{cost.solved:,}",
+        f"{used.calls:,}",
+        _or_unknown(tokens, ",.0f"),
+        _or_unknown(usd, ".4f"),
+        f"{cost.seconds:,.1f}",
+        _or_unknown(cost.per_solved(tokens), ",.0f"),
+        _or_unknown(cost.per_solved(usd), ".4f"),
+        _or_unknown(cost.per_solved(cost.seconds), ",.2f"),
+    )
+
+
+def _or_unknown(amount: float | None, form: str) -> str:
+    return "-" if amount is None else format(amount, form)
 
 
 def curve_as_json(curve: Curve) -> list[JSON]:

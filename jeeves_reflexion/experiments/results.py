@@ -91,6 +91,15 @@ class Cost:
     tries: int
     solved: int
 
+    def __add__(self, other: Cost) -> Cost:
+        """Return what both used together."""
+        return Cost(
+            self.usage + other.usage,
+            self.seconds + other.seconds,
+            self.tries + other.tries,
+            self.solved + other.solved,
+        )
+
     def per_solved(self, amount: float | None) -> float | None:
         """Return an amount for each task solved."""
         return None if amount is None or not self.solved else amount / self.solved

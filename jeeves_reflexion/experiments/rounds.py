@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,23 +15,20 @@ from typing import Final
 import anyio
 
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
-from jeeves_reflexion.events import Event
 from jeeves_reflexion.experiments.arm_stores import ReadOnly, beneath, written_by
 from jeeves_reflexion.experiments.arms import Arm
-from jeeves_reflexion.experiments.costs import Purse, RunSpend
+from jeeves_reflexion.experiments.costs import Purse
+from jeeves_reflexion.experiments.executors import Executor, Job, LocalExecutor
 from jeeves_reflexion.experiments.journal import Kept, Past, Place, stored_line, try_line, void_line
 from jeeves_reflexion.experiments.results import Split, Tried
 from jeeves_reflexion.experiments.runlog import RunLog
-from jeeves_reflexion.experiments.values import plain
 from jeeves_reflexion.experiments.watching import Watcher
 from jeeves_reflexion.lessons import TransientMemory
-from jeeves_reflexion.models.recorded import recording_at
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflexion import Reflexion
-from jeeves_reflexion.session import Budget, Session
 from jeeves_reflexion.text import cut_middle, render_steps
-from jeeves_reflexion.types import JSON, Evaluation, Task, Trial
+from jeeves_reflexion.types import Task, Trial
 
 LAST_ATTEMPT_TOKENS: Final = 2000
 """So much of the last attempt is shown to the arm ``last-attempt``, for its steps and for its output each."""
@@ -53,6 +49,7 @@ class Bench:
     workers: int
     scorer: Evaluator | None = None
     stores_when_stopped: bool = True
+    executor: Executor = field(default_factory=LocalExecutor)
     limiter: anyio.CapacityLimiter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,30 +139,17 @@ class Round:
         async with self.bench.limiter:
             if self.bench.purse.empty:
                 return
-            place, events = self.place(task), list[Event]()
-            history = self.histories[task.id]
-            spend = RunSpend(self.loop.options.budget or Budget(), self.bench.purse)
-            for trial in history:
-                for role, usage in trial.usage.items():
-                    spend.recall(role, usage)
-            session = Session(id=self._session_id(task), spend=spend, listener=events.append)
-            with recording_at(str(place)):
-                trial = await self.loop.trial(task, self._seen(history), session, commit=False)
-                if spend.stopped:
-                    return
-                kept = Kept(trial, await self._scored(task, trial))
+            place = self.place(task)
+            job = Job(place, task, self._seen(self.histories[task.id]), self._session_id(task))
+            made = await self.bench.executor.make(job, self.loop, self.bench.scorer, self.bench.purse)
+            if made is None:
+                return
             with anyio.CancelScope(shield=True):
                 where = place.as_json()
-                await self.bench.log.tell_all([{**_as_json(event), **where} for event in events])
-                await self.bench.log.keep(try_line(place, kept))
-                self.done[task.id] = kept
+                await self.bench.log.tell_all([{**event, **where} for event in made.events])
+                await self.bench.log.keep(try_line(place, made.kept))
+                self.done[task.id] = made.kept
         self.bench.watcher.tried(self.row(task))
-
-    async def _scored(self, task: Task, trial: Trial) -> Evaluation | None:
-        if self.bench.scorer is None:
-            return None
-        verdict = await self.bench.scorer(task, trial.attempt)
-        return replace(verdict, passed=verdict.meets(self.loop.threshold))
 
     def _session_id(self, task: Task) -> str:
         held = "held-out-" if self.split == "held-out" else ""
@@ -270,8 +254,3 @@ def name_of(task: Task) -> str:
     if len(task.id) <= 64 and task.id.isprintable() and redact(task.id) == task.id:
         return task.id
     return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-
-
-def _as_json(event: Event) -> dict[str, JSON]:
-    data: dict[str, JSON] = json.loads(json.dumps(plain(event)))
-    return data

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
@@ -59,6 +60,11 @@ class RunLog:
     def exists(self) -> bool:
         """Whether the folder holds a run."""
         return self.rows.exists()
+
+    @property
+    def id(self) -> str:
+        """What tells the run from others, once it is open: twelve hexadecimal digits that a resumed run keeps."""
+        return hashlib.sha256(repr(self.config["started"]).encode()).hexdigest()[:12]
 
     def started_with(self, name: str, default: T) -> T:
         """Return a setting of the run that the folder holds, before it is opened to be resumed."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.experiments.arms import Arm, ArmName, arm_of
+from jeeves_reflexion.experiments.arms import Arm, arm_of
 from jeeves_reflexion.experiments.costs import Purse
 from jeeves_reflexion.experiments.design import design_of
+from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory
 from jeeves_reflexion.experiments.figures import figures
 from jeeves_reflexion.experiments.journal import Past
 from jeeves_reflexion.experiments.plan import Plan
@@ -39,13 +40,10 @@ from jeeves_reflexion.types import Task, Trial
 
 __all__ = ["LoopFactory", "Watcher", "run_experiment"]
 
-LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
-"""Makes the loop of an arm and a seed: ``(arm, seed) -> Reflexion``."""
-
 OnStop: TypeAlias = Literal["store", "wait"]
 
 
-async def run_experiment(
+async def run_experiment(  # noqa: PLR0913 - what an experiment is made of
     plan: Plan,
     tasks: Sequence[Task],
     make_loop: LoopFactory,
@@ -54,6 +52,7 @@ async def run_experiment(
     watcher: Watcher | None = None,
     scorer: Evaluator | None = None,
     on_stop: OnStop = "store",
+    executor: Executor | None = None,
 ) -> Results:
     """Run the plan over the tasks and return its results; every try is in the log as soon as it is finished.
 
@@ -67,6 +66,8 @@ async def run_experiment(
 
     ``scorer`` judges every try with the gold answer for the results alone; the loop never hears of it. An arm without
     memory has none, whatever loop ``make_loop`` returns for it.
+
+    ``executor`` is who makes the tries, by default this process; lessons are stored by this process in any case.
     """
     if len({task.id for task in tasks}) != len(tasks) or not tasks:
         raise ConfigurationError("an experiment needs tasks, each with an id of its own")
@@ -84,12 +85,16 @@ async def run_experiment(
     try:
         past = await log.begin(design_of(plan, learning, held_out))
         purse = Purse(plan.max_cost_usd, past.spent)
-        bench = Bench(log, watcher, purse, past, plan.workers, scorer, on_stop == "store")
+        bench = Bench(
+            log, watcher, purse, past, plan.workers, scorer, on_stop == "store", executor or LocalExecutor()
+        )
         await _say_begun(bench)
         try:
             for seed in plan.seeds:
                 for arm in map(arm_of, plan.arms):
-                    await _Lane(bench, results, arm, seed, as_arm(make_loop(arm.name, seed), arm)).play()
+                    loop = as_arm(make_loop(arm.name, seed), arm)
+                    bench.executor.check(arm, loop)
+                    await _Lane(bench, results, arm, seed, loop).play()
         except SpendingLimitError:
             pass  # said in results.interrupted: the run ends as it was asked to
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")

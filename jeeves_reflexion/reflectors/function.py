@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 
-from jeeves_reflexion.callables import run
+from jeeves_reflexion.callables import run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Reflection, Task, Trial
 
@@ -26,14 +25,7 @@ class FunctionReflector:
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
         self.name = getattr(function, "__name__", type(function).__name__)
-        if inspect.isclass(function):
-            raise ConfigurationError(
-                f"reflector {self.name} is a class: pass an instance of it, or a function"
-            )
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"reflector {self.name}: its signature can't be read") from error
+        signature = signature_of(function, f"reflector {self.name}")
         self._takes_problem = "problem" in signature.parameters
         named = {"problem": None} if self._takes_problem else {}
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from jeeves_reflexion.comparisons import McNemar, detectable, in_words, mcnemar, paired_difference
+from jeeves_reflexion.comparisons import McNemar, counted, detectable, in_words, mcnemar, paired_difference
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.reporting.reading import Run
@@ -25,14 +25,16 @@ def baseline_of(arms: Sequence[ArmName]) -> ArmName:
     return next((arm for arm in _BASELINES if arm in arms), arms[0])
 
 
-def compare(run: Run, judge: JudgedBy, split: Split, baseline: ArmName) -> tuple[Compared, ...]:
+def compare(
+    run: Run, judge: JudgedBy, split: Split, baseline: ArmName, *, unit: str = "task"
+) -> tuple[Compared, ...]:
     """Hold each arm against the baseline at the second and at the last trial; arms without a seed in common are out."""
     last = run.trials_of(split)
     found = [
         compared
         for trial in sorted({min(2, last), last})
         for arm in run.arms
-        if arm != baseline and (compared := _compared(run, judge, split, (baseline, arm), trial))
+        if arm != baseline and (compared := _compared(run, judge, split, (baseline, arm), trial, unit))
     ]
     adjusted = holm([each.mcnemar.p for each in found])
     return tuple(_with_holm(each, p, len(found)) for each, p in zip(found, adjusted, strict=True))
@@ -57,31 +59,30 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def words(difference: Difference, test: McNemar, tasks: int, share: float) -> str:
-    """Say what a comparison shows; a difference is one where bootstrap and McNemar's test both see it.
+def words(difference: Difference, test: McNemar, tasks: int, share: float, *, unit: str = "task") -> str:
+    """Say what a comparison shows; a difference is one where its interval and McNemar's test both see it.
 
-    The bootstrap alone is sure of itself with few tasks: where all of three were gained, its interval is a point.
     ``share`` is the baseline's success, by which the smallest difference is told that so many tasks would show.
     """
     clear = difference.better or difference.worse
     if clear and test.p >= LEVEL:
         by = f"{100 * difference.value:+.0f} points ({100 * difference.low:+.0f} to {100 * difference.high:+.0f})"
         return (
-            f"not settled: {by} by the bootstrap, which McNemar's test does not bear out (p = {test.p:.2f},"
-            f" {tasks} tasks)"
+            f"not settled: {by} by the interval, which McNemar's test does not bear out (p = {test.p:.2f},"
+            f" {counted(tasks, unit)})"
         )
-    told = in_words(difference, tasks)
+    told = in_words(difference, tasks, unit=unit)
     if clear:
         return told
     # At the ends of the scale the formula would promise that any difference shows.
     needed = detectable(tasks, share=min(max(share, 0.1), 0.9))
     if needed >= _HARDLY:
-        return f"{told}; so few tasks would hardly show any"
+        return f"{told}; so few {unit}s would hardly show any"
     return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
 
 
 def _compared(
-    run: Run, judge: JudgedBy, split: Split, arms: tuple[ArmName, ArmName], trial: int
+    run: Run, judge: JudgedBy, split: Split, arms: tuple[ArmName, ArmName], trial: int, unit: str
 ) -> Compared | None:
     both = set(run.finished(arms[0], split)) & set(run.finished(arms[1], split))
     seeds = [seed for seed in run.seeds if seed in both]
@@ -91,7 +92,7 @@ def _compared(
     difference = paired_difference(first, second)
     test = mcnemar(_by_most(first), _by_most(second))
     share = sum(map(sum, first.values())) / (len(first) * len(seeds))
-    told = words(difference, test, len(first), share)
+    told = words(difference, test, len(first), share, unit=unit)
     return Compared(arms[1], arms[0], trial, len(first), len(seeds), difference, test, test.p, told)
 
 

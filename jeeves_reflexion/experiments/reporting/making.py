@@ -22,11 +22,14 @@ from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import Lift, Usage
 
 
-def make_report(results: Results, *, title: str = "Experiment", baseline: ArmName | None = None) -> Report:
+def make_report(
+    results: Results, *, title: str = "Experiment", baseline: ArmName | None = None, unit: str = "task"
+) -> Report:
     """Return the figures of an experiment, finished or not; arms are held against ``baseline``.
 
-    Without one it is the first of retry, react, last-attempt that was run, else the first arm. Raises
-    :class:`ConfigurationError` for a baseline that was not run.
+    ``unit`` is what a task is called, such as ``question``. Without a baseline it is the first
+    of retry, react, last-attempt that was run, else the first arm. Raises :class:`ConfigurationError` for a baseline
+    that was not run.
     """
     run = read(results)
     if baseline is not None and baseline not in run.arms:
@@ -48,19 +51,20 @@ def make_report(results: Results, *, title: str = "Experiment", baseline: ArmNam
         sum(trial.attempt.error is not None for trial in trials),
         sum(not trial.evaluation.scored for trial in trials),
         redact(run.interrupted),
-        tuple(_part(run, judge, split, base) for judge in run.judges for split in run.splits),
+        tuple(_part(run, judge, split, base, unit) for judge in run.judges for split in run.splits),
         lesson_uses(run),
+        unit,
     )
 
 
-def _part(run: Run, judge: JudgedBy, split: Split, baseline: ArmName) -> Part:
+def _part(run: Run, judge: JudgedBy, split: Split, baseline: ArmName, unit: str) -> Part:
     return Part(
         judge,
         split,
         len(run.tasks_of(split)),
         run.trials_of(split),
         tuple(_success(run, arm, judge, split) for arm in run.arms),
-        compare(run, judge, split, baseline),
+        compare(run, judge, split, baseline, unit=unit),
         tuple(each for arm in run.arms for each in _reliability(run, arm, judge, split)),
         tuple(_spent(run, arm, judge, split) for arm in run.arms),
     )

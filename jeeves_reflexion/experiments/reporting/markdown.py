@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments.reporting.tables import Table, heading, tables
 from jeeves_reflexion.experiments.reporting.values import Report
 
@@ -10,7 +11,7 @@ def markdown(report: Report) -> str:
     """Return the figures as Markdown; each judge and each part of the tasks has tables of its own."""
     lines = [f"# {one_line(report.title)}", "", *facts(report)]
     for part in report.parts:
-        lines += ["", f"## {heading(part)}"]
+        lines += ["", f"## {heading(part, report)}"]
         for table in tables(part, report):
             lines += ["", f"### {table.name}", "", *_table(table)]
     return "\n".join(lines) + "\n"
@@ -22,9 +23,9 @@ def facts(report: Report) -> list[str]:
         counted(len(report.arms), "arm"),
         counted(report.trials, "trial"),
         counted(len(report.seeds), "seed"),
-        counted(report.learning_tasks, "task") + " to learn from",
+        counted(report.learning_tasks, report.unit) + " to learn from",
     ]
-    amounts += [f"{counted(report.held_out_tasks, 'task')} held out"] * bool(report.held_out_tasks)
+    amounts += [f"{counted(report.held_out_tasks, report.unit)} held out"] * bool(report.held_out_tasks)
     told = [f"{report.tries} tries: {', '.join(amounts)}."]
     if report.interrupted:
         told.append(f"The run stopped before its end: {one_line(report.interrupted)}")
@@ -33,11 +34,6 @@ def facts(report: Report) -> list[str]:
     if report.unscored:
         told.append(f"{report.unscored} of {report.tries} tries could not be scored and count as not solved.")
     return told
-
-
-def counted(n: int, what: str) -> str:
-    """Return a number of things, such as ``3 seeds``."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def one_line(text: str) -> str:

@@ -106,7 +106,7 @@ def _part(part: Part, report: Report, number: int) -> Html:
     return element(
         "section",
         element("h2", _short(part)),
-        element("p", heading(part)),
+        element("p", heading(part, report)),
         element("div", pictures, class_="figures") if pictures else None,
         (_table(table, f"table-{number}-{i}") for i, table in enumerate(tables(part, report), 1)),
         id=f"part-{number}",

@@ -45,11 +45,11 @@ def _curves(module: ModuleType, part: Part, report: Report, path: Path) -> Path 
     figure, axes = _axes(module)
     for each in known:
         place = report.arms.index(each.arm)
-        trials = [p.trial for p in each.points]
+        trials = [p.trial + report.beside(each.arm) for p in each.points]
         low, high = ([100 * bound for bound in bounds] for bounds in zip(*_bounds(each.points), strict=True))
         axes.fill_between(trials, low, high, color=_COLOURS[place % len(_COLOURS)], alpha=0.12, linewidth=0)
         axes.plot(trials, [100 * p.share.value for p in each.points], label=each.arm, **_style(place))
-    axes.set(xlabel="trial", ylabel=_solved(part), ylim=(0, 102))
+    axes.set(xlabel="trial", ylabel=_solved(part, report), ylim=(0, 102))
     axes.set_xticks(range(1, part.trials + 1))
     return _save(figure, axes, path)
 
@@ -70,7 +70,7 @@ def _tokens(module: ModuleType, part: Part, report: Report, path: Path) -> Path 
     for success, tokens in pairs:
         shares = [100 * point.share.value for point in success.points]
         axes.plot(tokens, shares, label=success.arm, **_style(report.arms.index(success.arm)))
-    axes.set(xlabel="tokens per task so far", ylabel=_solved(part), ylim=(0, 102))
+    axes.set(xlabel=f"tokens per {report.unit} so far", ylabel=_solved(part, report), ylim=(0, 102))
     axes.set_xlim(0, 1.06 * max(tokens[-1] for _, tokens in pairs))
     return _save(figure, axes, path)
 
@@ -99,8 +99,8 @@ def _lifts(module: ModuleType, uses: tuple[LessonUse, ...], path: Path) -> Path 
     return _save(figure, axes, path, legend=False)
 
 
-def _solved(part: Part) -> str:
-    return f"tasks solved so far, % ({part.judge}-judged)"
+def _solved(part: Part, report: Report) -> str:
+    return f"{report.unit}s solved so far, % ({part.judge}-judged)"
 
 
 def _style(place: int) -> dict[str, Any]:

@@ -20,16 +20,18 @@ def curves(part: Part, report: Report) -> Html | None:
     known = [each for each in part.success if each.points]
     if not known or part.trials < 2:
         return None
-    axes = Axes((0.85, part.trials + 0.15), (0.0, 1.0), "trial", "tasks solved so far")
+    axes = Axes((0.85, part.trials + 0.15), (0.0, 1.0), "trial", f"{report.unit}s solved so far")
     axes.grid([(float(trial), str(trial)) for trial in range(1, part.trials + 1)], _PERCENT)
     for each in known:
-        place = report.arms.index(each.arm)
-        axes.band([(p.trial, p.share.low, p.share.high) for p in each.points], place)
+        place, aside = report.arms.index(each.arm), report.beside(each.arm)
+        axes.band([(p.trial + aside, p.share.low, p.share.high) for p in each.points], place)
     for each in known:
-        place = report.arms.index(each.arm)
-        axes.line([(p.trial, p.share.value) for p in each.points], place)
+        place, aside = report.arms.index(each.arm), report.beside(each.arm)
+        axes.line([(p.trial + aside, p.share.value) for p in each.points], place)
         for p in each.points:
-            axes.mark((p.trial, p.share.value), place, f"{each.arm}, trial {p.trial}: {share_text(p.share)}")
+            axes.mark(
+                (p.trial + aside, p.share.value), place, f"{each.arm}, trial {p.trial}: {share_text(p.share)}"
+            )
     told = "; ".join(f"{each.arm} {each.points[-1].share.value:.0%}" for each in known)
     return _figure(
         axes.svg("Learning curves", f"Solved by the last trial: {told}. The table below has all figures."),
@@ -53,7 +55,7 @@ def tokens_against_success(part: Part, report: Report) -> Html | None:
     if not paths:
         return None
     most = max(tokens for _, path in paths for tokens, _ in path) * 1.06 or 1.0
-    axes = Axes((0.0, most), (0.0, 1.0), "tokens per task so far", "tasks solved so far")
+    axes = Axes((0.0, most), (0.0, 1.0), f"tokens per {report.unit} so far", f"{report.unit}s solved so far")
     axes.grid([(value, _short(value)) for value in ticks(most)], _PERCENT)
     for arm, path in paths:
         place = report.arms.index(arm)
@@ -79,7 +81,11 @@ def first_tries(part: Part, report: Report) -> Html | None:
     if not known or part.trials > 1:
         return None
     axes = Axes(
-        (0.0, 1.0), (0.0, len(known)), "tasks solved at the first try", "", TOP + BOTTOM + 34 * len(known)
+        (0.0, 1.0),
+        (0.0, len(known)),
+        f"{report.unit}s solved at the first try",
+        "",
+        TOP + BOTTOM + 34 * len(known),
     )
     axes.grid(_PERCENT, [])
     for i, each in enumerate(known):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.reporting.values import Compared, Part, Report, Spent, Success
 from jeeves_reflexion.statistics import Share
@@ -27,30 +28,33 @@ class Table:
     note: str = ""
 
 
-def heading(part: Part) -> str:
+def heading(part: Part, report: Report) -> str:
     """Say what a part's figures are of."""
-    tasks = f"{part.tasks} task" + "s" * (part.tasks != 1)
-    what = "that were learned from" if part.split == "learning" else "held out: lessons come from other tasks"
-    return f"{tasks} {what}; {SCALES[part.judge]}"
+    what = (
+        "that were learned from"
+        if part.split == "learning"
+        else f"held out: lessons come from other {report.unit}s"
+    )
+    return f"{counted(part.tasks, report.unit)} {what}; {SCALES[part.judge]}"
 
 
 def tables(part: Part, report: Report) -> Iterator[Table]:
     """Return the tables of a part; one that has nothing to say is not there."""
-    yield _success(part)
+    yield _success(part, report)
     if part.compared:
         yield _compared(part, report)
     if part.reliability:
-        yield _reliability(part)
-    yield _spent(part)
+        yield _reliability(part, report)
+    yield _spent(part, report)
 
 
-def _success(part: Part) -> Table:
+def _success(part: Part, report: Report) -> Table:
     heads = [f"trial {trial}" for trial in range(1, part.trials + 1)]
     if part.split == "held-out":
         heads = ["first try"]
     pooled = any(each.seeds > 1 for each in part.success)
     return Table(
-        "Tasks solved so far",
+        f"{report.unit.capitalize()}s solved so far",
         ("arm", "seeds", *heads),
         tuple((each.arm, str(each.seeds), *_cells(each, part.trials)) for each in part.success),
         "95 % Wilson intervals"
@@ -69,15 +73,15 @@ def _compared(part: Part, report: Report) -> Table:
             "arm",
             "trial",
             "what it shows",
-            "tasks",
+            f"{report.unit}s",
             "only the arm",
             "only the baseline",
             "McNemar p",
             "Holm p",
         ),
         tuple(_comparison(each) for each in part.compared),
-        "Pairs of the same tasks: 95 % bootstrap interval over tasks with all their seeds, and McNemar's exact test"
-        " on tasks"
+        f"Pairs of the same {report.unit}s: 95 % interval over {report.unit}s with all their seeds (bootstrap, or"
+        f" Bonett and Price 2012 where that is wider), and McNemar's exact test on {report.unit}s"
         + (", solved where more than half of the seeds solved them" if _several_seeds(part) else "")
         + f"; Holm p is adjusted for the {len(part.compared)} comparisons of this table.",
     )
@@ -101,7 +105,7 @@ def _comparison(each: Compared) -> tuple[str, ...]:
     )
 
 
-def _reliability(part: Part) -> Table:
+def _reliability(part: Part, report: Report) -> Table:
     ks = sorted({each.k for each in part.reliability})
     arms = list(dict.fromkeys(each.arm for each in part.reliability))
     by_place = {(each.arm, each.k): each for each in part.reliability}
@@ -112,15 +116,15 @@ def _reliability(part: Part) -> Table:
         cells += ["" if each is None else f"{each.every:.1%}" for each in found]
         rows.append((arm, *cells))
     return Table(
-        "Several runs of a task",
+        f"Several runs of a {report.unit}",
         ("arm", *(f"pass@{k}" for k in ks), *(f"pass^{k}" for k in ks)),
         tuple(rows),
-        f"At trial {part.trials}, over seeds: pass@k is the chance that one of k runs solves a task, pass^k that all do"
-        " (unbiased estimates).",
+        f"At trial {part.trials}, over seeds: pass@k is the chance that one of k runs solves a {report.unit}, pass^k"
+        " that all do (unbiased estimates).",
     )
 
 
-def _spent(part: Part) -> Table:
+def _spent(part: Part, report: Report) -> Table:
     return Table(
         "What it took",
         (
@@ -135,7 +139,8 @@ def _spent(part: Part) -> Table:
             "USD per solved",
         ),
         tuple(_cost(each) for each in part.spent),
-        "All tries, of unsolved tasks too; solved by the last trial, each seed counted. Unknown: nobody reported it.",
+        f"All tries, of unsolved {report.unit}s too; solved by the last trial, each seed counted. Unknown: nobody"
+        " reported it.",
     )
 
 

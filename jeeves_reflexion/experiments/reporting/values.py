@@ -108,7 +108,10 @@ class LessonUse:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of an experiment. ``parts`` keeps judges apart, and held-out tasks apart from the others."""
+    """The figures of an experiment. ``parts`` keeps judges apart, and held-out tasks apart from the others.
+
+    ``unit`` is what a task is called.
+    """
 
     title: str
     arms: tuple[ArmName, ...]
@@ -124,3 +127,8 @@ class Report:
     interrupted: str
     parts: tuple[Part, ...]
     lessons: tuple[LessonUse, ...]
+    unit: str = "task"
+
+    def beside(self, arm: ArmName) -> float:
+        """Return how far an arm's curve is drawn beside its trials, so that arms alike don't hide each other."""
+        return (self.arms.index(arm) - (len(self.arms) - 1) / 2) * min(0.04, 0.2 / len(self.arms))

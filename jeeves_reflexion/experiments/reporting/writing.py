@@ -33,11 +33,13 @@ def write_report(
     title: str = "Experiment",
     baseline: ArmName | None = None,
     pictures: bool | None = None,
+    unit: str = "task",
 ) -> Written:
     """Write ``report.html``, ``report.md`` and the plots as PNG into a folder, which is made; return their paths.
 
-    ``pictures`` of None draws them if matplotlib is installed, and True insists on it. Older files of these names are
-    replaced. Blocking, some seconds for thousands of tries: call it from a worker thread where there is an event loop.
+    ``unit`` is what a task is called, such as ``question``. ``pictures`` of None draws them if matplotlib is installed,
+    and True insists on it. Older files of these names are replaced. Blocking, some seconds for thousands of tries: call
+    it from a worker thread where there is an event loop.
 
     Raises :class:`MissingDependencyError` before anything is written, if pictures are insisted on and matplotlib is
     missing; :class:`ConfigurationError` for a baseline that was not run; :class:`ExperimentError` where a file can't be
@@ -47,7 +49,7 @@ def write_report(
     missing = MissingDependencyError(WHAT, "plot") if pictures is not False and not drawable() else None
     if pictures and missing:
         raise missing
-    report = make_report(results, title=title, baseline=baseline)
+    report = make_report(results, title=title, baseline=baseline, unit=unit)
     html, table = target / "report.html", target / "report.md"
     try:
         target.mkdir(parents=True, exist_ok=True)

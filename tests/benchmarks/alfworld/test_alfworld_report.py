@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.alfworld.experiment import Finished
+from benchmarks.alfworld.experiment import Finished, Setting
 from benchmarks.alfworld.report import summary
 from jeeves_reflexion import (
     Attempt,
@@ -18,7 +18,8 @@ from jeeves_reflexion import (
     Task,
     Trial,
 )
-from jeeves_reflexion.experiments import Results, Tried
+from jeeves_reflexion.experiments import Plan, Results, Tried
+from vectorstores import HashingEmbedder
 
 TASK = Task("You are in a room. Your task is to: put a mug in sink.", id="t1")
 OTHER = Task("You are in a room. Your task is to: put a cup in sink.", id="t2")
@@ -45,10 +46,19 @@ def trial(
     )
 
 
+SETTING = Setting(Plan(), Path("out"), HashingEmbedder())
+
+
 def finished(rows: list[tuple[Task, Trial]], *, known: int = 0) -> Finished:
     results = Results((TASK, OTHER), ("selective",), (0,), 2)
     results.rows = [Tried("selective", 0, task, tried) for task, tried in rows]
-    return Finished(results, Path("out/curve.png"), "out/lessons (namespace alfworld)", known)
+    return Finished(
+        results,
+        Path("out/curve.png"),
+        "out/lessons (namespace alfworld)",
+        known,
+        Path("out/report/report.html"),
+    )
 
 
 def test_the_story_is_one_in_which_the_lesson_mattered():
@@ -63,17 +73,18 @@ def test_the_story_is_one_in_which_the_lesson_mattered():
         ),
         (OTHER, trial(2, "go to bed 1", passed=True, thought="I know nothing better", texts=(VAGUE,))),
     ]
-    text = summary(finished(rows), step_limit=16)
+    text = summary(finished(rows), SETTING)
     assert "| selective | 0/2 = 0% (0% to 66%) | 2/2 = 100% (34% to 100%) |" in text
     assert "A task that failed and then succeeded: put a mug in sink." in text
     assert f"lesson recalled before trial 2: {EXACT}" in text
     assert "> go to shelf 2  ->  You see a mug 1." in text
-    assert "Learning curve: out/curve.png\nLessons: out/lessons (namespace alfworld)" in text
+    where = "Learning curve: out/curve.png\nReport: out/report/report.html\nLessons: out/lessons (namespace alfworld)"
+    assert where in text
     assert "did not start from nothing" not in text
 
 
 def test_a_warm_start_is_said():
     rows = [(TASK, trial(1, "go to shelf 2", passed=True)), (OTHER, trial(1, "go to bed 1", passed=True))]
-    text = summary(finished(rows, known=7), step_limit=16)
+    text = summary(finished(rows, known=7), SETTING)
     assert "did not start from nothing: it had 7 lessons" in text
     assert "A task that failed" not in text

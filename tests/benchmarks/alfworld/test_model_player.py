@@ -34,9 +34,9 @@ def task(kind=KINDS[0], dialect="move"):
     return Task(OPENING, id="t", kind=kind, metadata={DIALECT: dialect})
 
 
-def played(replies, observations, *, dialect="move"):
+def played(replies, observations, *, dialect="move", thoughts_cost=False):
     model = ScriptedModel(replies)
-    player = ModelPlayer(model, task(dialect=dialect), Session(attempt=1))
+    player = ModelPlayer(model, task(dialect=dialect), Session(attempt=1), thoughts_cost=thoughts_cost)
 
     async def play():
         return [await player.next(said) for said in observations]
@@ -166,6 +166,18 @@ def test_thoughts_without_end_are_cut_and_an_empty_reply_is_a_look():
     assert calls[MAX_THOUGHTS].messages[-1].content == "OK. Now a command."
 
 
+def test_a_thought_that_costs_a_turn_is_a_move_of_its_own():
+    replies = ["think: one", "> think:  two ", "think: three", "think: four", "go to desk 1"]
+    moves, calls = played(replies, [OPENING, "OK.", "OK.", "OK.", "OK."], thoughts_cost=True)
+    assert moves == [
+        *(("", f"think: {word}") for word in ("one", "two", "three", "four")),
+        ("", "go to desk 1"),
+    ]
+    last = [message.content for message in calls[-1].messages[1:]]
+    assert last[:4] == [OPENING, "> think: one", "OK.", "> think: two"]
+    assert "Now a command" not in "".join(last), "how long to think is the model's own affair"
+
+
 def test_the_lessons_of_the_session_reach_the_prompt():
     model = ScriptedModel(["look"])
     session = Session(attempt=2, blocks={LESSONS_BLOCK: "- First.\n- Second.\n- Third."})
@@ -179,6 +191,7 @@ def test_the_lessons_of_the_session_reach_the_prompt():
         (["--dry-run", "--model", "m"], "leave --model"),
         (["--admissible"], "go with --model"),
         (["--repeats", "2"], "go with --model"),
+        (["--free-thoughts"], "go with --model"),
         (["--memory", "last3", "--arms", "retry"], "one of them"),
         (["--memory", "last0"], "unknown memory 'last0'"),
         (["--memory", "everything"], "choose from last3, none"),

@@ -50,12 +50,12 @@ def anyio_backend():
     return "asyncio"
 
 
-async def play(pool, game, model, *, step_limit=50, repeats=None, show_commands=False):
+async def play(pool, game, model, *, step_limit=50, repeats=None, show_commands=False, thoughts_cost=False):
     (task,) = await tasks_for(pool, [game], workers=1)
     agent = GameAgent(
         pool,
         {game.id: game},
-        lambda t, s: ModelPlayer(model, t, s),
+        lambda t, s: ModelPlayer(model, t, s, thoughts_cost=thoughts_cost),
         step_limit=step_limit,
         repeats=repeats,
         show_commands=show_commands,
@@ -151,6 +151,30 @@ async def test_a_repeated_command_ends_an_attempt(made_games, repeats, commands,
 
 
 @pytest.mark.anyio
+async def test_thoughts_take_turns_as_in_the_papers_code(made_games):
+    plan = json.loads(made_games[0].path.read_text())["walkthrough"]
+    script = [line for number, command in enumerate(plan) for line in (f"think: step {number}", command)]
+    async with EnginePool(1) as pool:
+        model = ScriptedModel(script)
+        _, attempt = await play(pool, made_games[0], model, thoughts_cost=True, show_commands=True)
+        assert attempt.metadata["won"] is True
+        assert [step.action for step in attempt.steps] == script
+        assert {s.observation for s in attempt.steps if s.action.startswith("think: ")} == {"OK."}
+        after_a_thought = model.calls[1].messages[-1].content
+        assert after_a_thought.startswith("OK." + COMMANDS_NOTE), "what is possible is shown still"
+        _, cut = await play(
+            pool, made_games[0], ScriptedModel(script), thoughts_cost=True, step_limit=len(script) - 1
+        )
+        assert cut.interrupted == "max_turns", (
+            "a turn for each thought, and none is left for the last command"
+        )
+        _, stuck = await play(
+            pool, made_games[0], ScriptedModel(["think: again"] * 9), thoughts_cost=True, repeats=3
+        )
+        assert (len(stuck.steps), stuck.interrupted) == (4, REPEATED)
+
+
+@pytest.mark.anyio
 async def test_the_same_command_with_another_answer_is_no_repeat(made_games):
     place = next(
         c for c in json.loads(made_games[0].path.read_text())["walkthrough"] if c.startswith("go to ")
@@ -213,6 +237,8 @@ def test_the_memory_holds_the_last_three_reflections(made_games, made_folder, tm
     assert '"reflexion@3"' in config
     assert json.loads(config)["repeats"] == 3
     assert json.loads(config)["player"] == "dry-run"
+    assert json.loads(config)["free_thoughts"] is False
+    assert "1 game: at most 5 tries, tokens unknown" in result.stderr
 
 
 def test_repeats_below_one_are_refused():

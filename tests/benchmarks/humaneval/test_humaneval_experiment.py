@@ -187,6 +187,11 @@ async def test_only_arms_with_memory_see_the_attempt_before(tmp_path, tiny):
     systems = [call.messages[0].content.split("\n\n<")[0] for call in model.calls]
     assert sum(text.startswith(prompt_text("rewrite.md")) for text in systems) == 1  # double, by last-attempt
     assert prompt_text("reflect.md") not in systems
+    (rewriting,) = (
+        call for call in model.calls if call.messages[0].content.startswith(prompt_text("rewrite.md"))
+    )
+    shown = "\n".join(message.content for message in rewriting.messages)
+    assert shown.count("return n + 2") == 1, "its last attempt is shown once"
 
 
 async def test_what_the_oracle_refused_is_not_handed_in_again(tmp_path, tiny):

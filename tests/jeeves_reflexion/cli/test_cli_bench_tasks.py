@@ -107,7 +107,7 @@ def test_a_table_for_a_person(cli, here):
     assert result.exit_code == 0
     assert "oracle-judged" in result.stdout
     assert "| retry | 0/6" in result.stdout
-    assert "no call of a model was reported" in result.stdout
+    assert "No call of a model was reported" in result.stdout
 
 
 def test_an_agent_made_for_each_seed(cli, here):
@@ -135,6 +135,9 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path
     resumed = cli(*arguments(here, *more, "--resume", "--workers", "3"))
     assert resumed.exit_code == 0, resumed.stderr
     assert "20 finished tries are in the log" in resumed.stderr
+    tried = Path("agent.log").read_text().splitlines()
+    twice = {line for line in tried if tried.count(line) > 1}
+    assert twice == {tried[20]}, "only the try that the kill cut short is made again"
     whole = cli(*arguments(here, *more, "--out", "whole"))
     for name in ("by_judge", "tries"):
         assert json.loads(resumed.stdout)[name] == json.loads(whole.stdout)[name]
@@ -143,7 +146,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path
 def test_ctrl_c_says_how_to_go_on(cli, process, here, tmp_path):
     more = ["--arms", "retry,selective", "--trials", "3", "--workers", "1"]
     stopped = process(
-        *arguments(here, *more), env={**os.environ, "HANG_AFTER": "20", "HANG_FOR": "5"}, cwd=tmp_path
+        *arguments(here, *more), env={**os.environ, "HANG_AFTER": "20", "HANG_FOR": "2"}, cwd=tmp_path
     )
     assert "HANGING" in stopped.stdout.readline(), stopped.stderr.read()
     stopped.send_signal(signal.SIGINT)
@@ -192,7 +195,10 @@ def test_a_dry_run_tries_nothing(cli, here):
     ("more", "code", "said"),
     [
         (["--agent", "nowhere_at_all:x"], 3, "No module named 'nowhere_at_all'"),
-        (["--agent", "json"], 3, "not of the form module:name"),
+        (["--agent", "json"], 3, "--agent 'json': it must be MODULE:NAME"),
+        (["--agent", "json.py:loads"], 3, "name the module, not its file: json:loads"),
+        (["--evaluator", "exat"], 3, "it must be exact, judge or MODULE:NAME"),
+        (["--base-url", "http://127.0.0.1:9"], 2, "go with --model"),
         (["--agent", "json:JSONDecoder"], 3, "is a class"),
         (["--agent", "json:nothing"], 3, "has no attribute 'nothing'"),
         (["--evaluator", "judge"], 3, "--evaluator judge needs --model"),

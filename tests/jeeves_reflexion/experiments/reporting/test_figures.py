@@ -10,7 +10,7 @@ from synthetic_results import a_task, a_trial, results
 from jeeves_reflexion import ConfigurationError, Evaluation
 from jeeves_reflexion.comparisons import McNemar
 from jeeves_reflexion.experiments import ARMS, Results, Tried
-from jeeves_reflexion.experiments.reporting import make_report
+from jeeves_reflexion.experiments.reporting import make_report, markdown
 from jeeves_reflexion.experiments.reporting.comparing import baseline_of, holm, words
 from jeeves_reflexion.statistics import Difference
 
@@ -93,9 +93,35 @@ def test_arms_are_compared_in_pairs_of_tasks_at_the_second_and_the_last_trial():
 
 
 def test_three_tasks_gained_are_no_proof():
-    """The bootstrap's interval is a point there, and would be sure."""
-    (part,) = make_report(verdicts({"retry": [[[False]] * 3], "selective": [[[True]] * 3]})).parts
-    assert part.compared[0].words.startswith("not settled: +100 points")
+    """The bootstrap's interval is a point there, and would be sure alone."""
+    (part,) = make_report(
+        verdicts({"retry": [[[False]] * 3], "selective": [[[True]] * 3]}), unit="game"
+    ).parts
+    assert part.compared[0].words.startswith("no difference that 3 games can show: +100 points (-10")
+
+
+def test_four_tasks_gained_are_not_settled():
+    """The interval is approximate: with so few tasks McNemar's exact test has to bear it out."""
+    (part,) = make_report(verdicts({"retry": [[[False]] * 4], "selective": [[[True]] * 4]})).parts
+    assert part.compared[0].words.startswith("not settled: +100 points (+7 to +100)")
+    assert "4 tasks" in part.compared[0].words
+
+
+def test_arms_that_are_alike_are_drawn_beside_each_other():
+    report = make_report(verdicts({arm: [[[True]]] for arm in ("retry", "own", "selective")}))
+    aside = [report.beside(arm) for arm in report.arms]
+    assert len(set(aside)) == 3
+    assert sum(aside) == pytest.approx(0.0)
+    assert max(aside) <= 0.1, "a curve stays at its trials"
+
+
+def test_a_report_calls_its_tasks_what_they_are():
+    table = {"retry": [[[False]] * 2], "own": [[[True]] * 2]}
+    told = markdown(make_report(verdicts(table), unit="question"))
+    assert "2 questions that were learned from" in told
+    assert "### Questions solved so far" in told
+    assert "no difference that 2 questions can show" in told
+    assert "task" not in told
 
 
 def test_what_holds_alone_but_not_among_many_is_said():

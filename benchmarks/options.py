@@ -1,0 +1,116 @@
+"""Options that the model-driven benchmarks share, and what they stand for.
+
+What ``bench my_tasks.jsonl`` has as well is declared in :mod:`jeeves_reflexion.bench_options`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from jeeves_reflexion import ConfigurationError, OpenAIModel
+from jeeves_reflexion.bench_options import check_folder, check_prices
+from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
+from jeeves_reflexion.models.openai import Prices
+from vectorstores import Embedder, HashingEmbedder
+from vectorstores.embedders import default_embedder
+
+F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+
+
+def _arms(_: click.Context, __: click.Parameter, value: str) -> tuple[ArmName, ...]:
+    try:
+        return arm_names(value)
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def arms_option(default: str) -> Callable[[F], F]:
+    """Return what adds ``--arms``, as a tuple of names."""
+
+    def add(function: F) -> F:
+        return click.option(
+            "--arms", metavar="A,B", callback=_arms, default=default, show_default=True, help="By commas."
+        )(function)
+
+    return add
+
+
+def endpoint_options(function: F) -> F:
+    """Add ``--model`` and ``--base-url``; :func:`named_model` reads them."""
+    add_url = click.option("--base-url", metavar="URL", help="That endpoint.  [default: OPENAI_BASE_URL]")
+    add_model = click.option(
+        "--model", metavar="NAME", help="A language model, by its name at an OpenAI-compatible endpoint."
+    )
+    return add_model(add_url(function))
+
+
+def key_option(function: F) -> F:
+    """Add ``--key``."""
+    return click.option(
+        "--key",
+        type=click.Choice(["task", "lesson", "both"]),
+        default="task",
+        show_default=True,
+        help="What a lesson is found by.",
+    )(function)
+
+
+def named_model(options: Mapping[str, Any]) -> OpenAIModel | None:
+    """Return the model that the options name, with its prices where they are given; None for none.
+
+    Raises ``click.UsageError`` for options that don't go together.
+    """
+    prices = prices_of(options)
+    if options["model"]:
+        return OpenAIModel(options["model"], base_url=options["base_url"], prices=prices)
+    if options["base_url"]:
+        raise click.UsageError("--base-url goes with --model")
+    if prices is not None:
+        raise click.UsageError("--price-in and --price-out go with --model")
+    return None
+
+
+def prices_of(options: Mapping[str, Any]) -> Prices | None:
+    """Return the prices that the options give; None for unknown ones."""
+    found = check_prices(options)
+    return None if found is None else Prices(*found)
+
+
+def expected_of(options: Mapping[str, Any]) -> Expected | None:
+    """Return what a try is expected to take; None where the options don't say."""
+    tokens = options["expected_tokens"]
+    return None if tokens is None else Expected(*tokens)
+
+
+def plan_of(
+    options: Mapping[str, Any], *, arms: tuple[ArmName, ...] | None = None, judged_by: JudgedBy = "oracle"
+) -> Plan:
+    """Return the plan that the options make, with other arms than ``--arms`` if these are given."""
+    return Plan(
+        arms or options["arms"],
+        options["trials"],
+        options["seeds"],
+        options["workers"],
+        options["k"],
+        holdout=options.get("holdout", 0.0),
+        judged_by=judged_by,
+        max_cost_usd=options["max_cost"],
+    )
+
+
+def run_folder(options: Mapping[str, Any], name: str) -> Path:
+    """Return the folder of the run: ``--out``, or a new one below ``runs/`` with the time in its name."""
+    check_folder(options)
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    out: Path | None = options["out"]
+    return out or Path("runs") / f"{name}-{stamp}"
+
+
+def embedder_called(name: str) -> Embedder:
+    """Return the embedder of that name."""
+    return HashingEmbedder() if name == "hashing" else default_embedder()

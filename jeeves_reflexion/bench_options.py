@@ -1,0 +1,228 @@
+"""Options that the benchmark commands share: ``bench my_tasks.jsonl`` and those that packages bring.
+
+Click alone is imported: ``--help`` and a typing error need none of the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+
+
+def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
+    """Read a list of whole numbers with commas; a click callback."""
+    try:
+        return tuple(int(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
+
+
+def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    try:
+        first, second = (int(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not two whole numbers such as 2000,300") from None
+    if first < 0 or second < 0:
+        raise click.BadParameter("tokens can't be below 0")
+    return first, second
+
+
+def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no finite number")
+    return value
+
+
+def cores() -> int:
+    """Return how many cores this machine has; the default of ``--workers`` where tasks are work for the processor."""
+    return os.cpu_count() or 1
+
+
+def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
+    """Return what adds ``--trials``, ``--seeds``, ``-k`` and ``--workers``, with tasks called ``unit``."""
+    count = click.IntRange(min=1)
+    options = (
+        click.option(
+            "--trials", metavar="N", type=count, default=4, show_default=True, help=f"Tries per {unit}."
+        ),
+        click.option(
+            "--seeds",
+            metavar="A,B",
+            callback=numbers,
+            default="0",
+            show_default=True,
+            help="By commas; each repeats it all.",
+        ),
+        click.option("-k", "k", type=count, default=k, show_default=True, help="Lessons recalled per try."),
+        click.option(
+            "--workers",
+            metavar="N",
+            type=count,
+            default=workers,
+            show_default="one a core" if callable(workers) else True,
+            help=f"{unit.capitalize()}s at a time.",
+        ),
+    )
+    return lambda function: _added(options, function)
+
+
+def holdout_option(unit: str) -> Callable[[F], F]:
+    """Return what adds ``--holdout``."""
+    return click.option(
+        "--holdout",
+        metavar="SHARE",
+        type=click.FloatRange(0, 1, max_open=True),
+        callback=_finite,
+        default=0.0,
+        show_default=True,
+        help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
+        "learned.",
+    )
+
+
+def folder_options(function: F) -> F:
+    """Add ``--out`` and ``--resume``."""
+    return _added(_FOLDER, function)
+
+
+def spending_options(function: F) -> F:
+    """Add ``--max-cost``, ``--price-in``, ``--price-out`` and ``--expected-tokens``; see :func:`check_prices`."""
+    return _added(_SPENDING, function)
+
+
+def embedder_option(function: F) -> F:
+    """Add ``--embedder``."""
+    return _added(_EMBEDDER, function)
+
+
+def similarity_option(function: F) -> F:
+    """Add ``--min-similarity``."""
+    return _added(_SIMILARITY, function)
+
+
+def executor_options(function: F) -> F:
+    """Add ``--executor``, ``--ray-address``, ``--ray-working-dir`` and ``--lessons``; see :func:`check_executor`."""
+    return _added(_EXECUTOR, function)
+
+
+def check_executor(options: Mapping[str, Any]) -> None:
+    """Raise ``click.UsageError`` for options of a cluster without ``--executor ray``."""
+    if options["executor"] != "ray" and (options["ray_address"] or options["ray_working_dir"]):
+        raise click.UsageError("--ray-address and --ray-working-dir go with --executor ray")
+
+
+def check_folder(options: Mapping[str, Any]) -> None:
+    """Raise ``click.UsageError`` for ``--resume`` without the folder of a run."""
+    if options["resume"] and options["out"] is None:
+        raise click.UsageError("--resume goes with --out, the folder of the run")
+
+
+def check_prices(options: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the prices of input and output in US dollars per million tokens, or None for none.
+
+    Raises ``click.UsageError`` for one without the other.
+    """
+    first, second = options["price_in"], options["price_out"]
+    if (first is None) != (second is None):
+        raise click.UsageError("--price-in and --price-out go together")
+    return None if first is None else (first, second)
+
+
+def _added(options: tuple[Callable[[Any], Any], ...], function: F) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_FOLDER: Final = (
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The run's folder.  [default: a new one below runs/]",
+    ),
+    click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
+)
+_SPENDING: Final = (
+    click.option(
+        "--max-cost",
+        metavar="USD",
+        type=click.FloatRange(min=0, min_open=True),
+        callback=_finite,
+        help="Stop the whole run when so much is spent; it can be resumed.",
+    ),
+    click.option(
+        "--price-in",
+        metavar="USD",
+        type=click.FloatRange(min=0),
+        callback=_finite,
+        help="Per million input tokens.",
+    ),
+    click.option(
+        "--price-out",
+        metavar="USD",
+        type=click.FloatRange(min=0),
+        callback=_finite,
+        help="Per million output tokens.",
+    ),
+    click.option(
+        "--expected-tokens",
+        metavar="IN,OUT",
+        callback=_tokens,
+        help="What one try takes, for the estimate before the run.",
+    ),
+)
+_EMBEDDER: Final = (
+    click.option(
+        "--embedder",
+        type=click.Choice(["minilm", "hashing"]),
+        default="minilm",
+        show_default=True,
+        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model.",
+    ),
+)
+_SIMILARITY: Final = (
+    click.option(
+        "--min-similarity",
+        metavar="X",
+        type=click.FloatRange(-1, 1),
+        default=0.3,
+        show_default=True,
+        help="Floor of recall, a cosine.",
+    ),
+)
+_EXECUTOR: Final = (
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Who makes the tries: this process, or worker processes on a Ray cluster.",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="The head of a cluster that this machine is in.  [default: a node of this machine, for this run]",
+    ),
+    click.option(
+        "--ray-working-dir",
+        metavar="DIR",
+        type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+        help="A folder that every worker gets a copy of, with your modules in it.",
+    ),
+    click.option(
+        "--lessons",
+        metavar="ADDRESS",
+        envvar="JEEVES_BENCH_LESSONS",
+        show_envvar=True,
+        help="A database for the lessons of the run: postgresql://...  [default: the run's folder]",
+    ),
+)

@@ -1,0 +1,117 @@
+"""Who makes the tries of a round: this process, or worker processes elsewhere.
+
+The seam between an experiment and its executor is one try. An executor recalls, attempts, judges, scores and reflects;
+what it hands back is written down and, at the end of the round, stored as a lesson by the process that runs the
+experiment, and by that one alone. So an executor that loses a try half-way has changed nothing, and makes it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from jeeves_reflexion.events import Event
+from jeeves_reflexion.experiments.arms import Arm, ArmName
+from jeeves_reflexion.experiments.costs import Purse, RunSpend
+from jeeves_reflexion.experiments.journal import Kept, Place
+from jeeves_reflexion.experiments.values import plain
+from jeeves_reflexion.models.recorded import recording_at
+from jeeves_reflexion.protocols import ChatModel, Evaluator
+from jeeves_reflexion.reflexion import Reflexion
+from jeeves_reflexion.session import Budget, Session
+from jeeves_reflexion.types import JSON, Task, Trial
+
+LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
+"""Makes the loop of an arm and a seed: ``(arm, seed) -> Reflexion``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One try that is to be made: of which task, where in the experiment, after which trials as its arm sees them."""
+
+    place: Place
+    task: Task
+    history: Sequence[Trial]
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A try that was made, and what its loop told meanwhile."""
+
+    kept: Kept
+    events: Sequence[dict[str, JSON]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What tries are made with: how the loops are made, and who scores, if anybody does."""
+
+    make_loop: LoopFactory
+    scorer: Evaluator | None = None
+
+
+class Kit(Protocol):
+    """What a worker process needs to make tries as the process that runs the experiment would.
+
+    It is pickled and sent to every worker process, so it holds names and settings (an agent as ``module:name``, the
+    address of a store), and no open files, connections or models.
+    """
+
+    def open(self, models: Callable[[str], ChatModel]) -> AbstractAsyncContextManager[Tools]:
+        """Open what the loops need, in the worker process.
+
+        ``models`` returns a model by the name that the executor knows it by: it is asked through the process that runs
+        the experiment, where calls are recorded and the spending limit is kept.
+        """
+        ...
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Makes the tries of an experiment."""
+
+    def check(self, arm: Arm, loop: Reflexion) -> None:
+        """Raise :class:`ConfigurationError` for a loop whose tries can't be made here."""
+        ...
+
+    async def make(self, job: Job, loop: Reflexion, scorer: Evaluator | None, purse: Purse) -> Made | None:
+        """Make a try; None where the experiment's spending limit cut it short, so that it is none."""
+        ...
+
+
+class LocalExecutor:
+    """Makes tries in this process, with the loop that it is given."""
+
+    def check(self, arm: Arm, loop: Reflexion) -> None:
+        """Let every loop pass."""
+
+    async def make(self, job: Job, loop: Reflexion, scorer: Evaluator | None, purse: Purse) -> Made | None:
+        """Make a try."""
+        return await make_try(job, loop, scorer, RunSpend(loop.options.budget or Budget(), purse))
+
+
+async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: RunSpend) -> Made | None:
+    """Make a try and have it scored; its lesson waits in the trial. None where the spending limit cut it short."""
+    events: list[Event] = []
+    for trial in job.history:
+        for role, usage in trial.usage.items():
+            spend.recall(role, usage)
+    session = Session(id=job.session_id, spend=spend, listener=events.append)
+    with recording_at(str(job.place)):
+        trial = await loop.trial(job.task, job.history, session, commit=False)
+        if spend.stopped:
+            return None
+        scored = None
+        if scorer is not None:
+            verdict = await scorer(job.task, trial.attempt)
+            scored = replace(verdict, passed=verdict.meets(loop.threshold))
+    return Made(Kept(trial, scored), [_as_json(event) for event in events])
+
+
+def _as_json(event: Event) -> dict[str, JSON]:
+    data: dict[str, JSON] = json.loads(json.dumps(plain(event)))
+    return data

@@ -1,0 +1,181 @@
+"""What passes between the process that runs an experiment and its worker processes on Ray.
+
+Trials travel as the JSON that the journal keeps of them, so that a try made elsewhere is what a resumed run would read;
+the rest is pickled. What can't be pickled is said in words before anything is tried.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from jeeves_reflexion import errors
+from jeeves_reflexion.errors import ConfigurationError, ExperimentError, MissingDependencyError
+from jeeves_reflexion.experiments.executors import Job, Made
+from jeeves_reflexion.experiments.journal import Kept, Place
+from jeeves_reflexion.experiments.values import plain, rebuilt
+from jeeves_reflexion.models.cassette import RecordedError
+from jeeves_reflexion.models.recorded import UnknownRequestError
+from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.types import JSON, Evaluation, Task, Trial, Usage
+
+_ERRORS: Final = {
+    each.__name__: each
+    for each in (
+        ConfigurationError,
+        UnknownRequestError,
+        errors.ModelAuthError,
+        errors.ModelError,
+        errors.SandboxUnavailableError,
+        errors.LessonStoreError,
+        ExperimentError,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A try wants an answer of a model; ``spent`` is what it has used before, ``number`` its name within the try."""
+
+    number: int
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    schema: Mapping[str, JSON] | None
+    sampling: Sampling | None
+    spent: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A try does not wait for an answer any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """The experiment has spent what it may: the model is not asked."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error that ends the experiment, or a call of a model, as text: not every error survives pickling."""
+
+    name: str
+    message: str
+    where: str = ""
+    trace: str = ""
+    extra: str = ""
+
+    def raised(self) -> Exception:
+        """Return the error to raise: of its own class where that is one of ours, with the traceback as a note."""
+        error: Exception
+        if self.name == "MissingDependencyError":
+            missing = MissingDependencyError("", self.extra)
+            missing.msg = f"{self.message}{self.where}"
+            missing.args = (missing.msg,)
+            error = missing
+        elif self.name in _ERRORS:
+            error = _ERRORS[self.name](f"{self.message}{self.where}")
+        else:
+            error = ExperimentError(f"{self.name}: {self.message}{self.where}")
+        if self.trace:
+            error.add_note(self.trace)
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A try is made; ``result`` is None where the spending limit cut it short."""
+
+    result: dict[str, JSON] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of a call of a model; ``native`` says whether the model offers native tools now."""
+
+    answer: Completion | RecordedError | OverLimit | Failed
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a worker process knows of a model that it asks through the experiment's own process."""
+
+    name: str
+    native: bool
+
+
+Said: TypeAlias = Asked | Dropped | Finished | Failed
+
+
+def failed(error: BaseException, where: str = "") -> Failed:
+    """Return an error as text, without secrets."""
+    # The nearest class that is known says as much as the error's own.
+    name = next(
+        (each.__name__ for each in type(error).__mro__ if each.__name__ in _KNOWN), type(error).__name__
+    )
+    trace = redact("".join(traceback.format_exception(error)))
+    return Failed(name, redact(str(error)), where, trace, str(getattr(error, "extra", "")))
+
+
+_KNOWN: Final = frozenset({*_ERRORS, "MissingDependencyError"})
+
+
+def load_ray() -> Any:  # noqa: ANN401 - a module without types
+    """Return Ray, which reports no usage unless told to; raises :class:`MissingDependencyError` with the extra."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray  # noqa: PLC0415 - optional dependency
+        import ray.cloudpickle  # noqa: PLC0415
+        import ray.exceptions  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError("running an experiment on Ray", "ray") from error
+    return ray
+
+
+def packed(value: object, what: str) -> bytes:
+    """Pickle a value; raises :class:`ConfigurationError` that says what to do where it can't be."""
+    cloudpickle = load_ray().cloudpickle  # also sends what stands in the program's main file
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:  # what a value's own pickling raises may be anything
+        raise ConfigurationError(
+            f"{what} can't be sent to worker processes: {type(error).__name__}: {error}. Name what is in it instead"
+            " (an agent as module:name, a store by its address), and open files, connections and models in Kit.open"
+        ) from error
+    return data
+
+
+def packed_job(job: Job) -> bytes:
+    """Pickle a job; raises :class:`ConfigurationError`."""
+    history = [plain(trial) for trial in job.history]
+    return packed((job.place.as_json(), job.task, history, job.session_id), f"task {job.task.id!r}")
+
+
+def unpacked_job(data: bytes) -> Job:
+    """Return the job of :func:`packed_job`."""
+    where, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
+    assert isinstance(task, Task)  # noqa: S101 - what packed_job put there
+    return Job(Place(**where), task, [rebuilt(Trial, each) for each in history], session_id)
+
+
+def as_result(made: Made) -> dict[str, JSON]:
+    """Return a try that was made as JSON."""
+    scored = None if made.kept.scored is None else plain(made.kept.scored)
+    return {"trial": plain(made.kept.trial), "scored": scored, "events": list(made.events)}
+
+
+def from_result(data: Mapping[str, Any]) -> Made:
+    """Return what :func:`as_result` made JSON of."""
+    scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
+    return Made(Kept(rebuilt(Trial, data["trial"]), scored), data["events"])

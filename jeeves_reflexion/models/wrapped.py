@@ -1,0 +1,43 @@
+"""A model with something done around each of its calls."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.types import JSON
+
+
+class WrappedModel:
+    """A chat model that is another one, but for what :meth:`around` does; to be inherited from."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    @property
+    def supports_tools(self) -> bool:
+        """What the model says."""
+        return self._model.supports_tools
+
+    @contextlib.contextmanager
+    def around(self, messages: Sequence[Message]) -> Iterator[None]:
+        """Do what is to be done before a call, after it, or where it fails; may raise instead of letting it happen."""
+        yield
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        schema: Mapping[str, JSON] | None = None,
+        sampling: Sampling | None = None,
+    ) -> Completion:
+        """Ask the model, within :meth:`around`."""
+        with self.around(messages):
+            return await self._model.complete(messages, tools=tools, schema=schema, sampling=sampling)
