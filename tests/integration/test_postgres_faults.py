@@ -232,14 +232,19 @@ def test_a_process_that_begins_while_the_server_restarts_waits_for_it(own_server
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("address", "most"),
-    [("127.0.0.1:1", 8.0), ("no-such-host.invalid", 5.0), ("%2Fno%2Fsuch%2Ffolder", 8.0)],
+    ("address", "options", "most"),
+    [
+        ("127.0.0.1:1", {}, 8.0),
+        ("no-such-host.invalid", {}, 5.0),
+        ("%2Fno%2Fsuch%2Ffolder", {"retry_for": 1.0}, 4.0),
+    ],
+    ids=["port", "host", "folder"],
 )
-async def test_a_wrong_address_is_an_error_in_time(address, most):
+async def test_a_wrong_address_is_an_error_in_time(address, options, most):
     began = time.monotonic()
     url = f"postgresql://me:sesame@{address}/db"
     with pytest.raises(StoreUnavailableError, match="can't be reached") as caught:
-        await store_at(url).count()
+        await store_at(url, **options).count()
     assert time.monotonic() - began < most
     assert "sesame" not in f"{caught.value!r}"
 

@@ -8,12 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.alfworld.lesson_words import read_advice
-from benchmarks.alfworld.requirements import require_engine
 from benchmarks.lessons.harm import main
 from benchmarks.lessons.harm_lessons import Sentence, misleading, mixed
 from benchmarks.lessons.harm_play import Library, Played
 from benchmarks.lessons.harm_report import tables
-from jeeves_reflexion import Attempt, ConfigurationError, MissingDependencyError, Step, Task
+from jeeves_reflexion import Attempt, Step, Task
 
 OPENING = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 2, a cabinet 1, a countertop 1, "
@@ -76,15 +75,17 @@ def test_the_tables_say_what_it_cost():
 
 @pytest.mark.engine
 @pytest.mark.timeout(400)
-def test_the_command_plays_all_arms(tmp_path):
-    try:
-        require_engine()
-    except (ConfigurationError, MissingDependencyError) as error:
-        pytest.skip(str(error))
+def test_the_command_plays_all_arms(made_games, made_folder, tmp_path):
     out = tmp_path / "page.md"
     options = ["--count", "6", "--rounds", "1", "--seeds", "0", "--workers", "2", "--embedder", "hashing"]
-    done = CliRunner().invoke(main, [*options, "--made-games", str(tmp_path / "games"), "--out", str(out)])
+    options += ["--made-games", str(made_folder), "--keep", str(tmp_path / "kept"), "--out", str(out)]
+    done = CliRunner().invoke(main, options)
     assert done.exit_code == 0, done.output
     page = out.read_text()
     assert "planted lessons, credit" in page
     assert "| 0 | 12 | 0 | 3 | 0 |" in page
+    out.unlink()
+    again = CliRunner().invoke(main, options)
+    assert again.exit_code == 0, again.output
+    assert "round 1 of 1" not in again.output
+    assert out.read_text() == page

@@ -5,6 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.lessons.lexicon import stems
+from benchmarks.lessons.near_pairs import merged_by_rules, merged_on_writing, near_pairs
 from benchmarks.lessons.paraphrase_play import Vectors, play
 from benchmarks.lessons.paraphrases import HELD_OUT, main
 from benchmarks.lessons.paraphrasing import Noise, base_lessons, sayings
@@ -19,7 +21,10 @@ def test_the_corpus_has_fifty_lessons_most_of_them_near_pairs():
     assert len({base.name for base in bases}) == len(bases) == 50
     groups = [base.group for base in bases]
     assert sum(groups.count(group) > 1 for group in groups) >= 30
-    assert all(len(base.wordings) >= 3 for base in (*bases, *base_lessons(HELD_OUT)))
+    assert all(
+        len(base.wordings) >= 3
+        for base in (*bases, *(base for corpus in HELD_OUT.values() for base in base_lessons(corpus)))
+    )
 
 
 def test_sayings_are_distinct_shared_out_evenly_and_the_same_for_a_seed():
@@ -48,6 +53,25 @@ async def test_paraphrases_merge_with_their_own_lesson_and_are_all_counted(at_on
     assert sum(sum(held.values()) for held in played.library.holds.values()) == 300
 
 
+@pytest.mark.anyio
+async def test_no_near_pair_is_merged_whatever_the_embedder_says():
+    pairs = near_pairs()
+    assert len({frozenset((each.one, each.other)) for each in pairs}) == len(pairs) >= 150
+    assert len({each.field for each in pairs}) >= 15
+    assert all(each.one != each.other for each in pairs)
+    assert merged_on_writing(pairs) == []
+    assert await merged_by_rules(pairs) == []
+
+
+def test_near_pairs_are_merged_once_an_unknown_word_may_stand_for_another():
+    pairs = near_pairs()
+    assert len(merged_on_writing(pairs, MergeSettings(sure_similarity=0.7))) > len(pairs) / 4
+
+
+def test_the_lexicon_holds_stems_of_words_in_lower_case_with_four_letters_or_more():
+    assert stems(["cat", "walked", "walks", "Paris", "don't", "rates"]) == {"walk", "rate"}
+
+
 def test_the_command_writes_its_page_and_figures(tmp_path):
     log = tmp_path / "log.jsonl"
     texts = ["Open the drawer.", "Sell the old car.", "Open the drawer."]
@@ -70,6 +94,8 @@ def test_the_command_writes_its_page_and_figures(tmp_path):
     assert done.exit_code == 0
     page = (tmp_path / "lessons_paraphrases.md").read_text(encoding="utf-8")
     assert "None: all stayed distinct." in page
+    assert "| hashing | on writing, sure_similarity 1.0 | 155 | 0 |" in page
+    assert "| hashing | by consolidation | 155 | 0 |" in page
     assert str(tmp_path) not in page
     figures = json.loads((tmp_path / "lessons_paraphrases.json").read_text(encoding="utf-8"))
     logged = [row for row in figures["rows"] if row["what"] == "logged reflections"]

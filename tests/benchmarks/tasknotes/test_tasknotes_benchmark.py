@@ -1,6 +1,5 @@
 """The benchmark of task notes: its player, its table, and a few real games."""
 
-import importlib.util
 import re
 
 import anyio
@@ -62,16 +61,12 @@ def test_the_figures_on_rollbacks_are_those_of_the_documentation():
 
 
 @pytest.mark.engine
-@pytest.mark.skipif(
-    importlib.util.find_spec("textworld") is None, reason="the extra 'alfworld' is not installed"
-)
-def test_real_games_are_won_again_with_notes(tmp_path):
+def test_real_games_are_won_again_with_notes(made_games):
     from benchmarks.alfworld.agent import tasks_for
-    from benchmarks.alfworld.generator import generate_games
     from benchmarks.alfworld.pool import EnginePool
 
     async def measure():
-        games = await generate_games(tmp_path, count=2, seed=0)
+        games = made_games[:2]
         async with EnginePool(1) as pool:
             tasks = await tasks_for(pool, games, workers=1)
             return await play(pool, {g.id: g for g in games}, tasks, "on", 0, Setting(3, 1, 30))

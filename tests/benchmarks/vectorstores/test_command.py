@@ -11,7 +11,10 @@ from click.testing import CliRunner
 from benchmarks.vectorstores import command
 from benchmarks.vectorstores.command import main
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="FAISS is not installed")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="FAISS is not installed"),
+    pytest.mark.usefixtures("cheap_collections"),
+]
 
 
 def _run(tmp_path: Path, *options: str) -> dict[str, list[dict[str, object]]]:
