@@ -16,33 +16,40 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.reflections.chain import chain_block, recalled_block
 from jeeves_reflexion.types import Recall, Trial
 
-DEFAULT_ATTEMPTS: Final = 3
-DEFAULT_LESSONS: Final = 5
+
+class Unsaid(int):
+    """A default: the number itself to whoever reads it, and told from the same number that a user wrote."""
+
+    __slots__ = ()
+
+
+DEFAULT_ATTEMPTS: Final = Unsaid(3)
+DEFAULT_LESSONS: Final = Unsaid(5)
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """What a preset decides.
 
-    ``max_attempts`` and ``top_k_lessons`` take the place of the loop's own defaults (3 and 5); any other number that a
-    user gives counts. With ``chain`` each attempt sees all of the run's reflections, beside what is recalled from other
+    ``max_attempts`` and ``top_k_lessons`` count where the user gives no number; the loop's own are 3 and 5.
+    With ``chain`` each attempt sees all of the run's reflections, beside what is recalled from other
     runs. With ``escalates`` a run whose last attempt failed says so with its reflections.
     """
 
     name: str = ""
-    max_attempts: int = DEFAULT_ATTEMPTS
-    top_k_lessons: int = DEFAULT_LESSONS
+    max_attempts: int = 3
+    top_k_lessons: int = 5
     structured: bool = False
     chain: bool = False
     escalates: bool = False
 
     def attempts(self, given: int) -> int:
-        """Return how often a task is tried, given what the user asked for."""
-        return self.max_attempts if given == DEFAULT_ATTEMPTS else given
+        """Return how often a task is tried: ``given``, unless that is a default that nobody wrote."""
+        return self.max_attempts if isinstance(given, Unsaid) else given
 
     def lessons(self, given: int) -> int:
-        """Return how many lessons are recalled, given what the user asked for."""
-        return self.top_k_lessons if given == DEFAULT_LESSONS else given
+        """Return how many lessons are recalled: ``given``, unless that is a default that nobody wrote."""
+        return self.top_k_lessons if isinstance(given, Unsaid) else given
 
     def block(self, block: str, recall: Recall | None, history: Sequence[Trial]) -> str:
         """Return the lessons as the agent sees them: what was recalled, then the chain.

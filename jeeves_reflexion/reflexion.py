@@ -74,8 +74,8 @@ class Reflexion:
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
     a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store`` turns on
     selective recall of ``top_k_lessons``; without it lessons are appended to the block of ``memory``.
-    ``preset="seed002"`` is the protocol of structured reflections (``presets.py``). Raises ``ConfigurationError`` (a
-    ``ValueError``) for anything that can't work, naming it.
+    ``preset="seed002"`` is the protocol of structured reflections (``presets.py``); a number that is given counts
+    before the preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
@@ -98,8 +98,10 @@ class Reflexion:
         options: LoopOptions | None = None,
         preset: str | None = None,
     ) -> None:
-        check_numbers(max_attempts, threshold, top_k_lessons, lessons_block_name)
         self.preset = preset_of(preset)
+        self.max_attempts = self.preset.attempts(max_attempts)
+        self.top_k_lessons = self.preset.lessons(top_k_lessons)
+        check_numbers(self.max_attempts, threshold, self.top_k_lessons, lessons_block_name)
         parts = resolve(
             Choices(
                 base, model, evaluator, reflector, lesson_store, evaluator_prompt, reflector_prompt, memory
@@ -111,9 +113,7 @@ class Reflexion:
         self.reflector = parts.reflector
         self.lessons = parts.lessons
         self.memory = parts.memory
-        self.max_attempts = self.preset.attempts(max_attempts)
         self.threshold = threshold
-        self.top_k_lessons = self.preset.lessons(top_k_lessons)
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
         self._model_name = parts.model_name
@@ -130,7 +130,8 @@ class Reflexion:
         task = checked_task(task)
         session = session or self.session()
         started, before = time.monotonic(), session.spend.by_role()
-        await session.emit(RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts))
+        begun = RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts)
+        await redacting(session).emit(begun)
         trials: list[Trial] = []
         stop: StopReason | None = None
         while stop is None:

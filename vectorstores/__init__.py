@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from vectorstores.embedders.http import HttpEmbedder, HttpOptions
     from vectorstores.embedders.onnx import OnnxEmbedder
     from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder
+    from vectorstores.estimating import ReembeddingEstimate, estimate_reembedding
     from vectorstores.faiss import FaissVectorStore
     from vectorstores.memory import InMemoryVectorStore
     from vectorstores.opening import open_store
@@ -78,6 +79,7 @@ __all__ = [
     "RecordStore",
     "RecordWrite",
     "Reembedding",
+    "ReembeddingEstimate",
     "SearchHit",
     "SentenceTransformerEmbedder",
     "Store",
@@ -86,6 +88,7 @@ __all__ = [
     "StoreUnavailableError",
     "VectorStore",
     "VectorStoreError",
+    "estimate_reembedding",
     "new_id",
     "open_store",
     "origin_of",
@@ -105,8 +108,10 @@ _HOMES = {
     "PostgresOptions": "vectorstores.postgres",
     "PostgresVectorStore": "vectorstores.postgres",
     "Reembedding": "vectorstores._move",
+    "ReembeddingEstimate": "vectorstores.estimating",
     "SentenceTransformerEmbedder": "vectorstores.embedders.sentence_transformers",
     "Store": "vectorstores.store",
+    "estimate_reembedding": "vectorstores.estimating",
     "open_store": "vectorstores.opening",
     "origin_of": "vectorstores.origin",
     "reembed": "vectorstores.reembedding",

@@ -134,7 +134,10 @@ def merge(
 @why_options
 @common
 def rollback(*, lesson_id: str, to: int | None, embedder: EmbedderChoice, why: Why, where: Where) -> None:
-    """Make a lesson again what it was after an earlier change; that is a change as well."""
+    """Make a lesson again what it was after an earlier change; that is a change as well.
+
+    Lessons that were merged into it since come back. How often it was learned since still counts.
+    """
     _desk(where).rollback(lesson_id, to, why, embedder)
 
 
@@ -143,7 +146,10 @@ def rollback(*, lesson_id: str, to: int | None, embedder: EmbedderChoice, why: W
 @asking_options
 @common
 def forget(*, lesson_ids: tuple[str, ...], asking: Asking, where: Where) -> None:
-    """Remove lessons for good, from everywhere: text, vectors, history and records."""
+    """Remove lessons for good, from everywhere: text, vectors, history, records, and the lessons that took them in.
+
+    Lessons that were merged into one of them are lessons of their own, and stay.
+    """
     _desk(where).forget(lesson_ids, asking)
 
 
@@ -189,10 +195,10 @@ def consolidate(  # noqa: PLR0913 - one parameter for each option
 
     With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
     """
+    from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
     from jeeves_reflexion.cli.lesson_consolidation import ConsolidationDesk  # noqa: PLC0415
-    from jeeves_reflexion.cli.running import Endpoint  # noqa: PLC0415
 
     if model is None and (base_url is not None or api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
-    endpoint = None if model is None else Endpoint(model, None, base_url, api_key_env, timeout)
+    endpoint = None if model is None else Endpoint(model, base_url, api_key_env, timeout)
     ConsolidationDesk(where).consolidate(endpoint, asking, by, embedder)

@@ -8,13 +8,14 @@ import anyio
 import anyio.to_thread
 
 from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
 from jeeves_reflexion.cli.lesson_options import Asking
 from jeeves_reflexion.cli.lesson_rows import BELOW, change_of, short
 from jeeves_reflexion.cli.lesson_usage import usage_of
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
-from jeeves_reflexion.cli.running import Endpoint, ProvenModel, open_model
+from jeeves_reflexion.cli.running import ProvenModel
 from jeeves_reflexion.lessons.consolidation.clusters import clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import (
     Evidence,
@@ -91,7 +92,7 @@ class ConsolidationDesk(LessonDesk):
 
 
 async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known) -> Plan:
-    async with open_model(endpoint, endpoint.model) as model:
+    async with model_at(endpoint) as model:
         consolidator: Consolidator = LLMConsolidator(ProvenModel(model), known=known)
         return await plan(groups, consolidator)
 

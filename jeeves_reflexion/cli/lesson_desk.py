@@ -30,9 +30,10 @@ from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.tally import Credits
-from jeeves_reflexion.lessons.curator import Curator, Entry
+from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.undoing import Entry
 from jeeves_reflexion.places import default_place
 from jeeves_reflexion.types import JSON, Lesson, LessonState, RecalledLesson
 
@@ -193,7 +194,8 @@ class LessonDesk(Desk):
             return await store.count()
 
     async def _forget(self, lesson_ids: Sequence[str]) -> list[str]:
-        async with self._reading() as store:
+        # A lesson that took one of them in may have to be embedded anew.
+        async with self._changing() as store:
             return [lesson_id for lesson_id in lesson_ids if await store.forget(lesson_id)]
 
     async def _resolved(self, lesson_ids: Sequence[str]) -> list[Found]:

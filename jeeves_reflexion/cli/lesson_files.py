@@ -21,6 +21,7 @@ from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons import VectorLessonStore, shape_problem
+from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.exchange.files import (
     BadLine,
     ImportReport,
@@ -32,7 +33,9 @@ from jeeves_reflexion.lessons.exchange.files import (
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
 from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
-from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.exchange.restoring import undone
+from jeeves_reflexion.lessons.forgetting import Forgotten, forgotten, remember
+from jeeves_reflexion.lessons.gate import MAX_CHARACTERS, clean_lesson
 from jeeves_reflexion.lessons.reflections.folder import Malformed
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.detecting import screen
@@ -53,13 +56,15 @@ _LONGEST_ID: Final = 64
 class Importing:
     """What is imported, and how.
 
-    ``approve`` lets new lessons be recalled at once; ``restore`` takes one's own lessons back as they were written;
-    ``create`` makes a store where there is none; ``skip_bad`` passes over what is no lesson.
+    ``approve`` lets new lessons be recalled at once; ``restore`` takes one's own lessons back as they were written,
+    with ``force`` also those that the store has changed since; ``create`` makes a store where there is none;
+    ``skip_bad`` passes over what is no lesson.
     """
 
     source: Path
     approve: bool = False
     restore: bool = False
+    force: bool = False
     create: bool = False
     skip_bad: bool = False
     by: str = ""
@@ -135,13 +140,16 @@ class FilesDesk(LessonDesk):
             for lesson, tasks in found:
                 click.echo(to_line(lesson, tasks))
         elif form == "markdown":
-            await anyio.to_thread.run_sync(export_folder, path, [lesson for lesson, _ in found])
+            await anyio.to_thread.run_sync(export_folder, path, found)
         else:
             await export_file(path, found)
         return len(found)
 
     async def _plan(self, order: Importing) -> ImportReport:
         lines = await _read(order)
+        older: dict[str, str] = {}
+        gone = Forgotten()
+        prepared = _prepared(lines, order)
         if order.create and not await anyio.to_thread.run_sync(partial(_is_there, self._place)):
             self._stored = {}
         else:
@@ -151,12 +159,35 @@ class FilesDesk(LessonDesk):
                     for line in lines.lessons
                     if (known := await store.get(line.lesson.id)) is not None
                 }
+                async with store_errors("read what was forgotten"):
+                    gone = await forgotten(store.shelf)
+                if order.restore:
+                    older = await self._older(store, prepared)
         said = {line.lesson.id: line.lesson.text for line in lines.lessons}
 
         def check(lesson: Lesson) -> str | None:
-            return problem_with(lesson, said[lesson.id])
+            return problem_with(lesson, said[lesson.id], restored=order.restore)
 
-        return plan_import(_prepared(lines, order), self._stored, check=check, restore=order.restore)
+        return plan_import(
+            prepared,
+            self._stored,
+            check=check,
+            restore=order.restore,
+            older=older,
+            force=order.force,
+            forgotten=gone,
+        )
+
+    async def _older(self, store: VectorLessonStore, lines: Lines) -> dict[str, str]:
+        """Say of the lessons whose state the store has left behind what taking them back would undo."""
+        differing = [
+            line.lesson
+            for line in lines.lessons
+            if line.lesson.id in self._stored and line.lesson != self._stored[line.lesson.id]
+        ]
+        curator = Curator(store.shelf)
+        found = {lesson.id: undone(lesson, await curator.history(lesson.id)) for lesson in differing}
+        return {lesson_id: what for lesson_id, what in found.items() if what}
 
     async def _import(self, order: Importing, report: ImportReport) -> int:
         """Make an import, and return how many newcomers were merged into lessons that are there."""
@@ -182,10 +213,16 @@ async def _take(
     """Store one line; whether it was merged into a lesson that is there."""
     lesson = line.lesson
     if lesson.id in stored:
-        await store.shelf.change(lesson.id, lambda _: lesson, change)
+        # What somebody changed since it was shown is left as it is.
+        before = stored[lesson.id]
+        await store.shelf.change(
+            lesson.id, lambda now: lesson if now == before else None, change, queries=line.tasks
+        )
     elif order.restore or lesson.state == "retired":
         # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
         await store.shelf.put(lesson, line.tasks, change)
+        if line.forgotten:
+            await remember(store.shelf, lesson.id)
     else:
         stored_as = await store.admit(lesson, line.tasks, change)
         return stored_as.id != lesson.id
@@ -202,8 +239,10 @@ async def _read(order: Importing) -> Lines:
             f"{counted(len(found.malformed), 'file')} of {order.source} can't be read, and nothing was imported"
             f" (--skip-bad passes over such): {shown}"
         )
-    # A file keeps of a task what its lesson does: the beginning and the end.
-    lines = [Line(number, each, (each.task_excerpt,)) for number, each in enumerate(found.added, 1)]
+    lines = [
+        Line(number, each, found.tasks[each.id] or (each.task_excerpt,))
+        for number, each in enumerate(found.added, 1)
+    ]
     bad = [BadLine(number, _malformed(each)) for number, each in enumerate(found.malformed, 1)]
     return Lines(tuple(lines), tuple(bad))
 
@@ -218,12 +257,19 @@ def _prepared(lines: Lines, order: Importing) -> Lines:
 
 
 def _clean(line: Line, order: Importing) -> Line:
-    lesson = redact_record(line.lesson)
+    lesson = clean(line.lesson)
+    if not order.restore and lesson.state != "retired":
+        state: LessonState = "active" if order.approve else "proposed"
+        if state != lesson.state:
+            lesson = replace(lesson, state=state, state_reason=f"from {order.source.name}")
+    return replace(line, lesson=lesson, tasks=tuple(map(clean_task, line.tasks)))
+
+
+def clean(lesson: Lesson) -> Lesson:
+    """Return a lesson of a file as it may be stored: without secrets, and without characters that hide."""
+    lesson = redact_record(lesson)
     source = lesson.provenance
-    state = lesson.state
-    if not order.restore and state != "retired":
-        state = "active" if order.approve else "proposed"
-    cleaned = replace(
+    return replace(
         lesson,
         text=clean_lesson(lesson.text),
         task_id=_flat(lesson.task_id),
@@ -236,21 +282,28 @@ def _clean(line: Line, order: Importing) -> Line:
             model=None if source.model is None else _flat(source.model),
             agent=None if source.agent is None else _flat(source.agent),
         ),
-        state=state,
-        state_reason=_flat(lesson.state_reason) if state == lesson.state else f"from {order.source.name}",
+        state_reason=_flat(lesson.state_reason),
     )
-    return replace(line, lesson=cleaned, tasks=tuple(redact(clean_characters(text)) for text in line.tasks))
+
+
+def clean_task(text: str) -> str:
+    """Return the text of a task as it may be stored."""
+    return redact(clean_characters(text))
 
 
 def _flat(text: str) -> str:
     return one_line(clean_characters(text))
 
 
-def problem_with(lesson: Lesson, said: str) -> str | None:
-    """Say why a lesson of a file is not let in, None if it is; ``said`` is its text before it was cleaned."""
+def problem_with(lesson: Lesson, said: str, *, restored: bool = False) -> str | None:
+    """Say why a lesson of a file is not let in, None if it is; ``said`` is its text before it was cleaned.
+
+    One's own, ``restored``, may have several sentences: a program can be set to let these in.
+    """
     if len(lesson.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in lesson.id):
         return f"its id is none: at most {_LONGEST_ID} letters, digits, - and _"
-    problem = shape_problem(lesson.text)
+    most = len(lesson.text) if restored else MAX_CHARACTERS
+    problem = shape_problem(lesson.text, max_characters=most, one_sentence=not restored)
     if problem is not None:
         return problem
     finding = screen(said) or screen(lesson.text)
@@ -292,9 +345,9 @@ def _line_row(what: str, line: Line, known: Lesson | None) -> dict[str, str]:
     changed = what == "changed"
     return {
         "id": short(lesson.id),
-        "what": what,
+        "what": "forgotten" if line.forgotten else what,
         "state": "-" if line.reason else lesson.state,
-        "why": line.reason or "-",
+        "why": line.reason or (f"undoes {line.undoes}" if line.undoes else "-"),
         "was": known.text if changed and known is not None else "-",
         "task": task(lesson),
         "lesson": lesson.text,
@@ -308,5 +361,6 @@ def _answer(report: ImportReport) -> dict[str, JSON]:
         "changed": ids(report.changed),
         "same": ids(report.same),
         "refused": [{"id": line.lesson.id, "reason": line.reason} for line in report.refused],
+        "undoes": {line.lesson.id: line.undoes for line in report.changes if line.undoes},
         "bad": [str(bad) for bad in report.bad],
     }

@@ -15,10 +15,10 @@ from jeeves_reflexion.types import Lesson
 MANIFEST: Final = ".lessons.json"
 
 
-def export_folder(folder: Path, lessons: Sequence[Lesson]) -> None:
-    """Write lessons to files of a folder, and note there that they were; blocks."""
+def export_folder(folder: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> None:
+    """Write lessons with their tasks to files of a folder, and note there that they were; blocks."""
     export_lessons(folder, lessons)
-    note_written(folder, noted(folder) | {lesson.id for lesson in lessons})
+    note_written(folder, noted(folder) | {lesson.id for lesson, _ in lessons})
 
 
 def noted(folder: Path) -> set[str]:

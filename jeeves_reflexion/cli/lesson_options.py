@@ -43,7 +43,7 @@ class Why:
 
 def common(function: F) -> F:
     """Add the options that every command of the group has; they come as ``where``, a :class:`Where`."""
-    function = _bundled(function, "where", Where, ("place", "namespace", "as_json"))
+    function = bundled(function, "where", Where, ("place", "namespace", "as_json"))
     for option in (debug_option, json_option, namespace_option):
         function = option(function)
     return place_option(function)
@@ -60,14 +60,14 @@ def place_option(function: F) -> F:
 
 def asking_options(function: F) -> F:
     """Add ``--yes`` and ``--dry-run``; they come as ``asking``, an :class:`Asking`."""
-    function = _bundled(function, "asking", _asking, ("yes", "dry_run"))
+    function = bundled(function, "asking", _asking, ("yes", "dry_run"))
     dry = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
     return click.option("--yes", "-y", is_flag=True, help="Don't ask.")(dry(function))
 
 
 def why_options(function: F) -> F:
     """Add ``--reason`` and ``--by``; they come as ``why``, a :class:`Why`."""
-    function = _bundled(function, "why", Why, ("by", "reason"))
+    function = bundled(function, "why", Why, ("by", "reason"))
     reason = click.option(
         "--reason", metavar="TEXT", default="", callback=_clean, help="Why; kept in the history."
     )
@@ -100,7 +100,7 @@ def _asking(*, yes: bool, dry_run: bool) -> Asking:
     return Asking(yes, dry_run)
 
 
-def _bundled(function: F, name: str, make: Callable[..., object], options: Sequence[str]) -> F:
+def bundled(function: F, name: str, make: Callable[..., object], options: Sequence[str]) -> F:
     """Have a command called with one value in the place of several options."""
 
     @functools.wraps(function)

@@ -19,6 +19,7 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Feedback
 from jeeves_reflexion.lessons.curator import Curator, Waiting
 from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.undoing import undoing
 from jeeves_reflexion.types import Lesson, LessonState
 from vectorstores.base import RecordStore
 
@@ -138,8 +139,13 @@ class ReviewDesk(LessonDesk):
 
     def rollback(self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice) -> None:
         """Make a lesson again what it was after an earlier change; the one before the last unless named."""
-        before, after = anyio.run(self._rollback, lesson_id, to, why, embedder)
+        before, after, back = anyio.run(self._rollback, lesson_id, to, why, embedder)
+        if self._as_json:
+            self._document({"lesson": plain(after), "back": list(back)})
+            return
         self._tell(before, after, "rolled back")
+        if back:
+            self._screen.note(f"not merged into it any more: {', '.join(map(short, back))}")
 
     def outcome(self, run: str, score: float, attempt: int | None, task: str | None, why: Why) -> None:
         """Note what someone says later of an attempt."""
@@ -211,18 +217,22 @@ class ReviewDesk(LessonDesk):
 
     async def _rollback(
         self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice
-    ) -> tuple[Lesson, Lesson]:
+    ) -> tuple[Lesson, Lesson, tuple[str, ...]]:
         async with self._changing(embedder) as store:
             before = await self._one(store, lesson_id)
             curator = Curator(store.shelf, by=why.by)
+            entries = await curator.history(before.id)
             if to is None:
-                numbers = [entry.number for entry in await curator.history(before.id)]
+                numbers = [entry.number for entry in entries]
                 if len(numbers) < 2:
                     raise LessonStoreError(
                         f"lesson {before.id} was never changed: there is nothing to go back to"
                     )
                 to = numbers[-2]
-            return before, await curator.rollback(before.id, to=to, reason=why.reason)
+            undo = undoing(entries, to)
+            after = await curator.rollback(before.id, to=to, reason=why.reason)
+            there = [each for each in (undo.back if undo else ()) if await store.get(each) is not None]
+            return before, after, tuple(there)
 
     async def _outcome(
         self, run: str, score: float, attempt: int | None, task: str | None, why: Why

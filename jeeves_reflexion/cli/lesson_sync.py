@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -11,20 +12,24 @@ import anyio.to_thread
 
 from jeeves_reflexion.cli.desk import counted
 from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
-from jeeves_reflexion.cli.lesson_files import problem_with
+from jeeves_reflexion.cli.lesson_files import clean, clean_task, problem_with
 from jeeves_reflexion.cli.lesson_manifest import MANIFEST, export_folder, note_written, noted
 from jeeves_reflexion.cli.lesson_options import Asking
 from jeeves_reflexion.cli.lesson_rows import BELOW, short
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.forms import flat_text
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
+from jeeves_reflexion.lessons.forgetting import forgotten
 from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.lessons.reflections.folder import Malformed
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
 from jeeves_reflexion.lessons.reflections.syncing import Changes, place
 from jeeves_reflexion.lessons.shelf import Change, store_errors
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson
 
 Holds: TypeAlias = Literal["lessons", "reflections"]
@@ -34,9 +39,13 @@ _GONE = "its file was removed"
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What people did to a folder of lessons; ``changed`` has each lesson before and after, ``refused`` the reason."""
+    """What people did to a folder of lessons; ``changed`` has each lesson before and after, ``refused`` the reason.
+
+    ``tasks`` has the texts of the tasks of those that were added, by their ids.
+    """
 
     added: tuple[Lesson, ...]
+    tasks: Mapping[str, tuple[str, ...]]
     changed: tuple[tuple[Lesson, Lesson], ...]
     removed: tuple[Lesson, ...]
     refused: tuple[tuple[Lesson, str], ...]
@@ -120,15 +129,21 @@ class SyncDesk(LessonDesk):
     async def _edits(self, folder: Path) -> Edits:
         async with self._reading() as store:
             stored = {lesson.id: lesson for lesson in await all_lessons(store)}
-        found = await anyio.to_thread.run_sync(lesson_changes, folder, tuple(stored.values()))
+            found = await anyio.to_thread.run_sync(lesson_changes, folder, tuple(stored.values()))
+            retold = await _retold(store, found.tasks, stored)
+            async with store_errors("read what was forgotten"):
+                gone = await forgotten(store.shelf)
         written = await anyio.to_thread.run_sync(noted, folder)
         refused: list[tuple[Lesson, str]] = []
         fit: dict[str, Lesson] = {}
-        for each in (*found.added, *found.changed):
-            lesson = replace(each, text=clean_lesson(each.text))
+        edited = {each.id: each for each in (*found.added, *found.changed)}
+        for each in (*edited.values(), *(stored[id] for id in sorted(retold - edited.keys()))):
+            lesson = clean(each) if each.id not in stored else replace(each, text=clean_lesson(each.text))
             problem = problem_with(lesson, each.text)
-            if lesson.id not in stored and lesson.id in written:
+            if lesson.id not in stored and (lesson.id in written or lesson.id in gone):
                 problem = "it was forgotten: delete the file, or its comment to write it anew"
+            if lesson.id in retold:
+                problem = "its task was edited: only the sentence can be; delete the comment for a new lesson"
             if problem is not None:
                 refused.append((lesson, problem))
             elif lesson != stored.get(lesson.id):
@@ -137,6 +152,11 @@ class SyncDesk(LessonDesk):
         return Edits(
             # Who may write into this store by hand writes lessons of their own.
             added=tuple(replace(each, trust="own") for each in fit.values() if each.id not in stored),
+            tasks={
+                each.id: tuple(map(clean_task, found.tasks[each.id])) or (each.task_excerpt,)
+                for each in fit.values()
+                if each.id not in stored
+            },
             changed=tuple((stored[each.id], each) for each in fit.values() if each.id in stored),
             removed=tuple(each for each in found.removed if each.id in written and each.state == "active"),
             refused=tuple(refused),
@@ -153,13 +173,15 @@ class SyncDesk(LessonDesk):
             why = f"in {folder.name}"
             for lesson in edits.added:
                 async with store_errors("store a lesson"):
-                    await store.shelf.put(lesson, [lesson.task_excerpt], Change("write", why, by))
+                    await store.shelf.put(lesson, edits.tasks[lesson.id], Change("write", why, by))
             for _, after in edits.changed:
                 await curator.edit(after.id, after.text, reason=why)
             for lesson in edits.removed:
                 await curator.retire(lesson.id, reason=f"{_GONE} from {folder.name}")
         # A file that a person wrote gets its lesson's data, to be known by.
-        await anyio.to_thread.run_sync(export_folder, folder, edits.added)
+        await anyio.to_thread.run_sync(
+            export_folder, folder, [(lesson, edits.tasks[lesson.id]) for lesson in edits.added]
+        )
         there = edits.there | {lesson.id for lesson in edits.added}
         await anyio.to_thread.run_sync(note_written, folder, there)
 
@@ -174,6 +196,20 @@ class SyncDesk(LessonDesk):
             with self._screen.busy():
                 self._screen.waiting_for("embedding")
                 await ReflectionLibrary(ReflectionJournal(folder), store.store).apply(changes)
+
+
+async def _retold(
+    store: VectorLessonStore, tasks: Mapping[str, tuple[str, ...]], stored: Mapping[str, Lesson]
+) -> set[str]:
+    """Return the ids of lessons whose files name a task that the store doesn't know of them."""
+    told = {id: texts for id, texts in tasks.items() if texts and id in stored}
+    async with store_errors("read the tasks of lessons"):
+        known = await store.shelf.queries_of_all(list(told))
+    return {
+        id
+        for id, texts in told.items()
+        if known.get(id) and not set(texts) <= {flat_text(redact(text)) for text in known[id]}
+    }
 
 
 def _holds(folder: Path) -> Holds:

@@ -63,6 +63,9 @@ def export(*, target: str, form: Format, state: LessonState | None, overwrite: b
     is_flag=True,
     help="Take your own lessons back as they were written: trust, state and support too.",
 )
+@click.option(
+    "--force", is_flag=True, help="With --restore: undo what was done to these lessons since, forgetting too."
+)
 @click.option("--create", is_flag=True, help="Make a store where there is none.")
 @click.option("--skip-bad", is_flag=True, help="Pass over what is no lesson, instead of importing nothing.")
 @embedder_option
@@ -74,6 +77,7 @@ def import_(  # noqa: PLR0913 - one parameter for each option
     source: Path,
     approve: bool,
     restore: bool,
+    force: bool,
     create: bool,
     skip_bad: bool,
     embedder: EmbedderChoice,
@@ -84,7 +88,8 @@ def import_(  # noqa: PLR0913 - one parameter for each option
     """Take in lessons that "export" wrote: JSON lines, or a folder of Markdown files.
 
     Shows what is new, changed, the same and refused, and asks. Lessons of others are marked as imported, and are shown
-    to agents as data.
+    to agents as data. --restore leaves a lesson alone that was changed since it was exported, unless --force is given;
+    one that was forgotten comes back with both alone.
     """
     from jeeves_reflexion.cli.lesson_files import FilesDesk, Importing  # noqa: PLC0415
 
@@ -92,7 +97,10 @@ def import_(  # noqa: PLR0913 - one parameter for each option
         raise click.UsageError(
             "--approve and --restore exclude each other: --restore keeps the state as it was"
         )
-    FilesDesk(where).bring(Importing(source, approve, restore, create, skip_bad, by, embedder), asking)
+    if force and not restore:
+        raise click.UsageError("--force goes with --restore: nothing else goes back to an older state")
+    order = Importing(source, approve, restore, force, create, skip_bad, by, embedder)
+    FilesDesk(where).bring(order, asking)
 
 
 @click.command(short_help="Take over what was edited in a folder.")
@@ -125,10 +133,13 @@ def sync(
     required=True,
     help="What is to find lessons from now on.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Say what would be embedded and what room it needs, and do nothing."
+)
 @debug_option
 @json_option
 @place_option
-def reembed_(*, embedder: NamedEmbedder, place: str | None, as_json: bool) -> None:
+def reembed_(*, embedder: NamedEmbedder, dry_run: bool, place: str | None, as_json: bool) -> None:
     """Have everything in a place found by another embedder.
 
     All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
@@ -136,4 +147,4 @@ def reembed_(*, embedder: NamedEmbedder, place: str | None, as_json: bool) -> No
     """
     from jeeves_reflexion.cli.moving import reembed  # noqa: PLC0415 - not for --help
 
-    reembed(place, embedder, as_json=as_json)
+    reembed(place, embedder, dry_run=dry_run, as_json=as_json)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import anyio
 
 from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.lesson_asking import Recalling
+from jeeves_reflexion.cli.lesson_credit import credit_of
 from jeeves_reflexion.cli.lesson_desk import LessonDesk
 from jeeves_reflexion.cli.lesson_rows import BELOW, lift_words, short, task
 from jeeves_reflexion.cli.options import EmbedderChoice
@@ -14,29 +18,62 @@ from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.stores import open_for_search
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.explaining import explain
-from jeeves_reflexion.lessons.recalling import Picking, StrategyName
-from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.presets import preset_of
 from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.types import JSON, Recall, RecalledLesson, Task
+from vectorstores.base import Filter
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A task, and how lessons would be recalled for it; ``None`` is what a lesson store does by itself."""
+    """A task, and how lessons would be recalled for it."""
 
     task: Task
-    k: int
-    strategy: StrategyName | None
-    floor: float | None
-    credit: bool
+    recalling: Recalling
     embedder: EmbedderChoice
+
+    @property
+    def k(self) -> int:
+        """How many lessons an attempt asks for."""
+        given = self.recalling.k
+        return preset_of(self.recalling.preset).top_k_lessons if given is None else given
 
     def settings(self) -> LessonSettings:
         """Return the settings of such a recall."""
-        settings = LessonSettings(credit=Credit() if self.credit else None)
-        if self.strategy is not None:
-            settings = replace(settings, picking=Picking(strategy=self.strategy))
-        return settings if self.floor is None else replace(settings, min_similarity=self.floor)
+        asked = self.recalling
+        picking = {
+            "strategy": asked.strategy,
+            "max_tokens": asked.max_tokens,
+            "max_likeness": asked.max_likeness,
+            "utility_weight": asked.utility_weight,
+        }
+        weighed = True if asked.utility_weight is not None else asked.credit
+        narrow = cast("Filter", asked.narrow)
+        settings = LessonSettings(
+            picking=Picking(
+                **cast("Any", {name: value for name, value in picking.items() if value is not None})
+            ),
+            credit=credit_of(weighed, half_life=asked.half_life),
+            where=(lambda _: narrow) if narrow else None,
+        )
+        return settings if asked.floor is None else replace(settings, min_similarity=asked.floor)
+
+    def described(self) -> dict[str, JSON]:
+        """Return the settings by their names, as they are shown."""
+        settings = self.settings()
+        picking, credit = settings.picking, settings.credit
+        return {
+            "k": self.k,
+            "strategy": cast("str", picking.strategy),
+            "floor": settings.min_similarity,
+            "max_tokens": picking.max_tokens,
+            "max_likeness": picking.max_likeness,
+            "credit": credit is not None,
+            "utility_weight": picking.utility_weight if credit else None,
+            "half_life_days": credit.half_life_days if credit else None,
+            "where": dict(self.recalling.narrow or {}),
+        }
 
 
 class WhyDesk(LessonDesk):
@@ -49,11 +86,13 @@ class WhyDesk(LessonDesk):
             self._document(
                 {
                     "task": plain(redact_record(question.task).public()),
+                    "settings": question.described(),
                     "offered": [_as_json(item) for item in recall.offered],
                     "left_out": [_as_json(item) for item in recall.left_out],
                 }
             )
             return
+        self._screen.note(_settings_line(question.described()), "dim")
         if recall.offered:
             self._screen.note(f"recalled, best first: {counted(len(recall.offered), 'lesson')}", "bold")
         else:
@@ -71,6 +110,20 @@ class WhyDesk(LessonDesk):
                 self._screen.waiting_for("recalling")
                 lessons = VectorLessonStore(store.store, settings=question.settings())
                 return await explain(lessons, question.task, k=question.k)
+
+
+def _settings_line(settings: Mapping[str, JSON]) -> str:
+    told = {name: value for name, value in settings.items() if value not in (None, {}, False)}
+    return "as recalled with " + ", ".join(
+        name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {_said(value)}"
+        for name, value in told.items()
+    )
+
+
+def _said(value: JSON) -> str:
+    return (
+        " ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
+    )
 
 
 def _row(item: RecalledLesson, where: str) -> dict[str, str]:

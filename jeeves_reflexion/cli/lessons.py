@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 
+from jeeves_reflexion.cli.lesson_asking import why
 from jeeves_reflexion.cli.lesson_changes import (
     approve,
     consolidate,
@@ -22,9 +23,6 @@ from jeeves_reflexion.cli.lesson_options import Sections, Where, common
 from jeeves_reflexion.cli.lesson_transfer import export, import_, reembed_, sync
 from jeeves_reflexion.cli.options import EmbedderChoice, check_text, embedder_option
 from jeeves_reflexion.types import LessonState
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.lessons.recalling import StrategyName
 
 _SECTIONS = {
     "See": ("list", "search", "show", "history", "why", "stats", "count"),
@@ -127,50 +125,7 @@ def review(*, where: Where) -> None:
     ReviewDesk(where).review()
 
 
-@lessons.command(short_help="What a task would recall, and why.")
-@click.argument("task", callback=check_text)
-@click.option(
-    "-k", "k", metavar="N", type=click.IntRange(min=1), default=5, show_default=True, help="How many at most."
-)
-@click.option(
-    "--kind", metavar="KIND", callback=lambda c, p, v: v and check_text(c, p, v), help="The kind of task."
-)
-@click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
-@click.option(
-    "--strategy", type=click.Choice(("nearest", "hybrid", "seed002")), help="How lessons are ordered."
-)
-@click.option(
-    "--floor", metavar="X", type=click.FloatRange(-1, 1), help="The similarity below which none is recalled."
-)
-@click.option("--no-credit", is_flag=True, help="As a program does that doesn't rank lessons by their lift.")
-@embedder_option
-@common
-def why(  # noqa: PLR0913 - one parameter for each option
-    *,
-    task: str,
-    k: int,
-    kind: str | None,
-    tools: tuple[str, ...],
-    strategy: StrategyName | None,
-    floor: float | None,
-    no_credit: bool,
-    embedder: EmbedderChoice,
-    where: Where,
-) -> None:
-    """Show what TASK would recall and why, and what it would not and why not.
-
-    Nothing is noted as a recall, nothing is retired, and nothing is withheld by a draw.
-    """
-    from jeeves_reflexion.cli.lesson_why import Question, WhyDesk  # noqa: PLC0415
-    from jeeves_reflexion.types import Task  # noqa: PLC0415
-
-    if not task.strip():
-        raise click.UsageError("the task is empty: say what would be asked")
-    asked = Task(task, kind=kind, tools=tools)
-    WhyDesk(where).why(Question(asked, k, strategy, floor, not no_credit, embedder))
-
-
 for _command in (approve, reject, outcome, edit, retire, restore, merge, rollback, consolidate, forget):
     lessons.add_command(_command)
-for _command in (export, import_, sync, reembed_):
+for _command in (why, export, import_, sync, reembed_):
     lessons.add_command(_command)

@@ -6,16 +6,27 @@ import anyio
 
 from jeeves_reflexion.cli.options import NamedEmbedder
 from jeeves_reflexion.cli.screen import Screen
-from jeeves_reflexion.cli.stores import move_to
+from jeeves_reflexion.cli.stores import estimate_move, move_to
 from jeeves_reflexion.places import default_place
 from jeeves_reflexion.redaction import redact
-from vectorstores import Reembedding
+from jeeves_reflexion.types import JSON
+from vectorstores import Reembedding, ReembeddingEstimate
 
 
-def reembed(place: str | None, embedder: NamedEmbedder, *, as_json: bool) -> None:
-    """Give everything in a place, in all its namespaces, vectors by another embedder, and say how it goes."""
+def reembed(place: str | None, embedder: NamedEmbedder, *, dry_run: bool, as_json: bool) -> None:
+    """Give everything in a place, in all its namespaces, vectors by another embedder, and say how it goes.
+
+    With ``dry_run`` say what that would take, and change nothing.
+    """
     place = default_place() if place is None else place
     screen = Screen(quiet=False)
+    if dry_run:
+        found = anyio.run(estimate_move, place, embedder)
+        if as_json:
+            screen.document(_as_json(redact(place), embedder, found))
+        else:
+            screen.result(_in_words(redact(place), found))
+        return
     with screen.busy():
         done = anyio.run(move_to, place, embedder, _Progress(screen))
     shown = redact(place)
@@ -23,6 +34,53 @@ def reembed(place: str | None, embedder: NamedEmbedder, *, as_json: bool) -> Non
         screen.document({"place": shown, "embedder": embedder, "embedded": done.total})
     else:
         screen.result(f"all {done.total} entries of {shown} are found by {embedder} now")
+
+
+def _in_words(place: str, found: ReembeddingEstimate) -> str:
+    before, after = found.before, found.after
+    if not found.texts and not found.begun:
+        return (
+            f"nothing to do: all {found.total} entries of {place} are found by {after.embedder_name} already"
+        )
+    free = (
+        f"{_size(found.bytes_free)} are free"
+        if found.bytes_free is not None
+        else "what is free there only the server knows"
+    )
+    goes_on = (
+        f", {found.total - found.texts} of which were embedded by a move that was stopped"
+        if found.begun
+        else ""
+    )
+    holds = f"{place} holds {found.total} entries in all its namespaces{goes_on}"
+    lines = (
+        f"{found.texts} texts would be embedded with {after.embedder_name}: {holds}",
+        f"from {before.embedder_name}, {before.dim} dimensions, to {after.embedder_name}, {after.dim} dimensions",
+        f"about {_size(found.bytes_needed)} of disk are needed meanwhile; {free}",
+    )
+    return "\n".join(lines)
+
+
+def _as_json(place: str, embedder: NamedEmbedder, found: ReembeddingEstimate) -> JSON:
+    return {
+        "place": place,
+        "embedder": embedder,
+        "dry_run": True,
+        "texts": found.texts,
+        "total": found.total,
+        "begun": found.begun,
+        "from": {"embedder": found.before.embedder_name, "dim": found.before.dim},
+        "to": {"embedder": found.after.embedder_name, "dim": found.after.dim},
+        "bytes_needed": found.bytes_needed,
+        "bytes_free": found.bytes_free,
+    }
+
+
+def _size(number: int) -> str:
+    for unit, bytes_each in (("GB", 1e9), ("MB", 1e6)):
+        if number >= bytes_each:
+            return f"{number / bytes_each:.1f} {unit}"
+    return f"{number / 1e3:.1f} kB"
 
 
 class _Progress:

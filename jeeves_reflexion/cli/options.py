@@ -52,6 +52,13 @@ def check_finite(_: click.Context, parameter: click.Parameter, value: float | No
     return value
 
 
+def check_finite_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Refuse a number that is none, or without end; a click callback."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"it must be a number, not {value}")
+    return value
+
+
 def wants_json(ctx: click.Context) -> bool:
     """Whether the command was asked to answer machines; errors then are JSON too."""
     return bool(ctx.meta.get(_JSON, False))
@@ -106,6 +113,15 @@ def embedder_option(function: F) -> F:
         show_default=True,
         help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: what an"
         " existing store was made with, and minilm for a new one.",
+    )(function)
+
+
+def credit_option(function: F) -> F:
+    """Add ``--credit`` and ``--no-credit``: None without them, which is as a lesson store does by itself."""
+    return click.option(
+        "--credit/--no-credit",
+        default=None,
+        help="Whether lessons are ranked and retired by what they did for earlier attempts.  [default: no]",
     )(function)
 
 

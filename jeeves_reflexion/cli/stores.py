@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
-from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.places import open_lessons
 from jeeves_reflexion.redaction import redact
 from vectorstores import (
@@ -15,7 +15,9 @@ from vectorstores import (
     HashingEmbedder,
     Origin,
     Reembedding,
+    ReembeddingEstimate,
     VectorStoreError,
+    estimate_reembedding,
     origin_of,
     reembed,
 )
@@ -23,9 +25,12 @@ from vectorstores import MissingDependencyError as MissingForStores
 from vectorstores.embedders import default_embedder
 
 
-def open_for_run(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
+def open_for_run(
+    place: str, namespace: str, choice: EmbedderChoice, settings: LessonSettings | None = None
+) -> VectorLessonStore:
     """Open a store to recall from and write to; a new one is made where there is none."""
-    return open_lessons(place, namespace=namespace, embedder=embedder_for(choice, _origin(place), place))
+    embedder = embedder_for(choice, _origin(place), place)
+    return open_lessons(place, namespace=namespace, embedder=embedder, settings=settings)
 
 
 def open_for_search(place: str, namespace: str, choice: EmbedderChoice) -> VectorLessonStore:
@@ -48,6 +53,15 @@ async def move_to(
     embedder = embedder_for(choice, None, place)
     try:
         return await reembed(place, embedder=embedder, on_progress=on_progress)
+    except VectorStoreError as error:
+        raise LessonStoreError(str(error)) from error
+
+
+async def estimate_move(place: str, choice: EmbedderChoice) -> ReembeddingEstimate:
+    """Say what :func:`move_to` would take, and change nothing."""
+    existing(place)
+    try:
+        return await estimate_reembedding(place, embedder=embedder_for(choice, None, place))
     except VectorStoreError as error:
         raise LessonStoreError(str(error)) from error
 

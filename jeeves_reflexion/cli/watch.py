@@ -78,7 +78,8 @@ class Watch:
                 pass  # what an agent says of itself
 
     def _recalled(self, event: LessonsRecalled) -> None:
-        self._screen.note(f"recalled {_count(event.n_recalled)}", "dim", indent=2)
+        withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
+        self._screen.note(f"recalled {_count(event.n_recalled)}{withheld}", "dim", indent=2)
         for lesson in event.lessons:
             self._screen.note(f"- {lesson}", "dim", indent=4)
         self._screen.waiting_for("working")

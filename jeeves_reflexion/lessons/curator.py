@@ -5,17 +5,26 @@ Every deed is a change with an entry in the lesson's history, so each can be und
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
+from jeeves_reflexion.errors import (
+    ConfigurationError,
+    LessonRefusedError,
+    LessonStoreError,
+    UnknownLessonError,
+)
+from jeeves_reflexion.lessons.forgetting import STRUCK
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
 from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
 from jeeves_reflexion.lessons.records import lesson_from_fields
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.lessons.shelf import Change, Shelf, store_errors
+from jeeves_reflexion.lessons.shelf import TRIES, Change, Shelf, store_errors
+from jeeves_reflexion.lessons.undoing import Entry, Undoing, undoing
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 
 
@@ -25,19 +34,6 @@ class Waiting:
 
     proposed: tuple[Lesson, ...]
     held: tuple[Held, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970."""
-
-    number: int
-    at: float
-    operation: str
-    by: str
-    reason: str
-    before: Lesson | None
-    after: Lesson
 
 
 class Curator:
@@ -80,8 +76,7 @@ class Curator:
         """Make a retired lesson active again."""
 
         def make(lesson: Lesson) -> Lesson:
-            kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
-            return replace(lesson, state="active", state_reason=reason, metadata=kept)
+            return replace(_unmerged(lesson), state="active", state_reason=redact(reason))
 
         return await self._change(lesson_id, make, "restore", reason)
 
@@ -119,12 +114,13 @@ class Curator:
 
     async def _absorb(self, into: str, copy: Lesson, reason: str) -> None:
         change = Change("merge", reason or f"with {copy.id}", self._by)
+        taking = replace(change, others=(copy.id,))
         async with store_errors("merge lessons"):
             if copy.metadata.get(MERGED_INTO) == into:
                 return
             queries = await self._shelf.queries_of(copy.id)
             await self._shelf.change(
-                into, lambda now: absorbed(now, copy, another_task=True), change, queries=queries
+                into, lambda now: absorbed(now, copy, another_task=True), taking, queries=queries
             )
             await self._shelf.change(copy.id, lambda now: _merged(now, into), change)
 
@@ -134,13 +130,64 @@ class Curator:
             return [_entry(value) for value in await self._shelf.entries(lesson_id)]
 
     async def rollback(self, lesson_id: str, *, to: int, reason: str = "") -> Lesson:
-        """Make a lesson again what it was after its change number ``to``; that is a change as well."""
-        then = next((entry.after for entry in await self.history(lesson_id) if entry.number == to), None)
-        if then is None:
-            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}")
-        return await self._change(lesson_id, lambda _: then, "rollback", reason or f"back to change {to}")
+        """Make a lesson again what it was after its change number ``to``; that is a change as well.
+
+        What attempts taught since stays: support, copies and contradictions. Lessons that were merged into it since
+        come back as they were, and it is no more recalled for their tasks; going back to before a rollback merges them
+        again. Raises :class:`LessonStoreError` for a number that there is not, and for words of a lesson that was
+        forgotten since.
+        """
+        for _ in range(TRIES):
+            async with store_errors("roll a lesson back"):
+                start = await self._shelf.get(lesson_id)
+                undo = undoing(await self.history(lesson_id), to)
+            if undo is None:
+                raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}")
+            if undo.lesson.text == STRUCK:
+                raise LessonStoreError(
+                    f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson"
+                )
+            # The others first: one that is cut short has lost nothing then, and is carried on by the same call.
+            for other in undo.back:
+                await self._unmerge(other, lesson_id, reason)
+            for other in undo.again:
+                with contextlib.suppress(UnknownLessonError):
+                    await self._change(other, lambda now: _merged_again(now, lesson_id), "merge", reason)
+            change = Change("rollback", reason or f"back to change {to}", self._by, undo.merged)
+            async with store_errors("roll a lesson back"):
+                if await self._undo(lesson_id, start, undo, change):
+                    return undo.lesson
+        raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was rolled back: try again")
 
     # -- how
+
+    async def _undo(self, lesson_id: str, start: Lesson | None, undo: Undoing, change: Change) -> bool:
+        """Whether the lesson was still what it was when the undoing was thought out, and is undone."""
+        now = await self._shelf.change(
+            lesson_id,
+            lambda now: undo.lesson if now == start else None,
+            change,
+            queries=undo.queries,
+            without=undo.without,
+        )
+        return now == undo.lesson
+
+    async def _unmerge(self, lesson_id: str, into: str, reason: str) -> None:
+        """Bring a merged lesson back in the state that it had before; one that was forgotten stays so."""
+        state: LessonState = "active"
+        why = ""
+        for entry in await self.history(lesson_id):
+            before, now = entry.before, entry.after.metadata.get(MERGED_INTO)
+            if before is not None and now == into != before.metadata.get(MERGED_INTO):
+                state, why = before.state, before.state_reason
+
+        def make(lesson: Lesson) -> Lesson | None:
+            if lesson.metadata.get(MERGED_INTO) != into:
+                return None
+            return replace(_unmerged(lesson), state=state, state_reason=why)
+
+        with contextlib.suppress(UnknownLessonError):
+            await self._change(lesson_id, make, "unmerge", reason or f"the merge into {into} was taken back")
 
     async def _to(
         self,
@@ -156,7 +203,9 @@ class Curator:
                 raise LessonStoreError(
                     f"lesson {lesson_id!r} is {lesson.state}; to {operation} one, it must be {' or '.join(among)}"
                 )
-            return None if lesson.state == state else replace(lesson, state=state, state_reason=reason)
+            return (
+                None if lesson.state == state else replace(lesson, state=state, state_reason=redact(reason))
+            )
 
         return await self._change(lesson_id, make, operation, reason)
 
@@ -169,13 +218,27 @@ class Curator:
 
 def _merged(lesson: Lesson, into: str) -> Lesson:
     metadata: dict[str, JSON] = {**lesson.metadata, MERGED_INTO: into}
-    return replace(lesson, state="retired", state_reason=f"merged into {into}", metadata=metadata)
+    return replace(lesson, state="retired", state_reason=_into(into), metadata=metadata)
+
+
+def _merged_again(lesson: Lesson, into: str) -> Lesson | None:
+    return None if MERGED_INTO in lesson.metadata else _merged(lesson, into)
+
+
+def _unmerged(lesson: Lesson) -> Lesson:
+    kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
+    return replace(lesson, metadata=kept)
+
+
+def _into(into: str) -> str:
+    return f"merged into {into}"
 
 
 def _entry(value: JSON) -> Entry:
     try:
         data = cast("Mapping[str, JSON]", value)
         before, after = data["before"], data["after"]
+        tasks = cast("Mapping[str, Sequence[str]]", data.get("tasks", {}))
         return Entry(
             number=cast("int", data["number"]),
             at=cast("float", data["at"]),
@@ -184,6 +247,9 @@ def _entry(value: JSON) -> Entry:
             reason=cast("str", data["reason"]),
             before=None if before is None else _whole(before),
             after=_whole(after),
+            others=tuple(cast("Sequence[str]", data.get("others", ()))),
+            added=tuple(tasks.get("added", ())),
+            removed=tuple(tasks.get("removed", ())),
         )
     except (KeyError, TypeError) as error:
         raise LessonStoreError(f"an entry of a lesson's history can't be read: {error}") from error

@@ -12,11 +12,13 @@ from typing import Final, TypeAlias
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, Withholding
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.gate import clean_prompt, clean_task
+from jeeves_reflexion.lessons.narrowing import Narrowing, both, narrowing
+from jeeves_reflexion.lessons.recalling import below_floor
 from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.lessons.shelf import store_errors
 from jeeves_reflexion.lessons.store import VectorLessonStore
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Task
 from vectorstores.base import Filter, VectorStore
 
@@ -29,12 +31,12 @@ _OFF: Final[Filter] = {
 async def explain(lessons: VectorLessonStore, task: Task, *, k: int) -> Recall:
     """Return what :meth:`VectorLessonStore.recall` would, without the draw, and write nothing.
 
-    ``left_out`` also holds what a recall passes over in silence, each with its reason: up to ``k`` lessons below the
-    similarity floor, up to ``k`` that are proposed or retired, and those that the recall would retire.
+    ``left_out`` also holds what a recall does not read, each with its reason: up to ``k`` lessons that are proposed or
+    retired, and up to ``k`` below the similarity floor however many are above it; and those that it would retire.
     """
     settings = lessons.settings
-    where = settings.where(task) if settings.where else None
-    query = redact(task.prompt)
+    where = settings.where(clean_task(task)) if settings.where else None
+    query = clean_prompt(task.prompt)
     known = None if settings.credit is None else await lessons.ledger.credits(max_age=0.0)
     harmful = _harmful(known, settings.credit)
     kept: Filter | None = {"lesson_id": {"$nin": list(harmful)}} if harmful else None
@@ -42,23 +44,26 @@ async def explain(lessons: VectorLessonStore, task: Task, *, k: int) -> Recall:
         None if settings.credit is None else replace(settings.credit, withholding=Withholding(), retire=False)
     )
     silent = VectorLessonStore(
-        lessons.store, settings=replace(settings, credit=credit, where=lambda _: _both(kept, where))
+        lessons.store, settings=replace(settings, credit=credit, where=lambda _: both(kept, where))
     )
     silent.ledger = _Silent(lessons.records)
     recall = await silent.recall(task, k=k)
     floor = settings.min_similarity
     async with store_errors("explain a recall"):
         looked_at = {item.lesson.id for item in (*recall.offered, *recall.left_out)}
-        near = await _near(lessons.store, query, _both(RECALLED, where), len(looked_at) + len(harmful) + k)
-        off = await _near(lessons.store, query, _both(_OFF, where), k)
+        number = len(looked_at) + len(harmful) + k
+        near = await _near(lessons.store, query, narrowing(where).within(RECALLED), number)
+        off = await _near(lessons.store, query, narrowing(where).within(_OFF), k)
+    far = [each for each in near if each[1] < floor and each[0].id not in looked_at]
+    already = sum(item.similarity < floor for item in recall.left_out)
+    below = [(each, below_floor(floor)) for each in far[: k - already]]
     beaten = [(each, f"to be retired: {harmful[each[0].id]}") for each in near if each[0].id in harmful]
-    below = [(each, f"below the floor of {floor:.2f}") for each in near if each[1] < floor]
     inactive = [(each, _why_off(each[0])) for each in off]
     passed = [
         RecalledLesson(lesson, similarity, reason, None if known is None else known.lift(lesson.id))
         for (lesson, similarity), reason in (
             *_near_enough(beaten, floor),
-            *below[:k],
+            *below,
             *_near_enough(inactive, floor),
         )
     ]
@@ -87,11 +92,11 @@ def _near_enough(found: Sequence[tuple[_Near, str]], floor: float) -> list[tuple
     return [item for item in found if item[0][1] >= floor]
 
 
-async def _near(store: VectorStore, query: str, where: Filter | None, number: int) -> Sequence[_Near]:
+async def _near(store: VectorStore, query: str, where: Narrowing, number: int) -> Sequence[_Near]:
     wanted = 2 * number
     while True:
-        hits = await store.search(query, k=wanted, filter=where)
-        found = one_each(hits)[:number]
+        hits = await store.search(query, k=wanted, filter=where.asked)
+        found = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])[:number]
         if len(found) == number or len(hits) < wanted:
             return [(lesson_of(hit.chunk), hit.score) for hit in found]
         wanted *= 2
@@ -102,12 +107,6 @@ def _harmful(known: Credits | None, credit: Credit | None) -> dict[str, str]:
         return {}
     verdicts = {lesson_id: known.judge(lesson_id) for lesson_id in known.tallies}
     return {lesson_id: verdict.reason for lesson_id, verdict in verdicts.items() if verdict.kind == "retire"}
-
-
-def _both(one: Filter | None, other: Filter | None) -> Filter | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return {"$and": [one, other]}
 
 
 def _why_off(lesson: Lesson) -> str:

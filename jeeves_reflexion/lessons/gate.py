@@ -10,10 +10,10 @@ from jeeves_reflexion.errors import UnreadableReplyError
 from jeeves_reflexion.forms import form_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.protocols import Reflector
-from jeeves_reflexion.redaction import redact, redact_record
+from jeeves_reflexion.redaction import redact, redact_id, redact_record
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.text import sentences
-from jeeves_reflexion.types import Reflection, Task, Trial
+from jeeves_reflexion.types import Lesson, Reflection, Task, Trial
 
 MAX_CHARACTERS = 500
 _ECHOED_WORDS = 6
@@ -61,6 +61,32 @@ def _words(text: str) -> str:
 def clean_lesson(text: str) -> str:
     """Return a lesson on one line, without characters that hide or disguise, and without secrets."""
     return " ".join(redact(clean_characters(text)).split())
+
+
+def clean_prompt(text: str) -> str:
+    """Return the text of a task as lessons are recalled by it: no character that hides, no secret."""
+    return redact(clean_characters(text))
+
+
+def clean_task(task: Task) -> Task:
+    """Return the task with no secret in what lessons and the ledger name it by: its id, its kind and its tools."""
+    kind = None if task.kind is None else redact(task.kind)
+    names = (redact_id(task.id), kind, tuple(map(redact, task.tools)))
+    if names == (task.id, task.kind, task.tools):
+        return task
+    return replace(task, id=names[0], kind=names[1], tools=names[2])
+
+
+def clean_fields(lesson: Lesson) -> Lesson:
+    """Return a lesson with no secret in any field; ids that are random or hashes stay what they are."""
+    clean, run_id = redact_record(lesson), redact_id(lesson.provenance.run_id)
+    return replace(
+        clean,
+        id=redact_id(lesson.id),
+        task_id=redact_id(lesson.task_id),
+        provenance=replace(clean.provenance, run_id=run_id),
+        contradicts=tuple(map(redact_id, lesson.contradicts)),
+    )
 
 
 async def lesson_from(

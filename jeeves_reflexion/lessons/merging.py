@@ -139,6 +139,24 @@ def decide(newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings 
     return Decision("new", newcomer, "says what no lesson near it says")
 
 
+def unsettled(
+    newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings | None = None
+) -> tuple[str, ...]:
+    """Return the ids of those neighbours whose ``task_similarity`` :func:`decide` needs; it may be unknown of others.
+
+    These are few, since most newcomers neither say nor contradict what a lesson of another task says.
+    """
+    settings = settings or MergeSettings()
+    found = []
+    for each in near:
+        seen = compare(newcomer.text, each.lesson.text)
+        if newcomer.task_id not in _known_tasks(each.lesson) and (
+            seen.contradictory or _strength(newcomer, each, seen, settings) is not None
+        ):
+            found.append(each.lesson.id)
+    return tuple(found)
+
+
 def linked(lesson: Lesson, other: str) -> Lesson:
     """Return a lesson that names another as its contradiction; unchanged if it does already."""
     if other in lesson.contradicts or other == lesson.id:
@@ -159,7 +177,7 @@ def absorbed(
     better = _RANK[copy.trust] > _RANK[kept.trust]
     support = copy.support if better else kept.support + copy.support * (copy.trust == kept.trust)
     base = replace(kept, text=copy.text, trust=copy.trust) if better else kept
-    if kept.state == "proposed" and copy.state == "active":
+    if kept.state == "proposed" and copy.state == "active" and _RANK[copy.trust] >= _RANK[kept.trust]:
         base = replace(base, state="active", state_reason="learned again by one who is trusted")
     note = _note(kept if better else copy)
     earlier = [*_listed(kept, COPIES), *_listed(copy, COPIES), note]
@@ -243,13 +261,21 @@ def _strength(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: Mer
     much = seen.added > settings.max_added
     if seen.likeness >= settings.min_likeness and seen.replaced <= (1 if sure else 0) and not much:
         return seen.likeness
-    if seen.likeness < _HOPELESS or much:
+    if seen.likeness < _HOPELESS or (much and seen.replaced):
         return None
+    # One that says much more is a copy by a wording of the same words alone.
+    least = _SAME_WORDS if much else settings.wording_likeness
+    mine, theirs = wordings(newcomer), wordings(each.lesson)
+    ways = [(newcomer.text, text, least) for text in theirs] + [
+        (each.lesson.text, text, least) for text in mine
+    ]
+    if not seen.replaced:
+        # A way to say it that both have, where one says no more than the other but for some words on top.
+        ways += [(one, other, _SAME_WORDS) for one in mine for other in theirs]
     best = None
-    pairs = [(newcomer.text, text) for text in wordings(each.lesson)]
-    for one, other in (*pairs, *((each.lesson.text, text) for text in wordings(newcomer))):
+    for one, other, at_least in ways:
         again = compare(one, other)
-        if not again.conflict and again.replaced == 0 and again.likeness >= settings.wording_likeness:
+        if not again.conflict and again.replaced == 0 and again.likeness >= at_least:
             best = max(best or 0.0, again.likeness)
     return best
 
@@ -276,10 +302,13 @@ def _opposes(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool
 
 
 def _another_task(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
-    known = (each.lesson.task_id, *_listed(each.lesson, TASKS))
-    if newcomer.task_id in known:
+    if newcomer.task_id in _known_tasks(each.lesson):
         return False
     return each.task_similarity is None or each.task_similarity < settings.same_task
+
+
+def _known_tasks(lesson: Lesson) -> tuple[JSON, ...]:
+    return (lesson.task_id, *_listed(lesson, TASKS))
 
 
 def _merged(newcomer: Lesson, best: Neighbour, settings: MergeSettings, reason: str) -> Decision:

@@ -125,11 +125,12 @@ class Picking:
             raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
 
 
-Likeness: TypeAlias = Callable[[str, str], float]
+Alike: TypeAlias = Callable[[str, str, float], bool]
+"""Whether the likeness of two texts, in [0, 1], is above a bound."""
 
 
 def pick(
-    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, likeness: Likeness
+    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, alike: Alike
 ) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
     """Return what is offered, best first and at most ``k``, and what was found and left out, each with its reason."""
     order = STRATEGIES[picking.strategy] if isinstance(picking.strategy, str) else picking.strategy
@@ -141,7 +142,7 @@ def pick(
     room = picking.max_tokens
     for item in ranked:
         cost = estimate_tokens(item.candidate.lesson.text)
-        reason = _objection(item, offered, k, picking, likeness)
+        reason = _objection(item, offered, k, picking, alike)
         if not reason and cost > room:
             reason = "no room left in the token budget"
         if reason:
@@ -163,14 +164,14 @@ def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:
 
 
 def _objection(
-    item: Ranked, offered: Sequence[RecalledLesson], k: int, picking: Picking, likeness: Likeness
+    item: Ranked, offered: Sequence[RecalledLesson], k: int, picking: Picking, alike: Alike
 ) -> str:
     if len(offered) >= k:
-        return f"{k} better ones"
+        return f"{k} better one{'s' * (k > 1)}"
     if picking.max_likeness < 1.0:
         text = item.candidate.lesson.text
         for other in offered:
-            if likeness(text, other.lesson.text) > picking.max_likeness:
+            if alike(text, other.lesson.text, picking.max_likeness):
                 return f"says what {other.lesson.id[:8]} says"
     return ""
 
@@ -178,6 +179,11 @@ def _objection(
 def _recalled(item: Ranked, reason: str) -> RecalledLesson:
     candidate = item.candidate
     return RecalledLesson(candidate.lesson, candidate.similarity, reason, candidate.lift)
+
+
+def below_floor(floor: float) -> str:
+    """Return the reason of a lesson that is not near enough to the task."""
+    return f"below the floor of {floor:.2f}"
 
 
 def _nth(number: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons.narrowing import tool_marks
 from jeeves_reflexion.types import (
     JSON,
     Lesson,
@@ -42,7 +43,7 @@ def face_ids(lesson_id: str) -> list[str]:
 
 def chunks_of(lesson: Lesson, queries: Sequence[str], key: Key, *, changes: int = 0) -> list[Chunk]:
     """Return the faces of a lesson; ``queries`` are its tasks' texts, ``changes`` the number of its last change."""
-    metadata = {**lesson_fields(lesson), "key": key, "changes": changes}
+    metadata = {**lesson_fields(lesson), **tool_marks(lesson.tools), "key": key, "changes": changes}
     text = ("text", lesson.text)
     tasks = [("task", query) for query in queries[: MOST_FACES - 1]]
     faces = [text] if key == "lesson" else [*tasks[:1], text, *tasks[1:]]
@@ -53,6 +54,22 @@ def chunks_of(lesson: Lesson, queries: Sequence[str], key: Key, *, changes: int 
         face = {**metadata, "face": number, "holds": holds, "use": use}
         chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=face, embed_text=embedded))
     return chunks
+
+
+def empty_face(first: Chunk, number: int) -> Chunk:
+    """Return what takes the place of a face that a lesson lost, in the same write: nothing finds or reads it.
+
+    It is embedded as the lesson's ``first`` face is, which costs nothing.
+    """
+    lesson_id = first.metadata["lesson_id"]
+    holds: dict[str, JSON] = {"lesson_id": lesson_id, "face": number, "holds": "nothing", "use": "twin"}
+    embedded = first.content if first.embed_text is None else first.embed_text
+    return Chunk("(no task)", id=f"{lesson_id}:{number}", metadata=holds, embed_text=embedded)
+
+
+def is_empty(chunk: Chunk) -> bool:
+    """Whether a chunk only takes the place of a face that its lesson lost."""
+    return chunk.metadata.get("holds") == "nothing"
 
 
 def lesson_fields(lesson: Lesson) -> dict[str, JSON]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -21,16 +21,20 @@ from jeeves_reflexion.lessons.records import (
     TEXT_FACES,
     Key,
     chunks_of,
+    empty_face,
     face_ids,
+    is_empty,
     lesson_fields,
     lesson_of,
 )
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
 HISTORY: Final = "history"
 TRIES: Final = 30
 _AT_ONCE: Final = 200
+_NOTHING: Final[Mapping[str, JSON]] = {}
 
 
 @contextlib.asynccontextmanager
@@ -52,11 +56,15 @@ class LessonPage:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``."""
+    """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``.
+
+    ``others`` are the ids of the lessons that a merge takes in; of a rollback, those that are merged into it after it.
+    """
 
     operation: str
     reason: str = ""
     by: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class _Kept:
     queries: tuple[str, ...]
     key: Key
     changes: int
+    faces: int
 
 
 class Shelf:
@@ -108,7 +117,7 @@ class Shelf:
             some = lesson_ids[start : start + _AT_ONCE]
             chunks = await self.store.get_by_ids([face for each in some for face in face_ids(each)])
             for lesson_id, faces in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
-                found[lesson_id] = _queries(list(faces))
+                found[lesson_id] = _queries([face for face in faces if not is_empty(face)])
         return found
 
     async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
@@ -138,28 +147,31 @@ class Shelf:
         change: Change,
         *,
         queries: Sequence[str] = (),
+        without: Collection[str] = (),
     ) -> Lesson:
         """Change a lesson by ``make``, and return what it is then; None from ``make`` leaves it as it is.
 
-        A changed lesson is recalled by ``queries`` too from now on. ``make`` may be called again, with what another
-        writer made of the lesson meanwhile. Raises :class:`UnknownLessonError` for an id that there is not.
+        A changed lesson is recalled by ``queries`` too from now on, and no more by the tasks ``without``; where no task
+        is left, by its own text. ``make`` may be called again, with what another writer made of the lesson meanwhile.
+        Raises :class:`UnknownLessonError` for an id that there is not.
         """
         for _ in range(TRIES):
             kept = await self._read(lesson_id)
             if kept is None:
                 raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
             lesson = make(kept.lesson)
-            if lesson is None or lesson == kept.lesson:
+            gone = [query for query in kept.queries if query in without]
+            if lesson is None or (lesson == kept.lesson and not gone):
                 return kept.lesson
             if lesson.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {lesson.id!r}")
             number = kept.changes + 1
-            known = tuple(dict.fromkeys((*kept.queries, *queries)))
+            known = _tasks(kept, queries, without) or (lesson.text,)
+            faces = chunks_of(lesson, known, kept.key, changes=number)
+            lost = [empty_face(faces[0], each) for each in range(len(faces), kept.faces)]
+            entry = _entry(number, kept.lesson, lesson, change, _retold(kept.queries, known))
             with contextlib.suppress(ConflictError):  # somebody else's change came first: on top of that one
-                await self.store.add(
-                    chunks_of(lesson, known, kept.key, changes=number),
-                    records=[_entry(number, kept.lesson, lesson, change)],
-                )
+                await self.store.add([*faces, *lost], records=[entry])
                 return lesson
         raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was to be changed: try again")
 
@@ -197,13 +209,28 @@ class Shelf:
         return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in reversed(hits)}
 
     async def _read(self, lesson_id: str) -> _Kept | None:
-        chunks = await self.store.get_by_ids(face_ids(lesson_id))
+        there = await self.store.get_by_ids(face_ids(lesson_id))
+        chunks = [face for face in there if not is_empty(face)]
         if not chunks:
             return None
         first = chunks[0]
         key = first.metadata.get("key") or _old_key(chunks)
         changes = first.metadata.get("changes", 0)
-        return _Kept(lesson_of(first), _queries(chunks), cast("Key", key), cast("int", changes))
+        return _Kept(lesson_of(first), _queries(chunks), cast("Key", key), cast("int", changes), len(there))
+
+
+def _tasks(kept: _Kept, queries: Sequence[str], without: Collection[str]) -> tuple[str, ...]:
+    known = dict.fromkeys((*kept.queries, *queries))
+    return tuple(query for query in known if query not in without)[: MOST_FACES - 1]
+
+
+def _retold(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON]:
+    """What a change does to the tasks that a lesson is recalled by, as its entry keeps it; empty if nothing."""
+    if not before:  # it is recalled by its own text
+        return {}
+    added = [query for query in after if query not in before]
+    removed = [query for query in before if query not in after]
+    return {"tasks": {"added": added, "removed": removed}} if added or removed else {}
 
 
 def _queries(faces: Sequence[Chunk]) -> tuple[str, ...]:
@@ -229,16 +256,21 @@ def entry_key(lesson_id: str, number: int) -> str:
     return f"{lesson_id}:{number:06d}"
 
 
-def _entry(number: int, before: Lesson | None, after: Lesson, change: Change) -> RecordWrite:
-    value: JSON = {
+def _entry(
+    number: int, before: Lesson | None, after: Lesson, change: Change, retold: Mapping[str, JSON] = _NOTHING
+) -> RecordWrite:
+    value: dict[str, JSON] = {
         "number": number,
         "at": time.time(),
         "operation": change.operation,
-        "by": change.by,
-        "reason": change.reason,
+        "by": redact(change.by),
+        "reason": redact(change.reason),
         "before": None if before is None else whole(before),
         "after": whole(after),
+        **retold,
     }
+    if change.others:
+        value["others"] = list(change.others)
     return RecordWrite(HISTORY, entry_key(after.id, number), value, must_be_new=True)
 
 

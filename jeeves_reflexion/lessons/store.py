@@ -22,18 +22,27 @@ from jeeves_reflexion.lessons.credit.effects import (
 )
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
-from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.forgetting import forget_traces
+from jeeves_reflexion.lessons.gate import clean_fields, clean_lesson, clean_prompt, clean_task
 from jeeves_reflexion.lessons.lexical import WordSearch
-from jeeves_reflexion.lessons.likeness.comparing import likeness
-from jeeves_reflexion.lessons.merging import Decision, MergeSettings, Neighbour, absorbed, decide, linked
+from jeeves_reflexion.lessons.likeness.comparing import alike
+from jeeves_reflexion.lessons.merging import (
+    Decision,
+    MergeSettings,
+    Neighbour,
+    absorbed,
+    decide,
+    linked,
+    unsettled,
+)
+from jeeves_reflexion.lessons.narrowing import Narrowing, narrowing
 from jeeves_reflexion.lessons.quarantine import Quarantine
-from jeeves_reflexion.lessons.recalling import Candidate, pick
+from jeeves_reflexion.lessons.recalling import Candidate, below_floor, pick
 from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
-from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.shelf import Change, LessonPage, Shelf, store_errors
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import (
     Evaluation,
@@ -44,7 +53,7 @@ from jeeves_reflexion.types import (
     Reflection,
     Task,
 )
-from vectorstores.base import Filter, RecordStore, VectorStore
+from vectorstores.base import RecordStore, VectorStore
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
@@ -53,6 +62,8 @@ TWINS = 5
 """So many lessons nearest to a newcomer's text are looked at to see whether it is a copy."""
 POOL = 4
 """So many times k lessons are looked at to pick k of them."""
+_LESS_FACES = 0.98
+"""How much of the number of hits that one lesson needs is remembered from one search to the next."""
 
 
 class VectorLessonStore:
@@ -69,6 +80,7 @@ class VectorLessonStore:
         self.ledger = Ledger(self.records)
         self.quarantine = Quarantine(self.shelf)
         self._words = WordSearch(store)
+        self._faces = 1.0
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
         """Store the lesson of a reflection on ``task``; durable when it returns.
@@ -81,11 +93,12 @@ class VectorLessonStore:
         text = clean_lesson(reflection.lesson)
         if not text:
             raise ConfigurationError("a lesson without words can't be stored")
+        query = clean_prompt(task.prompt)
         lesson = Lesson(
             id=uuid.uuid4().hex,
             text=text,
             task_id=task.id,
-            task_excerpt=abridge(redact(task.prompt), EXCERPT_CHARACTERS),
+            task_excerpt=abridge(query, EXCERPT_CHARACTERS),
             provenance=provenance,
             task_kind=task.kind,
             tools=task.tools,
@@ -95,8 +108,7 @@ class VectorLessonStore:
             evidence=reflection.evidence,
         )
         async with store_errors("store the lesson"):
-            query = redact(clean_characters(task.prompt))
-            return await self.admit(lesson, [query], Change("learn"), said=reflection.lesson)
+            return await self.admit(clean_fields(lesson), [query], Change("learn"), said=reflection.lesson)
 
     async def admit(
         self, lesson: Lesson, queries: Sequence[str], change: Change, *, said: str | None = None
@@ -124,30 +136,34 @@ class VectorLessonStore:
         """Return at most ``k`` lessons for an attempt of a run at the task, best first, and note the recall.
 
         A lesson found by two keys counts once; nothing below the similarity floor or beyond the token budget is
-        offered, and offering nothing is a valid answer. What was found and not offered is there with its reason.
+        offered, and offering nothing is a valid answer. ``left_out`` holds what was found and not offered, with the
+        reason, and up to ``k`` of the nearest below the floor; of lessons that are proposed or retired already only
+        :func:`~jeeves_reflexion.lessons.explaining.explain` knows, which looks for them.
         """
         if k < 1:
             raise ConfigurationError(f"k must be at least 1, not {k}")
-        where = _both(
-            self.settings.where(task) if self.settings.where else None,
-            {"run_id": {"$ne": skip_run}} if skip_run else None,
-        )
+        # By these names lessons and the ledger know the task and the run.
+        task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
+        where = narrowing(self.settings.where(task) if self.settings.where else None)
+        if skip_run:
+            where = where.within({"run_id": {"$ne": skip_run}})
         async with store_errors("recall lessons"):
-            found = await self._found(redact(task.prompt), POOL * k, where)
+            found, below = await self._found(clean_prompt(task.prompt), POOL * k, where)
             retired: _Found = []
             if self.settings.credit is not None and found:
                 found, retired = await self._credited(found, self.settings.credit)
-            offered, left_out = pick(task, found, k=k, picking=self.settings.picking, likeness=likeness)
+            offered, left_out = pick(task, found, k=k, picking=self.settings.picking, alike=alike)
             recall, draw = await self._drawn(task, offered, [*left_out, *retired], run_id, attempt)
             await self.ledger.note_recall(
                 recall, run_id=run_id, attempt=attempt, task_kind=task.kind, draw=draw
             )
-        return recall
+            too_far = await self._too_far(below[:k])
+        return replace(recall, left_out=(*recall.left_out, *too_far))
 
     async def search(self, text: str, *, k: int = 5) -> _Found:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
         async with store_errors("search lessons"):
-            found = await self._nearest(redact(text), k, None, floor=-1.0)
+            found = await self._nearest(clean_prompt(text), k, Narrowing(), floor=-1.0)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found]
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
@@ -191,10 +207,12 @@ class VectorLessonStore:
             return await self.shelf.count()
 
     async def forget(self, lesson_id: str) -> bool:
-        """Remove a lesson from everywhere: its vectors and text, their cached embeddings, and the ledger.
+        """Remove a lesson from everywhere: its vectors and text, their cached embeddings, the ledger, other lessons.
 
-        Returns False if there was none.
+        What stays is a digest of its id, by which a backup that has it is known. Returns False if there was none.
         """
+        async with store_errors("forget a lesson"):
+            await forget_traces(self.shelf, lesson_id)
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
             held = await self.quarantine.drop(lesson_id)
@@ -210,41 +228,52 @@ class VectorLessonStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _found(self, query: str, number: int, where: Filter | None) -> Sequence[Candidate]:
+    async def _found(
+        self, query: str, number: int, where: Narrowing
+    ) -> tuple[Sequence[Candidate], Sequence[Candidate]]:
+        """What is near enough to be offered, and the nearest of what is not."""
         floor = self.settings.min_similarity
-        found = await self._nearest(query, number, where, floor=floor)
+        nearest = await self._nearest(query, number, where, floor=floor)
+        found = [each for each in nearest if each.similarity >= floor]
+        below = nearest[len(found) :]
         if self.settings.picking.strategy != "hybrid":
-            return found
+            return found, below
         words = await self._words.search(query, k=number)
-        missing = list(words.keys() - {each.lesson.id for each in found})
+        missing = list(words.keys() - {each.lesson.id for each in nearest})
         if missing:
-            named: Filter = {"lesson_id": {"$in": missing}}
-            narrowed: Filter = named if where is None else {"$and": [named, where]}
-            found = [*found, *await self._nearest(query, len(missing), narrowed, floor=floor)]
-        return [replace(each, words=words.get(each.lesson.id, 0.0)) for each in found]
+            narrowed = where.within({"lesson_id": {"$in": missing}})
+            others = await self._nearest(query, len(missing), narrowed, floor=floor)
+            found = [*found, *(each for each in others if each.similarity >= floor)]
+        return [replace(each, words=words.get(each.lesson.id, 0.0)) for each in found], below
 
     async def _nearest(
-        self, query: str, number: int, where: Filter | None, *, floor: float
+        self, query: str, number: int, where: Narrowing, *, floor: float
     ) -> Sequence[Candidate]:
-        narrowed: Filter = RECALLED if where is None else {"$and": [RECALLED, where]}
-        # A lesson has one such face or several; twice as many hits nearly always hold enough lessons.
-        wanted = 2 * number
+        """The nearest lessons: so many, or all that are not below the floor and some that are."""
+        narrowed = where.within(RECALLED).asked
+        # Most lessons have one such face, some have several: as many hits are asked for as were needed lately.
+        wanted = max(number, round(number * self._faces))
         while True:
-            hits = await self.store.search(query, k=wanted, filter=narrowed, min_score=floor)
-            found = one_each(hits)[:number]
-            if len(found) == number or len(hits) < wanted:
-                return [Candidate(lesson_of(hit.chunk), hit.score) for hit in found]
+            hits = await self.store.search(query, k=wanted, filter=narrowed)
+            found = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])[:number]
+            if len(found) == number or len(hits) < wanted or hits[-1].score < floor:
+                break
             wanted *= 2
+        if len(found) == number:
+            needed = next(at for at, hit in enumerate(hits, 1) if hit is found[-1])
+            self._faces = max(_LESS_FACES * self._faces, needed / number)
+        return [Candidate(lesson_of(hit.chunk), hit.score) for hit in found]
 
     async def _merged(
         self, lesson: Lesson, queries: Sequence[str], change: Change, merging: MergeSettings
     ) -> Lesson:
         """Store a newcomer, or what it makes of the lesson that it is a copy of."""
-        near = await self.shelf.like(lesson.text, k=TWINS, min_similarity=merging.min_similarity)
-        tasks = await self.shelf.task_similarities(queries[0], [each.id for each, _ in near])
-        decision = decide(
-            lesson, [Neighbour(each, score, tasks.get(each.id)) for each, score in near], merging
-        )
+        found = await self.shelf.like(lesson.text, k=TWINS, min_similarity=merging.min_similarity)
+        near = [Neighbour(each, score) for each, score in found]
+        if open_ones := unsettled(lesson, near, merging):
+            tasks = await self.shelf.task_similarities(queries[0], open_ones)
+            near = [replace(each, task_similarity=tasks.get(each.lesson.id)) for each in near]
+        decision = decide(lesson, near, merging)
         if decision.kind == "merge":
             with contextlib.suppress(UnknownLessonError):  # forgotten meanwhile: then the newcomer is no copy
                 return await self.shelf.change(
@@ -260,6 +289,16 @@ class VectorLessonStore:
                 contradicted = Change("contradicted", decision.reason, change.by)
                 await self.shelf.change(other, lambda now: linked(now, lesson.id), contradicted)
         return decision.lesson
+
+    async def _too_far(self, below: Sequence[Candidate]) -> _Found:
+        credit, reason = self.settings.credit, below_floor(self.settings.min_similarity)
+        known = await self.ledger.credits(max_age=credit.max_age) if credit is not None and below else None
+        return [
+            RecalledLesson(
+                each.lesson, each.similarity, reason, None if known is None else known.lift(each.lesson.id)
+            )
+            for each in below
+        ]
 
     async def _credited(
         self, found: Sequence[Candidate], credit: Credit
@@ -304,12 +343,6 @@ class VectorLessonStore:
         )
         left = tuple(item for item in offered if item.lesson.id not in draw.withheld)
         return Recall(recall_id, task.id, left, withheld, tuple(left_out)), draw
-
-
-def _both(one: Filter | None, other: Filter | None) -> Filter | None:
-    if one is None or other is None:
-        return one or other
-    return {"$and": [one, other]}
 
 
 def _utility(known: Credits, lesson_id: str, now: float, half_life_days: float) -> float:

@@ -12,7 +12,7 @@ from typing import Literal, TypedDict
 
 from jeeves_reflexion.redaction.checks import check_named
 
-Gate = Literal["", "long", "digits", "quads", "colons"]
+Gate = Literal["", "long", "digits", "quads", "colons", "foreign"]
 Check = Callable[[re.Match[str]], bool]
 
 _compiled = lru_cache(maxsize=None)(re.compile)

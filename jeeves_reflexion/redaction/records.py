@@ -26,6 +26,15 @@ def redact_json(value: JSON) -> JSON:
     return value
 
 
+def redact_id(id: str) -> str:
+    """Return an id without secrets; one of ours, which is random or a hash, stays whatever it looks like.
+
+    Two ids that differ by their secret alone become one, so whoever compares ids compares what this returns.
+    """
+    return id if _OUR_ID.fullmatch(id) else redact(id)
+
+
+_OUR_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}")
 _SECRET_NAME = re.compile(r"(?i)(?:password|passwd|passphrase|secret|api[_-]?key|token|authorization)$")
 
 

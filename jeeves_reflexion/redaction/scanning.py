@@ -12,6 +12,7 @@ _MARK = re.compile(r"\[REDACTED:[a-z_]{1,40}\]")
 _GATES = {
     "long": re.compile(r"(?<!\S)\S{16,}"),
     "digits": re.compile(r"[0-9](?:[^0-9A-Za-z\n]{0,3}[0-9]){5}"),
+    "foreign": re.compile(r"[^\x00-\x7f]"),
     "quads": re.compile(r"\.[0-9]{1,3}\.[0-9]"),
     "colons": re.compile(r"::|:[0-9a-fA-F]{1,4}:|-[0-9a-fA-F]{2}-[0-9a-fA-F]{2}-"),
 }
@@ -34,11 +35,42 @@ def redact(text: str, patterns: Sequence[Pattern] = PATTERNS) -> str:
     """
     plan = _PLAN if patterns is PATTERNS else _Plan(patterns)
     for _ in range(_ROUNDS):
-        spans = _spans(_Look(text), plan)
+        read, places = _as_read(text)
+        spans = _spans(_Look(read), plan)
         if not spans:
             return text
+        if places is not None:
+            spans = [(places[start], places[end - 1] + 1, kind) for start, end, kind in spans]
         text = _marked(text, spans)
     return f"[REDACTED:{spans[0][2]}]"
+
+
+_DISGUISED = re.compile(
+    "[\u00a0\u00ad\u034f\u1680\u180e\u2000-\u2012\u202a-\u202f\u205f-\u2064\u2066-\u2069\u2212\u3000\ufe63\ufeff\uff01-\uff5e]"
+)
+_INVISIBLE = frozenset(
+    map(chr, (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065)))
+) | frozenset(map(chr, (*range(0x2066, 0x206A), 0xFEFF)))
+_PLAIN = {
+    **dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2212, 0xFE63), "-"),
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+}
+
+
+def _as_read(text: str) -> tuple[str, list[int] | None]:
+    """The text as patterns read it, and the place in the text of each of its characters, None where that is its own.
+
+    Wide letters, rare spaces and rare hyphens are plain ones; what can't be seen is not there, so that it parts no
+    secret.
+    """
+    if text.isascii() or not _DISGUISED.search(text):
+        return text, None
+    plain = text.translate(_PLAIN)
+    if _INVISIBLE.isdisjoint(plain):
+        return plain, None
+    places = [at for at, character in enumerate(plain) if character not in _INVISIBLE]
+    return "".join([plain[at] for at in places]), places
 
 
 class _Look:

@@ -538,7 +538,7 @@ def test_a_writer_that_holds_on_is_given_up_on(tmp_path, monkeypatch):
 
     async def use() -> None:
         async with open_at(tmp_path) as store:
-            with pytest.raises(StoreUnavailableError, match="another process has been writing"):
+            with pytest.raises(StoreUnavailableError, match=r"another process has been writing for 0\.2 s"):
                 await store.add([Chunk("x", vector=vectors(1)[0])])
             assert len(await store.search_by_vector(vectors(1)[0], k=99)) == 20
             blocker.execute("ROLLBACK")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from jeeves_reflexion.lessons.consolidation.operations import Operation
+from jeeves_reflexion.lessons.consolidation.operations import Operation, least_trust
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
 from jeeves_reflexion.lessons.likeness.comparing import contradicts, likeness
 from jeeves_reflexion.lessons.screening.detecting import screen
@@ -14,6 +14,8 @@ from jeeves_reflexion.types import Lesson
 
 COPY: Final = 0.85
 """Lessons at least this alike say the same."""
+_HARMFUL: Final = ("edit", "merge", "retire", "downvote")
+"""The operations by which one lesson could take another's place, or give it its words."""
 
 
 def cleaned(operation: Operation) -> Operation:
@@ -36,7 +38,17 @@ def problem_with(operation: Operation, known: Mapping[str, Lesson], taken: Colle
         or _wrong_state(operation, lessons, taken)
         or (_wrong_text(operation, known) if operation.text is not None else "")
         or (_wrong_merge(lessons) if operation.kind == "merge" else "")
+        or (_wrong_trust(lessons, known) if operation.kind in _HARMFUL else "")
     )
+
+
+def _wrong_trust(lessons: Sequence[Lesson], known: Mapping[str, Lesson]) -> str:
+    """Words proposed in sight of a less trusted lesson may be its words; that one is to end may be what it wants."""
+    lowest = least_trust(list(known.values()))
+    higher = next((lesson for lesson in lessons if lesson.trust != lowest), None)
+    if higher is None:
+        return ""
+    return f"lesson {higher.id} is {higher.trust}, and among these are {lowest} ones: these may not change it"
 
 
 def _wrong_form(operation: Operation) -> str:

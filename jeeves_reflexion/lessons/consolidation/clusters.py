@@ -10,7 +10,7 @@ from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.likeness.comparing import likeness
-from jeeves_reflexion.types import Lesson
+from jeeves_reflexion.types import Lesson, Trust
 
 LIKENESS: Final = 0.5
 MOST: Final = 12
@@ -26,7 +26,9 @@ def clusters(
     at_least: float = LIKENESS,
     most: int = MOST,
 ) -> list[tuple[Lesson, ...]]:
-    """Group active lessons of one task kind whose texts are alike; lessons that are like no other are left out.
+    """Group active lessons of one task kind and trust whose texts are alike; those like no other are left out.
+
+    Lessons of different trust never share a group: what a stranger's lesson says, to rules or a model, changes no own.
 
     A group is connected by likeness of ``at_least`` (single link), and split where it has more than ``most``. Only
     lessons that share one of their rarest words are compared, so that it stays quick for many thousands; the result
@@ -34,10 +36,10 @@ def clusters(
     """
     if most < 2:
         raise ConfigurationError(f"most must be at least 2, not {most}")
-    kinds: defaultdict[str, list[Lesson]] = defaultdict(list)
+    kinds: defaultdict[tuple[str, Trust], list[Lesson]] = defaultdict(list)
     for lesson in sorted(lessons, key=lambda lesson: lesson.id):
         if lesson.state == "active":
-            kinds[lesson.task_kind or ""].append(lesson)
+            kinds[lesson.task_kind or "", lesson.trust].append(lesson)
     found = []
     for kind in sorted(kinds):
         for group in _connected(kinds[kind], alike, at_least):

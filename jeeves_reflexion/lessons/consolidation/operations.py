@@ -58,14 +58,15 @@ class Delta:
 def deltas(operation: Operation, lessons: Mapping[str, Lesson], *, at: float) -> tuple[Delta, ...]:
     """Return what an operation makes of the lessons, in the order in which it is to be written.
 
-    ``lessons`` holds those of ``operation.ids``; ``at`` is when a new lesson comes to be (seconds since 1970). In a
+    ``lessons`` holds those of ``operation.ids`` and the others in whose sight it was proposed: a new lesson is trusted
+    no more than the least trusted of them. ``at`` is when it comes to be (seconds since 1970). In a
     merge the one that stays comes first, so that one that is cut short has lost nothing.
     """
     concerned = [lessons[lesson_id] for lesson_id in operation.ids]
     first = concerned[0]
     match operation.kind:
         case "add":
-            return (Delta(None, _drawn(operation, concerned, at)),)
+            return (Delta(None, _drawn(operation, concerned, at, least_trust(list(lessons.values())))),)
         case "edit":
             return (Delta(first, replace(first, text=operation.text or first.text)),)
         case "merge":
@@ -120,7 +121,7 @@ def _merge(first: Lesson, others: Sequence[Lesson], text: str | None) -> tuple[D
     return (Delta(first, stays), *(Delta(before, after) for before, after in zip(others, gone, strict=True)))
 
 
-def _drawn(operation: Operation, sources: Sequence[Lesson], at: float) -> Lesson:
+def _drawn(operation: Operation, sources: Sequence[Lesson], at: float, trust: Trust) -> Lesson:
     """A new lesson; its id follows from its text and sources, so that it is the same when it is added again."""
     text = operation.text or ""
     digest = hashlib.sha256("\x00".join([text, *sorted(operation.ids)]).encode("utf-8", "surrogatepass"))
@@ -136,5 +137,5 @@ def _drawn(operation: Operation, sources: Sequence[Lesson], at: float) -> Lesson
         tools=tuple(dict.fromkeys(tool for source in sources for tool in source.tools)),
         outcome=first.outcome,
         metadata={DRAWN_FROM: list(operation.ids)},
-        trust=least_trust(sources),
+        trust=trust,
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError, UnreadableReplyError
 from jeeves_reflexion.lessons.consolidation.checking import cleaned, problem_with
 from jeeves_reflexion.lessons.consolidation.operations import VOTES, Delta, Operation, deltas
 from jeeves_reflexion.lessons.shelf import Change, Shelf, store_errors
@@ -76,13 +76,19 @@ async def plan(clusters: Iterable[Sequence[Lesson]], consolidator: Consolidator)
     """Ask for operations over each cluster and check them; nothing is changed.
 
     Operations that can't or mustn't be made are refused one by one, with the reason; the others stand. A lesson is
-    changed by one operation of a plan at most. Raises what the consolidator raises.
+    changed by one operation of a plan at most. A cluster whose answer could not be read is refused as a whole, and the
+    others stand. Raises what else the consolidator raises.
     """
     at = time.time()
     steps: list[Step] = []
     refused: list[Refused] = []
     for cluster in clusters:
-        proposals = await consolidator(cluster)
+        try:
+            proposals = await consolidator(cluster)
+        except UnreadableReplyError as error:
+            ids = ", ".join(lesson.id for lesson in cluster)
+            refused.append(Refused(f"the answer about {ids}", str(error)))
+            continue
         refused += proposals.refused
         known = {lesson.id: lesson for lesson in cluster}
         taken: set[str] = {delta.after.id for step in steps for delta in step.deltas}
@@ -145,18 +151,23 @@ async def _make(step: Step, shelf: Shelf, by: str) -> tuple[bool, str]:
     """Make a step: whether anything had to be done, and why it was taken back, if it was."""
     operation = step.operation
     change = Change(operation.kind, operation.reason, by)
-    queries = await _queries(operation.ids[1:], shelf) if operation.kind == "merge" else ()
+    others = operation.ids[1:] if operation.kind == "merge" else ()
+    own = await _queries(operation.ids[:1], shelf) if others else ()
+    queries = [query for query in await _queries(others, shelf) if query not in own]
     made: list[Delta] = []
-    for delta in step.deltas:
+    for number, delta in enumerate(step.deltas):
         before = delta.before
         if before is None:
             return await _put(delta.after, operation.ids, shelf, change)
         swap = _Swap(before, delta.after)
-        await swap.on(shelf, change, () if made else queries)
+        await swap.on(
+            shelf, replace(change, others=others) if number == 0 else change, queries if number == 0 else ()
+        )
         if swap.problem:
             back = Change("undo", f"{operation.kind} was not finished: {swap.problem}", by)
             for earlier in reversed(made):
-                await _Swap(earlier.after, earlier.before or earlier.after).on(shelf, back)
+                taken = queries if earlier is step.deltas[0] else ()
+                await _Swap(earlier.after, earlier.before or earlier.after).on(shelf, back, without=taken)
             return False, swap.problem
         if swap.changed:
             made.append(delta)
@@ -172,9 +183,11 @@ class _Swap:
     changed: bool = field(default=False, init=False)
     problem: str = field(default="", init=False)
 
-    async def on(self, shelf: Shelf, change: Change, queries: Sequence[str] = ()) -> None:
+    async def on(
+        self, shelf: Shelf, change: Change, queries: Sequence[str] = (), *, without: Sequence[str] = ()
+    ) -> None:
         try:
-            await shelf.change(self.new.id, self._next, change, queries=queries)
+            await shelf.change(self.new.id, self._next, change, queries=queries, without=without)
         except LessonStoreError:
             if await shelf.get(self.new.id) is not None:
                 raise

@@ -2,8 +2,9 @@
 
 Entries hold ids and numbers, no text of a lesson or task. Nothing is ever counted up in place: credit is the sum over
 an append-only log of verdicts, so that any number of processes may write, die and read at once, and each outcome
-counts once. Collections: ``recalls`` (by recall id), ``runs`` (which recalls a run made), ``outcomes`` (verdicts: an
-attempt's first one by its recall id, later ones by ``<recall id>:<n>``) and ``credit`` (a snapshot of the sum).
+counts once. Collections: ``recalls`` (by recall id), ``runs`` (the runs there are), ``run <id>`` (which recalls a run
+made), ``outcomes`` (verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``) and
+``credit`` (a snapshot of the sum). All that is noted of a recall is new rows, so that it takes one transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import anyio
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
 from jeeves_reflexion.lessons.credit.reading import SETTLE_SECONDS, Reading
-from jeeves_reflexion.lessons.credit.striking import strike, swap
+from jeeves_reflexion.lessons.credit.striking import strike
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
@@ -30,10 +31,10 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     in_force,
 )
 from jeeves_reflexion.lessons.shelf import store_errors
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson
-from vectorstores.base import RecordStore
+from vectorstores.base import RecordStore, RecordWrite, VectorStore
 
 RUNS: Final = "runs"
 MAX_AGE: Final = 5.0
@@ -41,6 +42,7 @@ MAX_AGE: Final = 5.0
 
 _FORMAT: Final = 2  # format 1 knew no run and no draw
 _MOST_VERDICTS: Final = 1000
+_PAGE: Final = 500
 _READING_SHARE: Final = 0.05
 _TURN: Final = 0.005
 
@@ -83,6 +85,7 @@ class Ledger:
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self.records = records
+        self._together = records if isinstance(records, VectorStore) else None
         self._clock = clock
         self._reading = Reading(records, clock, settle_seconds)
         self._turn = threading.Lock()
@@ -101,10 +104,11 @@ class Ledger:
         draw: Draw = NO_DRAW,
     ) -> None:
         """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld."""
+        run_id, task_id = redact_id(run_id), redact_id(recall.task_id)
         entry: dict[str, JSON] = {
             "format": _FORMAT,
-            "task_id": recall.task_id,
-            "task_kind": task_kind,
+            "task_id": task_id,
+            "task_kind": None if task_kind is None else redact(task_kind),
             "run_id": run_id,
             "attempt": attempt,
             "at": self._clock(),
@@ -114,11 +118,15 @@ class Ledger:
             "withheld": _items(recall.withheld),
             "left_out": _items(recall.left_out),
         }
+        writes = [RecordWrite(RECALLS, recall.id, entry)]
+        if run_id:
+            mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": task_id}
+            writes += [
+                RecordWrite(RUNS, run_id, {"recalls": []}),
+                RecordWrite(_of_run(run_id), recall.id, mine),
+            ]
         async with store_errors("note a recall"):
-            await self.records.append_once(RECALLS, recall.id, entry)
-            if run_id:
-                mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": recall.task_id}
-                await self._index(run_id, mine)
+            await self._append_all(writes)
 
     async def note_outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note the evaluator's verdict on the attempt that a recall was for.
@@ -153,6 +161,7 @@ class Ledger:
         """
         if not 0.0 <= score <= 1.0:
             raise ConfigurationError(f"a score lies in [0, 1], not {score}")
+        run_id, task_id = redact_id(run_id), None if task_id is None else redact_id(task_id)
         async with store_errors("note feedback"):
             found = _pick(run_id, await self.run(run_id), attempt, task_id)
             recall = await self._recall(found.recall_id)
@@ -170,11 +179,20 @@ class Ledger:
 
     async def run(self, run_id: str) -> tuple[RunRecall, ...]:
         """Return the recalls of a run in the order in which they were made; none for a run that is not known."""
+        run_id = redact_id(run_id)
         async with store_errors("read a run"):
             record = await self.records.get(RUNS, run_id) if run_id else None
-        if record is None:
-            return ()
-        rows = cast("Sequence[Entry]", cast("Entry", record.value)["recalls"])
+            if record is None:
+                return ()
+            # Before runs had a collection each, their recalls stood in this list.
+            rows = [*cast("Sequence[Entry]", cast("Entry", record.value)["recalls"])]
+            after: str | None = None
+            while True:
+                page = await self.records.scan_records(_of_run(run_id), after=after, limit=_PAGE)
+                rows += [cast("Entry", each.value) for each in page.records]
+                if page.next is None:
+                    break
+                after = page.next
         return tuple(
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
         )
@@ -256,13 +274,17 @@ class Ledger:
             f"no verdict can be added to recall {recall_id!r}: it has {_MOST_VERDICTS}, or they are being deleted"
         )
 
-    async def _index(self, run_id: str, mine: JSON) -> None:
-        def added(value: JSON) -> JSON | None:
-            rows = cast("Sequence[JSON]", cast("Entry", value)["recalls"])
-            return None if mine in rows else {"recalls": [*rows, mine]}
+    async def _append_all(self, writes: Sequence[RecordWrite]) -> None:
+        """Write those records whose keys don't exist; in one transaction, where they lie beside vectors."""
+        if self._together is not None:
+            await self._together.add([], records=writes)
+            return
+        for each in writes:
+            await self.records.append_once(each.collection, each.key, each.value)
 
-        if not await self.records.append_once(RUNS, run_id, {"recalls": [mine]}):
-            await swap(self.records, RUNS, run_id, added)
+
+def _of_run(run_id: str) -> str:
+    return f"run {run_id}"
 
 
 def _items(found: Sequence[RecalledLesson]) -> JSON:

@@ -65,11 +65,16 @@ NO_TALLY: Final = Tally()
 
 @dataclass(frozen=True)
 class Credits:
-    """What is known of every lesson's effect at one time; lessons without a scored attempt are not in ``tallies``."""
+    """What is known of every lesson's effect at one time; lessons without a scored attempt are not in ``tallies``.
+
+    It does not change, so what was asked of a lesson before is answered from memory.
+    """
 
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     library: Tally = NO_TALLY
     prior: Prior = Prior()  # noqa: RUF009 - frozen
+    _lifts: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _judged: dict[str | None, Judgement] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tally(self, lesson_id: str) -> Tally:
         """Return the counts of a lesson."""
@@ -77,7 +82,10 @@ class Credits:
 
     def lift(self, lesson_id: str) -> Lift:
         """Return the lift of a lesson (see :func:`~jeeves_reflexion.lessons.credit.effects.lift`)."""
-        return lift(self.tally(lesson_id).cells)
+        known = self._lifts.get(lesson_id)
+        if known is None:
+            known = self._lifts[lesson_id] = lift(self.tally(lesson_id).cells)
+        return known
 
     def library_lift(self) -> Lift:
         """Return the lift of recalling at all.
@@ -89,7 +97,7 @@ class Credits:
 
     def judge(self, lesson_id: str) -> Judgement:
         """Say whether a lesson is to be retired, and why."""
-        return judge(self.tally(lesson_id).cells)
+        return self._judge(lesson_id, self.tally(lesson_id))
 
     def draw(self, drawing: Withholding, key: str, lesson_ids: Sequence[str]) -> Draw:
         """Draw for one recall, sparing what is shown to help: withholding it costs more than it tells."""
@@ -101,11 +109,17 @@ class Credits:
 
     def library_judgement(self) -> Judgement:
         """Say whether recalling at all helps or harms."""
-        return judge(self.library.cells)
+        return self._judge(_LIBRARY, self.library)
 
     def utility(self, lesson_id: str) -> float:
         """Return the lift to rank a lesson by: shrunken towards the library's prior."""
         return utility(self.lift(lesson_id), self.prior)
+
+    def _judge(self, key: str | None, tally: Tally) -> Judgement:
+        known = self._judged.get(key)
+        if known is None:
+            known = self._judged[key] = judge(tally.cells)
+        return known
 
     def own_prior(self) -> Prior:
         """Return the prior that these lessons make; takes a while with many."""

@@ -7,7 +7,7 @@ the way there and back. Reading is strict, because a file comes from anywhere; w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,12 +28,18 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A lesson that was read, the texts of its tasks, and the number of its line, from 1."""
+    """A lesson that was read, the texts of its tasks, and the number of its line, from 1.
+
+    ``reason`` says why it is refused; ``undoes`` what taking it back undoes in the store; ``forgotten`` that it was
+    removed from the store for good.
+    """
 
     number: int
     lesson: Lesson
     tasks: tuple[str, ...]
     reason: str = ""
+    undoes: str = ""
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,9 @@ def plan_import(
     *,
     check: Check | None = None,
     restore: bool = False,
+    older: Mapping[str, str] | None = None,
+    force: bool = False,
+    forgotten: Container[str] = (),
 ) -> ImportReport:
     """Say what importing lessons does to a store; ``stored`` holds those of its lessons that have ids of the file.
 
@@ -125,18 +134,28 @@ def plan_import(
     was written. ``check`` returns why a lesson is refused, or None; it sees each new or changed lesson. An imported
     wording never replaces a lesson of higher trust, and what the store did to a lesson since (its state, its support,
     merged copies) is no difference: a second import changes nothing.
+
+    A backup is compared whole. ``older`` says of the ids whose state the store has left behind since what taking it
+    back would undo (:func:`~jeeves_reflexion.lessons.exchange.restoring.undone`): such a lesson is refused, unless
+    ``force`` is set. So is one whose id is among the ``forgotten``, whoever wrote the file.
     """
     added, same, changed, refused = [], [], [], []
     for line in lines.lessons:
         lesson = line.lesson if restore else as_imported(line.lesson)
-        item = replace(line, lesson=lesson)
         known = stored.get(lesson.id)
-        if known is not None and _content(known) == _content(lesson):
+        undoes = (older or {}).get(lesson.id, "") if restore else ""
+        gone = known is None and lesson.id in forgotten
+        item = replace(line, lesson=lesson, undoes="its forgetting" if gone else undoes, forgotten=gone)
+        if known is not None and (known == lesson if restore else _content(known) == _content(lesson)):
             same.append(item)
             continue
         problem = check(lesson) if check is not None else None
         if problem is None and known is not None and known.trust != "imported" and not restore:
             problem = f"a lesson with its id is {known.trust} and says otherwise"
+        if problem is None and gone and not (restore and force):
+            problem = "it was forgotten here, and taking one's own lesson back takes --restore and --force"
+        if problem is None and undoes and not force:
+            problem = f"the store has a newer state, and going back takes force; it would undo: {undoes}"
         if problem is not None:
             refused.append(replace(item, reason=problem))
         elif known is None:

@@ -21,7 +21,9 @@ from jeeves_reflexion.lessons.likeness.wording import (
     LOOSE_NUMBERS,
     OPPOSITE_OF,
     SAME_AS,
+    forms,
     in_a_table,
+    is_word,
     stem,
 )
 
@@ -37,8 +39,7 @@ _LIGHT_STEMS: Final = frozenset(map(stem, LIGHT))
 _IN_CONFLICT: Final = 0.4
 _SAME_MATTER: Final = 0.7
 _SHORTEST_TYPO: Final = 4
-_LONG: Final = 6
-"""From so many letters on, any wrong letter is a slip; "plate" and "plane" are two words."""
+_LONG_NAME: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,38 @@ def likeness(a: str, b: str) -> float:
     return compare(a, b).likeness
 
 
+def alike(a: str, b: str, above: float) -> bool:
+    """Whether the :func:`likeness` of two lessons is above a bound in [0, 1]; quicker where their numbers say no."""
+    if above >= _IN_CONFLICT and a != b and _other_numbers(sense_of(a), sense_of(b)):
+        return False
+    return compare(a, b).likeness > above
+
+
 def contradicts(a: str, b: str) -> bool:
     """Whether two lessons speak of the same matter and advise the opposite; in doubt they do not."""
     return compare(a, b).contradictory
+
+
+def one_letter_apart(a: str, b: str) -> bool:
+    """Whether two lessons differ in one slip of the fingers that happens to be a word ("heat the egg", "hate the egg").
+
+    Without more evidence nobody can tell the slip from another lesson: :func:`compare` calls such a word replaced.
+    """
+    seen = compare(a, b)
+    if seen.conflict or seen.replaced != 1:
+        return False
+    one, other = sense_of(a), sense_of(b)
+    _, left, right = _matched(one, other)
+    pairs = (
+        (one.surface.get(word, word), other.surface.get(near, near), word, near)
+        for word in left - one.aside
+        for near in right - other.aside
+    )
+    return any(
+        any(_slipped(x, form) for form in forms(near)) or any(_slipped(y, form) for form in forms(word))
+        for x, y, word, near in pairs
+        if x.isalpha() and y.isalpha()
+    )
 
 
 def compare(a: str, b: str) -> Comparison:
@@ -137,23 +167,16 @@ def _matched(a: Sense, b: Sense) -> tuple[dict[str, str], set[str], set[str]]:
     twins = {word: word for word in a.words if word in b.words}
     left = {word for word in a.words if word not in twins}
     right = {word for word in b.words if word not in twins}
-    for word in sorted(left):
-        found = sorted(SAME_AS.get(word, frozenset()) & right)
-        if not found:
+    # Surer matches first, for all words: "plae" must not take the "place" that "put" stands for.
+    for same in (_synonyms, _mistyped, _mistyped_synonyms):
+        for word in sorted(left):
             written = a.surface.get(word, word)
-            found = [
-                other
-                for other in sorted(right)
-                if _mistyped(written, b.surface.get(other, other)) or _mistyped(word, other)
-            ]
-        if not found:
-            found = [
-                other for other in sorted(right) if _near_synonym(word, other) or _near_synonym(other, word)
-            ]
-        if found:
-            twins[word] = found[0]
-            left.discard(word)
-            right.discard(found[0])
+            for other in sorted(right):
+                if same(written, word, b.surface.get(other, other), other):
+                    twins[word] = other
+                    left.discard(word)
+                    right.discard(other)
+                    break
     return twins, left, right
 
 
@@ -181,12 +204,7 @@ _SMALL: Final = frozenset(map(stem, EMPTY)) & frozenset(OPPOSITE_OF)
 
 
 def _conflict(a: Sense, b: Sense, left: set[str], right: set[str], *, twins: dict[str, str]) -> Conflict:
-    if a.numbers != b.numbers:
-        only_a, only_b = a.numbers - b.numbers, b.numbers - a.numbers
-        passing = (only_a | only_b) <= LOOSE_NUMBERS and (only_a | only_b) <= (a.spelled | b.spelled)
-        if (only_a and only_b) or not passing:
-            return "number"
-    if any(not (a.bound[word] & b.bound[word]) for word in a.bound.keys() & b.bound.keys()):
+    if _other_numbers(a, b):
         return "number"
     if _partners_in(left, b, EXCLUDED_BY, right):
         return "kind"
@@ -199,6 +217,15 @@ def _conflict(a: Sense, b: Sense, left: set[str], right: set[str], *, twins: dic
         twins.get(word) for word in a.targets
     } & b.sources
     return "direction" if turned else ""
+
+
+def _other_numbers(a: Sense, b: Sense) -> bool:
+    if a.numbers != b.numbers:
+        only_a, only_b = a.numbers - b.numbers, b.numbers - a.numbers
+        passing = (only_a | only_b) <= LOOSE_NUMBERS and (only_a | only_b) <= (a.spelled | b.spelled)
+        if (only_a and only_b) or not passing:
+            return True
+    return any(not (a.bound[word] & b.bound[word]) for word in a.bound.keys() & b.bound.keys())
 
 
 def _polarity(a: Sense, b: Sense, twins: dict[str, str]) -> tuple[int, int]:
@@ -236,15 +263,37 @@ def _shared_pairs(a: Sense, b: Sense, twins: dict[str, str]) -> float:
     return 2 * len(translated & b.pairs) / (len(a.pairs) + len(b.pairs))
 
 
+def _synonyms(_: str, word: str, __: str, other: str) -> bool:
+    return other in SAME_AS.get(word, ())
+
+
 @lru_cache(maxsize=65536)
-def _mistyped(a: str, b: str) -> bool:
-    """Whether one word is the other with one slip of the fingers; two that stand in a table are themselves."""
-    if len(a) < _SHORTEST_TYPO or len(b) < _SHORTEST_TYPO or not (a.isalpha() and b.isalpha()):
+def _mistyped(written: str, word: str, said: str, other: str) -> bool:
+    """Whether one word, as it was written and by its stem, is the other with one slip of the fingers."""
+    return _slip_of(written, said, other) or _slip_of(said, written, word)
+
+
+@lru_cache(maxsize=65536)
+def _mistyped_synonyms(written: str, word: str, said: str, other: str) -> bool:
+    return any(_slip_of(written, partner, partner) for partner in SAME_AS.get(other, ())) or any(
+        _slip_of(said, partner, partner) for partner in SAME_AS.get(word, ())
+    )
+
+
+def _slip_of(written: str, whole: str, root: str) -> bool:
+    """Whether a word as it was written is no word, and another, in any form of it, with one slip of the fingers."""
+    if len(written) < _SHORTEST_TYPO or not (written.isalpha() and root.isalpha()):
         return False
-    return one_off(a, b, wrong_from=_LONG) and not (in_a_table(stem(a)) and in_a_table(stem(b)))
+    if is_word(written, common=True):
+        return False
+    if root in SAME_AS or is_word(whole):
+        return any(_slipped(written, form) for form in (whole, *forms(root)))
+    # Neither is known: names that differ by a letter ("mongod", "mongos") are more frequent than slips.
+    return _slipped(written, whole) and (len(whole) >= _LONG_NAME or sorted(written) == sorted(whole))
 
 
-@lru_cache(maxsize=65536)
-def _near_synonym(word: str, other: str) -> bool:
-    """Whether a stem is a mistyped synonym of another."""
-    return not in_a_table(word) and any(_mistyped(word, partner) for partner in SAME_AS.get(other, ()))
+def _slipped(written: str, form: str) -> bool:
+    """Two letters changed places, or any slip within: an ending carries meaning ("caller", "callee")."""
+    if len(form) < _SHORTEST_TYPO or not one_off(written, form, wrong_from=_SHORTEST_TYPO):
+        return False
+    return written[-1] == form[-1] or sorted(written) == sorted(form)

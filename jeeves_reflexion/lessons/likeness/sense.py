@@ -23,6 +23,7 @@ from jeeves_reflexion.lessons.likeness.wording import (
     STOPS,
     UNITS,
     in_a_table,
+    is_word,
     stem,
 )
 
@@ -44,10 +45,8 @@ _STRUCTURE: Final = _TELLING | EMPTY | _PHRASE_WORDS
 
 
 def _mendable(word: str) -> bool:
-    """Short words are near too many others ("trial", "trail"), but a lost "never" or "fifty" does more harm."""
-    if len(word) != _LONG:
-        return len(word) > _LONG
-    return word in _TELLING or (word in _PHRASE_WORDS - EMPTY and not in_a_table(stem(word)))
+    # "mustt" before a "not" of its own must not become a second one.
+    return len(word) >= _LONG and not (word in PHRASES and PHRASES[word].endswith(" not"))
 
 
 _BY_LETTER: Final = {
@@ -183,7 +182,17 @@ def _mended(word: str) -> str:
     """Return the word of structure that a mistyped word stands for: "nver" must not be read as if it were not there."""
     if len(word) < 4 or word in _STRUCTURE or in_a_table(stem(word)):
         return word
+    known = is_word(word, common=True)
     for whole in _BY_LETTER.get(word[0], ()):
+        if known and whole not in NEGATORS:
+            continue
+        if (
+            len(whole) == _LONG
+            and len(word) <= _LONG
+            and in_a_table(stem(whole))
+            and sorted(word) != sorted(whole)
+        ):
+            continue  # "plae" may be a plate as well as a place
         if one_off(word, whole, wrong_from=_LONG if whole in _TELLING else _LONG + 1):
             return whole
     return word

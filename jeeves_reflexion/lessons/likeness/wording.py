@@ -72,26 +72,46 @@ BESIDE: Final = frozenset(
 """Letters that lie beside each other on a keyboard, as pairs."""
 
 _VOWEL: Final = re.compile("[aeiouy]")
+_SYLLABLE: Final = re.compile("[^aeiouy]*[aeiouy][^aeiouywx]")
+"""One short syllable: "plan" doubles its n in "planning", so that "planing" is of "plane"."""
 _IRREGULAR: Final[dict[str, str]] = _DATA["irregular"]
+_DOUBLED: Final = re.compile("[^aeiouy][aeiouy][^aeiouywx]$")
+_UNCHANGED: Final = _words("unchanged")
 
 
 @lru_cache(maxsize=16384)
 def stem(word: str) -> str:
-    """Return the light stem of a lower-case word: without plural, -ing, -ed, -ly and a last e."""
+    """Return the light stem of a lower-case word: without plural, -ing, -ed, -ly and, unless it is short, a last e."""
+    if word in _UNCHANGED:
+        return word
     word = _IRREGULAR.get(word, word)
     if len(word) > 3 and word.endswith("ies"):
         word = word[:-3] + "y"
     elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-2] if word.endswith(("ches", "shes", "sses", "xes", "zes")) else word[:-1]
     for ending, least in (("ing", 3), ("ed", 3), ("ly", 4)):
-        if len(word) - len(ending) >= least and word.endswith(ending) and _VOWEL.search(word[: -len(ending)]):
-            word = word[: -len(ending)]
-            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-                word = word[:-1]
+        rest = word[: -len(ending)]
+        if len(rest) >= least and word.endswith(ending) and not word.endswith("eed") and _VOWEL.search(rest):
+            if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz":
+                return rest[:-1]
+            word = rest + "e" if ending != "ly" and _SYLLABLE.fullmatch(rest) else rest
             break
-    if len(word) > 3 and word.endswith("e"):
+    if len(word) > 3 and word.endswith("e") and not _SYLLABLE.fullmatch(word[:-1]):
         word = word[:-1]
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+@lru_cache(maxsize=16384)
+def forms(root: str) -> frozenset[str]:
+    """Return what a stem may have been before: the word, and the word with each ending that a stem goes without."""
+    doubled = root + root[-1] if _DOUBLED.search(root) else root
+    found = {root + ending for ending in ("", "e", "s", "es", "ly", "ed", "ing", "ings")}
+    found |= {doubled + ending for ending in ("ed", "ing", "ings")}
+    if root.endswith("i"):
+        found |= {root[:-1] + ending for ending in ("y", "ies", "ied", "ying", "ily")}
+    elif root.endswith("e"):
+        found |= {root[:-1] + ending for ending in ("ed", "ing", "ings")}
+    return frozenset(form for form in found if form == root or stem(form) == root)
 
 
 def _partners(name: str) -> dict[str, frozenset[str]]:
@@ -106,6 +126,25 @@ def _partners(name: str) -> dict[str, frozenset[str]]:
 SAME_AS: Final = _partners("same")
 OPPOSITE_OF: Final = _partners("opposite")
 EXCLUDED_BY: Final = _partners("exclusive")
+
+
+@lru_cache(maxsize=1)
+def _lexicon() -> tuple[frozenset[str], frozenset[str]]:
+    text = resources.files(__package__).joinpath("words.txt").read_text(encoding="utf-8")
+    common, rare = ("\n".join(x for x in text.splitlines() if x[:1] != "#")).split("\n\n")
+    return frozenset(common.split()) | frozenset(map(stem, _words("trade"))), frozenset(rare.split())
+
+
+@lru_cache(maxsize=65536)
+def is_word(word: str, *, common: bool = False) -> bool:
+    """Whether a lower-case word is one of English, or of the tables; a ``common`` one is no typing error of another."""
+    if word in EMPTY or word in _IRREGULAR:
+        return True
+    root = stem(word)
+    if word not in forms(root) and word != root:
+        return False
+    often, seldom = _lexicon()
+    return root in often or in_a_table(root) or (not common and root in seldom)
 
 
 def in_a_table(root: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from jeeves_reflexion.lessons.reflections.naming import agent_slug
 from jeeves_reflexion.lessons.reflections.relevance import relevant
 from jeeves_reflexion.lessons.reflections.syncing import Changes, Known, compare
 from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.redaction import redact_record
+from jeeves_reflexion.redaction import redact_id, redact_record
 from jeeves_reflexion.types import Provenance, Reflection, Task
 
 T = TypeVar("T")
@@ -120,11 +119,7 @@ def cleaned(entry: Entry) -> Entry:
     return replace(
         clean,
         agent=agent_slug(clean.agent),
-        id=_own(entry.id, clean.id),
-        task_id=_own(entry.task_id, clean.task_id),
-        source=replace(clean.source, run_id=_own(entry.source.run_id, clean.source.run_id)),
+        id=redact_id(entry.id),
+        task_id=redact_id(entry.task_id),
+        source=replace(clean.source, run_id=redact_id(entry.source.run_id)),
     )
-
-
-def _own(id: str, clean: str) -> str:
-    return id if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", id) else clean

@@ -26,7 +26,7 @@ from jeeves_reflexion.lessons.reflections.relevance import relevant
 from jeeves_reflexion.lessons.reflections.streams import Streams
 from jeeves_reflexion.lessons.reflections.syncing import Changes
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.types import (
     Evaluation,
     Lesson,
@@ -104,7 +104,7 @@ class ReflectionLibrary:
             own = attempt if skip_run else 0
             near = [(*hit, "near the task") for hit in await self._nearest(self.index, task.prompt, k + own)]
         if skip_run:
-            near = [each for each in near if self._lesson(each[0]).provenance.run_id != skip_run]
+            near = [each for each in near if self._lesson(each[0]).provenance.run_id != redact_id(skip_run)]
         sound, flawed = await anyio.to_thread.run_sync(_screened, near, k)
         offered = tuple(RecalledLesson(self._lesson(one), score, why) for one, score, why in sound)
         held = tuple(RecalledLesson(self._lesson(one), score, why) for one, score, why in flawed)

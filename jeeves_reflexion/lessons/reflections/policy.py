@@ -29,7 +29,7 @@ from jeeves_reflexion.lessons.reflections.folder import Stored, locked, read_fol
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.markdown import summary_of
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import Outcome, RunResult, Task
 
@@ -91,9 +91,7 @@ class ReflectionPolicy:
             raise ConfigurationError(f"outcome must be one of {', '.join(FORMS)}, not {outcome!r}")
         if FORMS[outcome].policy == "optional":
             return None
-        duty = Duty(
-            agent_slug(agent), task.id, outcome, summary_of(redact(task.prompt)), run_id, attempt, time.time()
-        )
+        duty = _duty(agent_slug(agent), task, outcome, run_id, attempt)
         await anyio.to_thread.run_sync(partial(self._note, duty.agent, [duty]))
         return duty
 
@@ -109,9 +107,7 @@ class ReflectionPolicy:
                 continue
             outcome = outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from)
             if FORMS[outcome].policy == "mandatory":
-                summary = summary_of(redact(result.task.prompt))
-                duty = Duty(name, result.task.id, outcome, summary, result.run_id, trial.number, time.time())
-                duties.append(duty)
+                duties.append(_duty(name, result.task, outcome, result.run_id, trial.number))
         if duties:
             await anyio.to_thread.run_sync(partial(self._note, name, duties))
         return await self.owed(name)
@@ -163,6 +159,12 @@ class ReflectionPolicy:
     def _drop(self, agent: str, duties: Sequence[Duty]) -> None:
         with locked(self.journal.folder, agent) as folder:
             _write(folder / OWED, [duty for duty in _read(folder / OWED) if duty not in duties])
+
+
+def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -> Duty:
+    """Return a duty as it is written: its texts and ids without secrets, as those of the reflection that pays it."""
+    summary = summary_of(redact(task.prompt))
+    return Duty(agent, redact_id(task.id), outcome, summary, redact_id(run_id), attempt, time.time())
 
 
 def _pays(stored: Stored, duty: Duty) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from jeeves_reflexion.lessons.reflections.folder import Stored, order
 from jeeves_reflexion.lessons.reflections.markdown import Entry
+from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import LESSONS_NOTE, cut_middle, fence
 from jeeves_reflexion.types import Task
 
@@ -27,7 +28,7 @@ def relevant(stored: Iterable[Stored], task: Task, *, k: int) -> list[tuple[Stor
 
 def same_type(entry: Entry, task: Task) -> str:
     """Say how an entry's task is of the same type; empty if it isn't, or if neither says its type."""
-    if entry.task_id and entry.task_id == task.id:
+    if entry.task_id and entry.task_id == redact_id(task.id):
         return "the same task"
     if entry.task_kind and task.kind and entry.task_kind.casefold() == task.kind.casefold():
         return "the same task type"

@@ -118,7 +118,7 @@ class Stream:
                     self.collection, key, _document(cast("StreamItem", item)), version=version
                 )
             except ConflictError:
-                continue
+                continue  # another writer was first: read what is there now, and change that
             except VectorStoreError as error:
                 raise LessonStoreError(f"could not write to the {self.collection}: {error}") from error
             return cast("StreamItem", item)

@@ -13,16 +13,17 @@ and credit, and what it misses is stated in ``docs/results/lessons_screening.md`
 from __future__ import annotations
 
 import base64
-import binascii
 import codecs
 import functools
 import html
 import re
+import sys
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from string import ascii_lowercase
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -97,7 +98,7 @@ class _Rules:
     rules: tuple[_Rule, ...]
     squeezed: tuple[re.Pattern[str], ...]
     scrambled: Mapping[tuple[str, str, str], str]
-    shapes: frozenset[tuple[str, str, int]]
+    misspelt: Mapping[str, str]
 
 
 @functools.cache
@@ -108,7 +109,7 @@ def _rules() -> _Rules:
         rules=tuple(_rule(entry, words) for entry in data["rule"]),
         squeezed=tuple(re.compile(phrase) for phrase in data["squeezed"]["phrases"]),
         scrambled={_signature(word): word for word in data["scrambled"]["words"]},
-        shapes=frozenset((word[0], word[-1], len(word)) for word in data["scrambled"]["words"]),
+        misspelt=_misspelt(data["scrambled"]["words"], data["scrambled"]["apart"]),
     )
 
 
@@ -206,9 +207,13 @@ def _is_reported(before: str, after: str) -> bool:
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _BLANKS = re.compile(r"[ \t]+")
 _LEET = str.maketrans("013457@$!", "oieastasi")
+_LEET_LL = re.compile(r"11|1l|l1")  # elsewhere a one is more often an i
 _LEET_WORD = re.compile(r"(?<![\w@$!])(?=[\d@$!]{0,9}[a-z])[a-z\d@$!]{3,20}(?![\w@$])")
 _LEET_SIGN = re.compile(r"[a-z][013457@$!]{1,3}[a-z]")
 _SPACED = re.compile(r"(?:\b[^\W_][ \t.,*|/\u00b7-]{1,3}){6}|(?:[^\W_]_){6}")
+# Tags, comments and marks of emphasis that stand between letters; as "a * b" or a tag of its own they join nothing.
+_MARKUP = re.compile(r"(?<=[a-z])(?:<!--[^>\n]{0,80}-->|</?[a-z]{1,10}/?>|\*{1,3}|~~|__|`|\\)(?=[a-z])")
+_ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))")
 _PERCENT = re.compile(r"%[0-9a-f]{2}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"(?:\b|(?<=[\\0]x))(?:[0-9a-fA-F]{2}(?:[ :,]|[ ,]?[\\0]x)?){8,}")
@@ -236,6 +241,10 @@ def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
         yield "scrambled letters", ordered
     if "%" in read and _PERCENT.search(read):
         yield "percent signs", unquote(read)
+    if _MARKUP.search(read):
+        yield "pieces that markup joins", _MARKUP.sub("", read)
+    if _ESCAPES.search(text):
+        yield "escapes", _ESCAPES.sub(_unescaped, text)
     if "_instruction" in read or "_prompt" in read:
         yield "underscores", read.replace("_", " ")
     for phrase in _squeezed(read):
@@ -247,23 +256,42 @@ def _decoded(read: str, text: str) -> Iterator[tuple[str, str]]:
     yield from _from_bytes(text)
 
 
+def _unescaped(match: re.Match[str]) -> str:
+    code = int(match[1] or match[2] or match[3], 16)
+    return chr(code) if code <= sys.maxunicode else match[0]
+
+
 def _unleet(match: re.Match[str]) -> str:
     word = match[0]
     digits = sum(not character.isalpha() for character in word)
-    return word.translate(_LEET) if 0 < digits <= len(word) // 2 + 1 else word
+    return _LEET_LL.sub("ll", word).translate(_LEET) if 0 < digits <= len(word) // 2 + 1 else word
 
 
 def _signature(word: str) -> tuple[str, str, str]:
     return word[0], word[-1], "".join(sorted(word[1:-1]))
 
 
+def _misspelt(words: Sequence[str], apart: Sequence[str]) -> dict[str, str]:
+    """What is meant by words with one inner letter missing, wrong or too much."""
+    found = {}
+    for word in words:
+        for at in range(1, len(word)):
+            before, after = word[:at], word[at:]
+            variants = [before + letter + after for letter in ascii_lowercase]
+            if len(after) > 1:
+                variants += [before + after[1:], *(before + letter + after[1:] for letter in ascii_lowercase)]
+            found.update(dict.fromkeys(variants, word))
+    for word in (*words, *apart):
+        found.pop(word, None)
+    return found
+
+
 def _unscrambled(read: str) -> str:
     rules = _rules()
     for word in set(_WORDS.findall(read)):
-        if (word[0], word[-1], len(word)) in rules.shapes:
-            meant = rules.scrambled.get(_signature(word), word)
-            if meant != word:
-                read = read.replace(word, meant)
+        meant = rules.misspelt.get(word) or rules.scrambled.get(_signature(word), word)
+        if meant != word:
+            read = read.replace(word, meant)
     return read
 
 
@@ -281,11 +309,9 @@ def _squeezed(read: str) -> Iterator[str]:
 def _from_bytes(text: str) -> Iterator[tuple[str, str]]:
     for match in _BASE64.finditer(text):
         data = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
-        with_padding = data + "=" * (-len(data) % 4)
-        try:
-            yield from _readable("base64", base64.b64decode(with_padding, validate=True))
-        except (binascii.Error, ValueError):
-            continue
+        if len(data) % 4 == 1:
+            data = data[:-1]  # no bytes end so: one letter too many must not hide the rest
+        yield from _readable("base64", base64.b64decode(data + "=" * (-len(data) % 4)))
     for match in _HEX.finditer(text):
         digits = re.sub(r"0x|[^0-9a-fA-F]", "", match[0])
         yield from _readable("hexadecimal", bytes.fromhex(digits[: len(digits) // 2 * 2]))

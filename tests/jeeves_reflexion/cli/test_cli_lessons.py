@@ -1,6 +1,8 @@
 """``jeeves-reflexion lessons`` on stores in folders."""
 
+import importlib.util
 import json
+import re
 import sys
 
 import pytest
@@ -253,13 +255,47 @@ def test_reembed_moves_every_namespace_and_says_how_far_it_is(cli, fill, place):
     assert again == {"place": str(place), "embedder": "hashing", "embedded": 6}
 
 
+def test_reembed_says_beforehand_what_it_would_take(cli, fill, place):
+    fill(PAIRS, dim=128)
+    fill(PAIRS[:1], dim=128, namespace="other")
+    total = 2 * (len(PAIRS) + 1)
+    before = {file: file.read_bytes() for file in sorted(place.rglob("*")) if file.suffix == ".sqlite3"}
+    told = cli("lessons", "reembed", "--embedder", "hashing", "--dry-run").stdout.splitlines()
+    assert told[0].startswith(f"{total} texts would be embedded with HashingEmbedder(dim=512)")
+    assert told[1].startswith(
+        "from HashingEmbedder(dim=128), 128 dimensions, to HashingEmbedder(dim=512), 512 dimensions"
+    )
+    assert re.fullmatch(r"about [\d.]+ kB of disk are needed meanwhile; [\d.]+ [MG]B are free", told[2])
+    found = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--dry-run", "--json").stdout)
+    assert (found["texts"], found["total"], found["from"]["dim"], found["to"]["dim"]) == (
+        total,
+        total,
+        128,
+        512,
+    )
+    assert found["bytes_needed"] > total * 512 * 4
+    assert before == {file: file.read_bytes() for file in before}
+    assert cli("lessons", "search", "mug", "-k", "1").exit_code == 0
+
+    assert cli("lessons", "reembed", "--embedder", "hashing").exit_code == 0
+    done = cli("lessons", "reembed", "--embedder", "hashing", "--dry-run").stdout
+    assert done.startswith(f"nothing to do: all {total} entries")
+    nowhere = cli(
+        "lessons", "reembed", "--embedder", "hashing", "--dry-run", "--place", place.parent / "nowhere"
+    )
+    assert nowhere.exit_code == 3
+    assert not (place.parent / "nowhere").exists()
+
+
 def test_reembed_makes_no_store(cli, place):
     result = cli("lessons", "reembed", "--embedder", "hashing")
     assert result.exit_code == 3
     assert not place.exists()
 
 
-def test_a_password_in_an_address_is_not_shown(cli):
+def test_a_password_in_an_address_is_not_shown(cli, monkeypatch):
+    if importlib.util.find_spec("psycopg"):
+        monkeypatch.setattr("vectorstores._pg.reaching._COLD", 0.2)
     result = cli("lessons", "count", "--place", "postgresql://me:s3cret-w0rd@127.0.0.1:1/none")
     assert result.exit_code in (3, 5)
     assert "s3cret-w0rd" not in result.stdout + result.stderr

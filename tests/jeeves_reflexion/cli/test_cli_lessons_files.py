@@ -78,6 +78,88 @@ def test_import_approved_and_restored(cli, fill, tmp_path, other):
     assert new == old
 
 
+def test_a_backup_never_undoes_what_was_done_since_unless_forced(cli, fill, tmp_path, place):
+    ids = fill(PAIRS)
+    file = tmp_path / "lessons.jsonl"
+    cli("lessons", "export", file)
+    cli("lessons", "edit", ids[0], "Name the capital city.", "--by", "ann", "--reason", "clearer")
+    cli("lessons", "retire", ids[1], "--reason", "old")
+    cli("lessons", "forget", ids[2], "--yes")
+    given = ("lessons", "import", file, "--restore")
+    dry = cli(*given, "--dry-run")
+    rows = [line.split("\t") for line in dry.stdout.splitlines()]
+    assert [row[:2] for row in rows] == [
+        [ids[0][:8], "refused"],
+        [ids[1][:8], "refused"],
+        [ids[2][:8], "forgotten"],
+        ["nothing to import"],
+    ]
+    assert "newer state" in dry.stdout
+    assert "by ann (clearer)" in dry.stdout
+    assert "it was forgotten here" in dry.stdout
+    assert cli(*given, "--yes").stdout.endswith("nothing to import\n")
+    assert "it was forgotten here" in cli("lessons", "import", file, "--yes").stdout
+    assert cli("lessons", "show", ids[2]).exit_code == 5
+    assert shown(cli, ids[0], place)["text"] == "Name the capital city."
+    assert shown(cli, ids[1], place)["state"] == "retired"
+
+    forced = cli(*given, "--force", "--dry-run").stdout
+    assert [line.split("\t")[1] for line in forced.splitlines()] == ["forgotten", "changed", "changed"]
+    assert "undoes edit of " in forced
+    assert "undoes its forgetting" in forced
+    answer = json.loads(cli(*given, "--force", "--yes", "--json").stdout)
+    assert (answer["changed"], answer["added"], answer["undoes"].keys()) == (ids[:2], ids[2:], set(ids))
+    assert shown(cli, ids[2], place)["text"] == PAIRS[2][1]
+    assert shown(cli, ids[0], place)["text"] == PAIRS[0][1]
+    assert shown(cli, ids[1], place)["state"] == "active"
+    assert cli("lessons", "rollback", ids[0], "--to", "2").exit_code == 0  # nothing is lost by it
+    assert shown(cli, ids[0], place)["text"] == "Name the capital city."
+    assert cli("lessons", "import", file, "--force").exit_code == 2
+
+
+def test_a_backup_brings_no_words_of_a_forgotten_lesson_back_unless_forced(cli, fill, tmp_path, place):
+    ids = fill(PAIRS)
+    file = tmp_path / "lessons.jsonl"
+    cli("lessons", "merge", ids[0], ids[1], "--yes")
+    cli("lessons", "export", file)
+    assert cli("lessons", "forget", ids[1], "--yes").exit_code == 0
+    assert PAIRS[1][1] not in str(shown(cli, ids[0], place))
+    given = ("lessons", "import", file, "--restore")
+    dry = cli(*given, "--dry-run").stdout
+    assert [line.split("\t")[1] for line in dry.splitlines()[:2]] == ["refused", "forgotten"]
+    assert "it would undo: forget of " in dry
+    assert cli(*given, "--force", "--yes").exit_code == 0
+    assert PAIRS[1][1] in str(shown(cli, ids[0], place))
+    assert shown(cli, ids[1], place)["state"] == "retired"
+
+
+LONG = "Sort the list.\n\n" + "\n".join(f"- row {n} of the ```table``` to be sorted" for n in range(60))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "markdown"])
+def test_a_library_comes_back_whole(cli, fill, tmp_path, place, other, form):
+    ids = fill([*PAIRS, (LONG, "Sort before you print. Print no row before that, and not even one after.")])
+    cli("lessons", "retire", ids[1], "--reason", "old")
+    cli("lessons", "merge", ids[3], ids[0], "--yes")  # recalled for two tasks now
+    target = tmp_path / "out"
+    cli("lessons", "export", target, "--format", form)
+    given = ("--place", other, "--create", "--yes", "--embedder", "hashing")
+    assert cli("lessons", "import", target, "--restore", *given).exit_code == 0
+    old, new = (
+        json.loads(cli("lessons", "list", "--json", "--place", each).stdout)["lessons"]
+        for each in (place, other)
+    )
+    assert sorted(new, key=lambda each: each["id"]) == sorted(old, key=lambda each: each["id"])
+    for task, wanted in ((LONG, ids[3]), (PAIRS[0][0], ids[3]), (PAIRS[2][0], ids[2])):
+        found = cli("lessons", "search", task, "-k", "1", "--json", "--place", other)
+        (hit,) = json.loads(found.stdout)["lessons"]
+        assert (hit["lesson"]["id"], round(hit["similarity"], 3)) == (wanted, 1.0)
+    again = cli("lessons", "export", tmp_path / "again", "--format", form, "--place", other)
+    assert again.exit_code == 0
+    for file in target.glob("*.md"):
+        assert (tmp_path / "again" / file.name).read_text() == file.read_text()
+
+
 def test_an_import_never_rewords_ones_own_and_refuses_orders_and_secrets(cli, fill, tmp_path):
     ids = fill(PAIRS)
     file = tmp_path / "lessons.jsonl"
@@ -182,6 +264,28 @@ def test_a_folder_of_lessons_that_was_edited_syncs_back(cli, fill, tmp_path, pla
     assert "nothing to apply" in cli("lessons", "sync", folder).stderr
     history = json.loads(cli("lessons", "history", ids[0], "--json").stdout)["history"]
     assert (history[-1]["operation"], history[-1]["by"]) == ("edit", "ann")
+
+
+def test_sync_takes_a_page_with_a_whole_task_and_refuses_another_one_for_a_lesson(cli, fill, tmp_path):
+    ids = fill([(LONG, "Sort before you print, not after.")])
+    folder = tmp_path / "pages"
+    cli("lessons", "export", folder, "--format", "markdown")
+    (file,) = folder.glob("*.md")
+    (folder / "tea.md").write_text(
+        "# Lesson: 2026-03-01 - bob@example.org - Make tea for ann@example.org\n\nWarm the pot first.\n\n"
+        f"## Task\n\n````\n{LONG.replace('Sort the list', 'Make tea for ann@example.org')}\n````\n"
+    )
+    answer = json.loads(cli("lessons", "sync", folder, "--yes", "--json").stdout)
+    assert (len(answer["added"]), answer["changed"], answer["refused"]) == (1, [], [])
+    line = cli("lessons", "export", "-").stdout.splitlines()[1]
+    assert "row 59 of" in line
+    assert "example.org" not in line + (folder / "tea.md").read_text()
+    assert "nothing to apply" in cli("lessons", "sync", folder).stderr
+
+    file.write_text(file.read_text().replace("row 7 of", "row 8 of").replace("not after", "never after"))
+    answer = json.loads(cli("lessons", "sync", folder, "--yes", "--json").stdout)
+    assert (answer["changed"], [each["id"] for each in answer["refused"]]) == ([], ids)
+    assert "its task was edited" in answer["refused"][0]["reason"]
 
 
 def test_sync_refuses_orders_and_does_not_bring_back_what_was_forgotten(cli, fill, tmp_path):

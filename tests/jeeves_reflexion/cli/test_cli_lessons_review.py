@@ -208,6 +208,20 @@ def test_history_and_rollback(cli, fill):
     assert len(cli("lessons", "history", lesson_id).stdout.splitlines()) == 5
 
 
+def test_taking_a_merge_back_brings_the_other_lesson_back(cli, fill):
+    ids = fill([CAPITAL, SORT])
+    cli("lessons", "merge", ids[0], ids[1], "--yes")
+    assert state(cli, ids[1]) == "retired"
+    back = cli("lessons", "rollback", ids[0])
+    assert "not merged into it any more" in back.stderr
+    assert ids[1][:8] in back.stderr
+    assert (state(cli, ids[0]), state(cli, ids[1])) == ("active", "active")
+    again = json.loads(cli("lessons", "rollback", ids[0], "--to", "1", "--json").stdout)
+    assert (again["lesson"]["support"], again["back"]) == (1, [])
+    cli("lessons", "merge", ids[0], ids[1], "--yes")
+    assert json.loads(cli("lessons", "rollback", ids[0], "--json").stdout)["back"] == [ids[1]]
+
+
 def test_a_late_outcome_counts_instead_of_the_verdict(cli, run, server):
     server.answers, server.verdicts = ["Lyon", "Paris"], ["score: 0.0", "score: 1.0"]
     made = json.loads(run("What is the capital of France?", "--json").stdout)

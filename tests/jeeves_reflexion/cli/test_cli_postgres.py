@@ -37,6 +37,10 @@ def test_lessons_are_found_shown_and_forgotten(cli, fill, place):
 
 def test_lessons_move_to_another_embedder(cli, fill, place):
     fill(PAIRS, dim=64)
+    dry = cli("lessons", "reembed", "--place", place, "--embedder", "hashing", "--dry-run")
+    assert dry.stdout.startswith("4 texts would be embedded with HashingEmbedder(dim=512)")
+    assert "64 dimensions, to HashingEmbedder(dim=512), 512 dimensions" in dry.stdout
+    assert "only the server knows" in dry.stdout
     result = cli("lessons", "reembed", "--place", place, "--embedder", "hashing")
     assert result.exit_code == 0
     assert "all" in result.stdout

@@ -116,3 +116,40 @@ async def test_the_settings_own_filter_holds(make):
         await learn(lessons, SIMILAR, LOOK)
         said = await explain(lessons, CLEAN, k=3)
         assert [item.lesson.id for item in (*said.offered, *said.left_out)] == [sink.id]
+
+
+async def test_a_recall_says_itself_what_it_read_and_did_not_offer(make):
+    async with make(min_similarity=0.3, credit=Credit(Withholding(share=0.5, seed=2))) as lessons:
+        (sink, look, oven) = [
+            await learn(lessons, *pair) for pair in ((CLEAN, SINK), (SIMILAR, LOOK), (HEAT, OVEN))
+        ]
+        recall = await lessons.recall(CLEAN, k=1, run_id="run", attempt=1)
+        assert [item.reason for item in recall.left_out] == ["1 better one", "below the floor of 0.30"]
+        assert [item.lesson.id for item in recall.left_out] == [look.id, oven.id]
+        assert all(item.lift is not None for item in recall.left_out)
+        assert {item.lesson.id for item in (*recall.offered, *recall.withheld)} == {sink.id}
+        far = await lessons.recall(HEAT, k=1)
+        assert [item.reason for item in far.left_out] == ["below the floor of 0.30"]
+        # The ledger keeps what was near enough.
+        (entry,) = (await lessons.records.scan_records(RECALLS)).records[:1]
+        assert [item["lesson_id"] for item in entry.value["left_out"]] == [look.id]
+
+
+async def test_a_recall_reads_no_more_for_what_is_below_the_floor(make, monkeypatch):
+    async with make(min_similarity=0.9) as lessons:
+        for number in range(30):
+            await learn(
+                lessons, Task(f"{CLEAN.prompt} of kitchen {number}"), f"Turn left in kitchen {number}."
+            )
+        asked = []
+        search = lessons.store.search
+
+        async def counted(*given, **named):
+            asked.append(named["k"])
+            return await search(*given, **named)
+
+        monkeypatch.setattr(lessons.store, "search", counted)
+        recall = await lessons.recall(HEAT, k=2)
+        assert not recall.offered
+        assert len(recall.left_out) == 2
+        assert asked == [8]

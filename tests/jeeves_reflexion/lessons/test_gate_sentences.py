@@ -46,3 +46,51 @@ async def test_the_loop_keeps_reflections_of_several_sentences_only_where_it_is_
     assert len([trial for trial in result.trials[:-1] if trial.reflection]) == kept
     assert prompts[1].count("- I looked in the wrong drawer. Next time,") == min(kept, 1)
     assert ("2 lines" in " ".join(result.trials[0].problems)) is (kept == 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do a. Do b.",
+        "Look in drawer A. Then look in drawer B.",
+        "Go to room b. Open the safe.",
+        "Open plan C. The others are old.",
+        "Run `pytest`. Then fix what fails.",
+        "Wait until it is at 50%. Then stop.",
+        "Read https://example.org/a/. Then answer.",
+        "Answer yes or no. Then go on.",
+        "Look at cups, mugs, etc. Then take one.",
+        "look left. then look right.",
+        "take the mug; heat it. don't drop it.",
+        'Say "done". Then stop.',
+        "Use version 1.2. Then test it.",
+        "Stop at 3.5. Never go further.",
+        '"Look left. Then look right."',
+    ],
+)
+def test_a_second_order_is_a_second_sentence(text):
+    assert "2 sentences" in (shape_problem(text) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use a formatter, e.g. Black, before committing.",
+        "Use a formatter, e. g. Black, before committing.",
+        "Take the newest one, i.e. Take 7, of the scene.",
+        "Use v1.2. of the interface when v2. fails.",
+        "Round to 3.5 or 4.0 before adding.",
+        "Read https://example.org/a.b?c=d. if the page is empty.",
+        'When it says "Nothing happens. Try again.", go to another shelf.',
+        "When it says \u201cNothing happens. Try again.\u201d, go to another shelf.",
+        "When it says `error. Do not retry.`, stop.",
+        "Ask whether J. Smith or A. B. Jones wrote it, vs. Miller.",
+        "Search for the U.S. President by the year.",
+        "Use at most approx. ten steps.",
+        "Choose the entry with max. run time, resp. min. set size.",
+        'Ask "is it done?" then continue.',
+        "Do a.",
+    ],
+)
+def test_what_only_looks_like_an_end_ends_no_sentence(text):
+    assert shape_problem(text) is None

@@ -14,12 +14,14 @@ from jeeves_reflexion.lessons.merging import (
     COPIES_TOTAL,
     MERGED_INTO,
     TASKS,
+    WORDINGS,
     MergeSettings,
     Neighbour,
     absorbed,
     decide,
     linked,
     sweep,
+    unsettled,
     wordings,
 )
 from jeeves_reflexion.types import Lesson, Provenance
@@ -44,6 +46,50 @@ def test_a_copy_is_merged_and_the_words_that_earned_the_credit_stay():
     assert not done.rewrites
     (note,) = done.lesson.metadata[COPIES]
     assert (note["run_id"], note["text"]) == ("run-b", PASSIVE)
+
+
+def test_one_that_says_much_more_is_a_copy_by_a_wording_of_the_same_words_alone():
+    short = "Call the orders endpoint with a GET request."
+    more = "Use the orders endpoint with a GET request and put the number of the customer in the path."
+    other = "The path of a GET request to the orders endpoint takes the number of the customer."
+    stored = lesson("a", short)
+    assert decide(lesson("b", more), [near(stored)]).kind == "new"
+    stored = replace(stored, metadata={WORDINGS: [more]})
+    assert decide(lesson("b", more.lower()), [near(stored)]).kind == "merge"
+    assert (
+        decide(lesson("b", more.replace("orders endpoint", "users endpoint")), [near(stored)]).kind == "new"
+    )
+    kept = lesson("b", other, metadata={WORDINGS: [more.upper()]})
+    assert decide(kept, [near(stored)]).kind == "merge"
+    assert decide(replace(kept, metadata={}), [near(stored)]).kind == "new"
+
+
+SAYINGS = (
+    DRAWER,
+    PASSIVE,
+    "Do not open the drawer first when you enter the room.",
+    "Open drawer 2 first when you enter the room.",
+    "Wash the mug in the sink before you carry it.",
+)
+_neighbours = st.tuples(
+    st.sampled_from(SAYINGS),
+    st.sampled_from(["t1", "t2"]),
+    st.sampled_from([0.1, 0.6, 0.9]),
+    st.floats(-1, 1),
+)
+
+
+@given(st.sampled_from(SAYINGS), st.lists(_neighbours, max_size=5))
+def test_what_is_decided_depends_on_no_other_task_than_the_unsettled_ones(text, described):
+    newcomer = lesson("new", text)
+    known = [
+        near(lesson(f"n{number}", said, task=task), similarity, by_task)
+        for number, (said, task, similarity, by_task) in enumerate(described)
+    ]
+    asked = unsettled(newcomer, [replace(each, task_similarity=None) for each in known])
+    found = [each if each.lesson.id in asked else replace(each, task_similarity=None) for each in known]
+    assert decide(newcomer, found) == decide(newcomer, known)
+    assert all(each.lesson.task_id != "t1" for each in known if each.lesson.id in asked)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +150,14 @@ def test_the_same_evidence_counts_once():
 def test_an_outsider_adds_no_support_and_no_words():
     done = decide(lesson("b", PASSIVE, trust="imported", support=99), [near(lesson("a"))])
     assert (done.lesson.support, done.lesson.text, done.lesson.trust) == (1, DRAWER, "own")
+
+
+@pytest.mark.parametrize(
+    ("trust", "state"), [("own", "active"), ("shared", "proposed"), ("imported", "proposed")]
+)
+def test_only_one_who_is_trusted_as_much_lets_a_proposed_lesson_in(trust, state):
+    done = decide(lesson("b", PASSIVE, trust=trust), [near(lesson("a", state="proposed"))])
+    assert (done.kind, done.lesson.state) == ("merge", state)
 
 
 def test_our_own_words_replace_imported_ones_and_bring_their_own_support():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import ConfigurationError, Lesson, Provenance, Task
-from jeeves_reflexion.lessons.likeness.comparing import likeness
+from jeeves_reflexion.lessons.likeness.comparing import alike
 from jeeves_reflexion.lessons.recalling import STRATEGIES, Candidate, Picking, Ranked, hybrid, pick
 from jeeves_reflexion.types import Lift
 
@@ -25,7 +25,7 @@ def names(items):
 
 
 def picked(candidates, k=10, **picking):
-    return pick(TASK, candidates, k=k, picking=Picking(**picking), likeness=likeness)
+    return pick(TASK, candidates, k=k, picking=Picking(**picking), alike=alike)
 
 
 def test_nearest_goes_by_similarity_and_says_so():

@@ -101,8 +101,50 @@ def test_prose_is_left_alone(text):
     assert redact(text) == text
 
 
+DISGUISED = {  # a text, and the part of it that must be gone
+    "mail an\u200bn@exam\u2060ple.org": "ple.org",
+    "mail an\u00adn@example.org": "an\u00adn",
+    "mail ann\uff20example.org": "ann",
+    "key sk-proj-AbCd\u200bEf0123456789\u200dAbCdEf": "0123456789",
+    "key ghp_0123456789abcdefghij\u200bABCDEFGHIJ012345": "ABCDEFGHIJ",
+    "card 4111\u00a01111\u20071111\u202f1111": "1111",
+    "phone +1 (555) 123\u20114567": "4567",
+    "key AKIAIOSFODNN\uff17\uff25XAMPLE": "IOSFODNN",
+    "Passwort: geheim123": "geheim123",
+    "das Kennwort ist geheim123": "geheim123",
+    "contrase\u00f1a: hunter2": "hunter2",
+    "mot de passe : secret123": "secret123",
+    "\u043f\u0430\u0440\u043e\u043b\u044c: qwerty123": "qwerty123",
+    "\u5bc6\u7801\uff1aabc12345": "abc12345",
+    f"private key 0x{'4c0883a69102937d' * 4}": "4c0883a6",
+}
+FOREIGN = [
+    "Wide \uff11\uff12\uff13 and\u00a0spaces \u200b stay, and so do \U0001f468\u200d\U0001f469 and a\u2011b.",
+    "Das Passwort: wird nicht angezeigt.",
+    "La contrase\u00f1a es obligatoria.",
+    "O campo senha: obrigat\u00f3rio.",
+    "\u5bc6\u7801\u662f\u5fc5\u586b\u9879",
+    f"block 0x{'4c0883a69102937d' * 4} was mined",
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), DISGUISED.items(), ids=range(len(DISGUISED)))
+def test_a_secret_in_disguise_or_in_another_language_is_taken_out(text, secret):
+    for whole in (text, f"V\u00f6r, {text} \u2013 nach.", f"{'Kein Wort davon. ' * 40}{text}"):
+        clean = redact(whole)
+        assert secret not in clean
+        assert "[REDACTED:" in clean
+        assert redact(clean) == clean
+        assert clean.startswith(whole[:3])
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_what_only_looks_strange_is_left_alone(text):
+    assert redact(text) == text
+
+
 words = st.one_of(
-    st.sampled_from([*SECRETS, *PROSE]),
+    st.sampled_from([*SECRETS, *PROSE, *DISGUISED, *FOREIGN, "\u200b", "\uff20"]),
     st.sampled_from(
         [
             "password",

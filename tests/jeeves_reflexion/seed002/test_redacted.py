@@ -72,9 +72,14 @@ async def everything(tmp_path, secret: str, caplog) -> dict[str, str]:
             lesson_store=library,
             preset="seed002",
         )
-        task = Task(f"Log in with {secret}", id="login", kind=f"kind {secret}", tools=(f"tool {secret}",))
+        task = Task(
+            f"Log in with {secret}", id=f"login {secret}", kind=f"kind {secret}", tools=(f"tool {secret}",)
+        )
         result = await loop.run(task, session=loop.session(listener=heard.append))
-        await ReflectionPolicy(journal).after(result, f"agent {secret}")
+        policy = ReflectionPolicy(journal)
+        assert await policy.after(result, f"agent {secret}")  # of another agent: nothing has paid it
+        assert await policy.after(result, "react") == ()  # paid by what the loop wrote
+        await policy.finished("other", task, "failed", run_id=f"run {secret}")
         streams = [
             item.text
             for stream in (library.streams.principles, library.streams.procedures)
@@ -87,9 +92,7 @@ async def everything(tmp_path, secret: str, caplog) -> dict[str, str]:
         "files": "".join(path.read_bytes().decode("utf-8", "replace") for path in stored),
         "names": "\n".join(map(str, stored)),
         "prompt": "".join(trial.block for trial in result.trials),
-        "events": json.dumps(
-            [as_json(event) for event in heard if event.kind != "agent.step"], ensure_ascii=False
-        ),
+        "events": json.dumps([as_json(event) for event in heard], ensure_ascii=False),
         "log": caplog.text,
         "streams": "".join(streams),
     }

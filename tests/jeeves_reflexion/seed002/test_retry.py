@@ -152,6 +152,10 @@ def test_the_presets_figures_and_what_a_user_may_change():
     )
     assert (other.max_attempts, other.top_k_lessons) == (6, 1)
     assert isinstance(other.reflector, LessonReflector)
+    # The loop's own defaults, said out loud, are what the user gave.
+    said = Reflexion(model=model, preset="seed002", max_attempts=3, top_k_lessons=5)
+    assert (said.max_attempts, said.top_k_lessons) == (3, 5)
+    assert (Reflexion(model=model).max_attempts, Reflexion(model=model).top_k_lessons) == (3, 5)
     assert isinstance(
         Reflexion(model=model, reflector=StructuredReflector(model)).reflector, StructuredReflector
     )
@@ -160,6 +164,8 @@ def test_the_presets_figures_and_what_a_user_may_change():
     for arguments, says in (
         ({"preset": "seed003"}, "preset must be 'seed002'"),
         ({"reflector_prompt": "x"}, "prompts="),
+        ({"max_attempts": 0}, "max_attempts must be"),
+        ({"top_k_lessons": 0}, "top_k_lessons must be"),
     ):
         with pytest.raises(ConfigurationError, match=says):
             Reflexion(model=model, **{"preset": "seed002", **arguments})

@@ -157,7 +157,8 @@ class Meddling:
 @pytest.mark.parametrize("remove", [False, True])
 async def test_a_step_that_is_overtaken_half_way_is_taken_back(make, remove):
     async with make(merging=None) as lessons:
-        first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
+        first, third = await learn(lessons, OPEN, LEFT)
+        (second,) = await learn(lessons, HOLD, task=ANOTHER)
         planned = await plan(
             [[first, second, third]], proposing(Operation("merge", (first.id, second.id, third.id)))
         )
@@ -166,6 +167,7 @@ async def test_a_step_that_is_overtaken_half_way_is_taken_back(make, remove):
         assert len(applied.skipped) == 1
         now = await everything(lessons)
         assert (now[first.id], now[second.id]) == (first, second)
+        assert await lessons.shelf.queries_of(first.id) == (TASK.prompt,)
         assert now.get(third.id) == (None if remove else replace(third, support=9))
         assert [entry.operation for entry in await Curator(lessons.shelf).history(first.id)][-1] == "undo"
 

@@ -44,6 +44,24 @@ async def test_near_copies_are_merged_into_the_one_that_was_learned_most():
     assert await proposed([OPEN, OPEN_TOO, LAMP]) == [("merge", ("b", "a"))]
 
 
+async def test_a_slip_that_is_a_word_is_merged_by_how_often_each_was_learned():
+    heat = lesson("a", "Heat the egg in the microwave before you serve it.", support=50)
+    hate = lesson("b", "Hate the egg in the microwave before you serve it.")
+    assert await proposed([heat, hate]) == [("merge", ("a", "b"))]
+    assert await proposed([replace(heat, support=49), hate]) == []
+    assert await proposed([heat, replace(hate, support=2)]) == []
+    assert (
+        await proposed([heat, replace(hate, text="Peel the egg in the microwave before you serve it.")]) == []
+    )
+
+
+async def test_an_unknown_word_in_the_place_of_another_is_no_copy_however_long_the_rest():
+    rest = "of the parts, glue the frame, sand the edges, paint the door and hang it on the left wall."
+    birch = lesson("a", f"Measure the birch {rest}")
+    assert await proposed([birch, lesson("b", f"Measure the maple {rest}")]) == []
+    assert await proposed([birch, lesson("b", f"Measure the brich {rest}")]) == [("merge", ("a", "b"))]
+
+
 async def test_contradictions_links_and_other_trust_are_not_merged():
     assert await proposed([OPEN, NEVER]) == []
     assert await proposed([OPEN, replace(OPEN_TOO, contradicts=("a",))]) == []

@@ -16,6 +16,8 @@ from jeeves_reflexion.lessons.exchange.files import (
     read_lines,
 )
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.lessons.exchange.restoring import undone
+from jeeves_reflexion.lessons.undoing import Entry
 from jeeves_reflexion.types import Lesson, Provenance
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +185,72 @@ def test_a_check_refuses_with_its_reason_and_sees_what_is_new_alone():
     report = plan_import(read, {"one": as_imported(ONE)}, check=check)
     assert seen == ["two"]
     assert [(line.lesson.id, line.reason) for line in report.refused] == [("two", "it gives orders")]
+
+
+def test_a_backup_goes_back_to_an_older_state_by_force_alone():
+    read = read_lines([to_line(ONE, ["a"]), to_line(TWO, ["b"])])
+    now = {"one": replace(ONE, state="retired", state_reason="harms"), "two": TWO}
+    (line,) = plan_import(
+        read, now, restore=True
+    ).changed  # a state that the store never was in is no older one
+    assert line.lesson == ONE
+    older = {"one": "retire of 2026-03-01 by ann (harms)"}
+    report = plan_import(read, now, restore=True, older=older)
+    assert (report.changes, [line.lesson.id for line in report.same]) == ((), ["two"])
+    (line,) = report.refused
+    assert "newer state" in line.reason
+    assert "retire of 2026-03-01 by ann (harms)" in line.reason
+    (line,) = plan_import(read, now, restore=True, older=older, force=True).changed
+    assert (line.lesson, line.undoes) == (ONE, older["one"])
+
+
+def entries(*states):
+    """The history of a lesson that was in these states one after the other."""
+    at = 1772366400.0
+    befores = (None, *states[:-1])
+    return [
+        Entry(n, at, operation, "ann", f"why {n}", before, after)
+        for n, (operation, before, after) in enumerate(
+            zip(("learn", "retire", "edit", "rollback"), befores, states, strict=False), 1
+        )
+    ]
+
+
+def test_what_a_backup_undoes_is_what_came_after_its_state():
+    retired = replace(ONE, state="retired", state_reason="harms")
+    edited = replace(retired, text="Shut the drawer.")
+    assert undone(ONE, entries(ONE)) == ""
+    assert undone(ONE, []) == ""
+    assert undone(TWO, entries(ONE, retired)) == ""
+    assert undone(ONE, entries(ONE, retired)) == "retire of 2026-03-01 by ann (why 2)"
+    assert undone(retired, entries(ONE, retired, edited)) == "edit of 2026-03-01 by ann (why 3)"
+    assert undone(retired, entries(ONE, retired, edited, retired)) == ""
+    assert undone(edited, entries(ONE, retired, edited, retired)) == "rollback of 2026-03-01 by ann (why 4)"
+    # A lesson of the first format has no entry for its beginning.
+    assert undone(ONE, entries(ONE, retired)[1:]) == "retire of 2026-03-01 by ann (why 2)"
+    many = [retired, edited] * 4
+    history = [Entry(n, 0.0, "edit", "", "", None, each) for n, each in enumerate((ONE, *many), 1)]
+    assert undone(ONE, history).endswith(" and 5 more")
+
+
+def test_a_backup_may_hold_words_that_were_struck_from_the_history_since():
+    struck = Entry(3, 0.0, "forget", "", "a lesson that it knew of was forgotten", ONE, ONE)
+    merged = replace(ONE, metadata={"wordings": ["Words of the forgotten one."]})
+    history = [*entries(ONE, replace(ONE, support=2)), struck]
+    assert undone(merged, history) == "forget of 1970-01-01 (a lesson that it knew of was forgotten)"
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_what_was_forgotten_comes_back_by_force_alone(restore):
+    read = read_lines([to_line(ONE, ["a"]), to_line(TWO, ["b"])])
+    report = plan_import(read, {}, restore=restore, forgotten={"one"}, force=not restore)
+    assert [line.lesson.id for line in report.added] == ["two"]
+    (line,) = report.refused
+    assert (line.forgotten, "it was forgotten here" in line.reason) == (True, True)
+    (line, other) = plan_import(read, {}, restore=True, forgotten={"one"}, force=True).added
+    assert (line.lesson, line.undoes, other.undoes) == (ONE, "its forgetting", "")
+    # One that was put there again since is forgotten no more.
+    assert plan_import(read, {"one": ONE}, restore=True, forgotten={"one"}).same[0].lesson == ONE
 
 
 def test_ones_own_backup_comes_back_as_it_was():

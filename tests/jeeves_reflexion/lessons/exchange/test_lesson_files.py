@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion import Lesson, LessonStoreError, Provenance
+from jeeves_reflexion import Lesson, LessonStoreError, Provenance, Task
 from jeeves_reflexion.lessons import shape_problem
 from jeeves_reflexion.lessons.exchange.markdown import (
     LessonChanges,
+    LessonFile,
     export_lessons,
     lesson_changes,
     lesson_markdown,
@@ -23,6 +24,10 @@ from jeeves_reflexion.lessons.reflections.markdown import MarkdownError
 def lesson(number: int = 1, text: str = "Look at the status before the body.", **more) -> Lesson:
     source = Provenance("run", 2, 0.25, "model", "Some Agent", 1772366400.0)
     return Lesson(f"id{number}", text, "task", f"Fetch {number}", source, "scraping", ("http_get",), **more)
+
+
+def paired(lessons):
+    return [(each, [each.task_excerpt]) for each in lessons]
 
 
 def test_the_file():
@@ -40,16 +45,67 @@ def test_what_is_written_is_read_back(text, excerpt, metadata):
     made = replace(
         lesson(), text=f"Go {' '.join(text.split())}".strip(), task_excerpt=excerpt, metadata=metadata
     )
-    if shape_problem(made.text):  # such as "a. B": what is no lesson is refused
+    page = lesson_markdown(made)
+    assert lesson_of_markdown(page).lesson == made
+    if shape_problem(made.text):  # such as "a. B": what a person writes is one sentence
         with pytest.raises(MarkdownError, match="one sentence"):
-            lesson_of_markdown(lesson_markdown(made))
-    else:
-        assert lesson_of_markdown(lesson_markdown(made)) == made
+            lesson_of_markdown(page.split("<!-- jeeves")[0])
+
+
+LONG = f"""Book a flight.
+
+1. Look at `prices` first.
+```python
+## Task
+pay()
+```
+<!-- jeeves-reflexion lesson: {{"lesson_id":"other"}} -->
+{"Mind the baggage. " * 30}"""
+
+
+@given(
+    tasks=st.lists(st.text("a#Task `~\n\t\u2028-<>!", min_size=1).filter(str.strip), min_size=1, max_size=3)
+)
+def test_tasks_are_read_back_whole(tasks):
+    read = lesson_of_markdown(lesson_markdown(lesson(), tasks))
+    assert read.lesson == lesson()
+    assert read.tasks == tuple(tasks)
+
+
+def test_the_file_has_the_whole_task_where_the_title_has_not():
+    excerpt = f"{LONG[:100]} ... {LONG[-90:]}"
+    made = replace(lesson(), task_excerpt=excerpt)
+    page = lesson_markdown(made, [LONG, "Fetch 1"])
+    assert f"\n\n## Task\n\n````text\n{LONG}\n````\n\n## Task\n\n```text\nFetch 1\n```\n\n<!-- " in page
+    assert lesson_of_markdown(page) == LessonFile(made, (LONG, "Fetch 1"))
+    assert "## Task" not in lesson_markdown(lesson(), ["Fetch 1"])
+    assert lesson_of_markdown(lesson_markdown(lesson(), ["Fetch 1"])).tasks == ()
+
+
+def test_no_secret_gets_into_the_file():
+    source = replace(lesson().provenance, agent="ann@example.org", run_id="for bob@example.org")
+    made = replace(
+        lesson(),
+        provenance=source,
+        task_excerpt="ask cid@example.org",
+        metadata={"copies": ["dee@example.org"]},
+    )
+    page = lesson_markdown(made, ["ask eve@example.org for the key sk-proj-abcdefghij0123456789ABCD"])
+    assert "example.org" not in page
+    assert "abcdefghij" not in page
+
+
+def test_a_page_written_by_hand_may_name_its_task_whole():
+    page = "# Lesson: 2026-03-02 - me - Pay\n\nPay before\nnoon.\n\n## Task\n```\nPay the bill.\nAll of it.\n```\n"
+    read = lesson_of_markdown(page)
+    assert (read.lesson.text, read.tasks) == ("Pay before noon.", ("Pay the bill.\nAll of it.",))
+    assert read.lesson.task_id == Task("Pay the bill.\nAll of it.").id
+    assert read.lesson.task_excerpt == "Pay the bill. All of it."
 
 
 def test_edits_additions_and_removals_are_shown(tmp_path):
     stored = [lesson(number) for number in range(4)]
-    assert export_lessons(tmp_path / "out", stored) == 4
+    assert export_lessons(tmp_path / "out", paired(stored)) == 4
     folder = tmp_path / "out"
     assert lesson_changes(folder, stored) == LessonChanges()
     edited, removed, broken = (folder / f"2026-03-01-fetch-{number}.md" for number in (0, 1, 2))
@@ -69,7 +125,7 @@ def test_edits_additions_and_removals_are_shown(tmp_path):
         "me",
         "imported",
     )
-    assert export_lessons(folder, [stored[0]]) == 1  # over its own file
+    assert export_lessons(folder, paired(stored[:1])) == 1  # over its own file
     assert len(list(folder.glob("*.md"))) == 4
 
 
@@ -85,6 +141,11 @@ def test_edits_additions_and_removals_are_shown(tmp_path):
             5,
             "data can't be read",
         ),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n\nhello", 7, "between two lines"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task", 5, "between two lines"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n````\nhello\n```", 6, "has no end"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n```\n\n```", 7, "task is empty"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n```\na\n```\nmore", 9, "nothing but"),
     ],
 )
 def test_an_error_names_the_line(text, line, says):
@@ -98,4 +159,4 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
         lesson_changes(tmp_path / "none", [])
     (tmp_path / "file").write_text("x")
     with pytest.raises(LessonStoreError, match="can't be written"):
-        export_lessons(tmp_path / "file", [lesson()])
+        export_lessons(tmp_path / "file", paired([lesson()]))

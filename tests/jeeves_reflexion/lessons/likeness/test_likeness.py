@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts, likeness
+from jeeves_reflexion.lessons.likeness.comparing import alike, compare, contradicts, likeness
 
 SCHEMA = "Read the schema before writing the query."
 
@@ -123,6 +123,21 @@ def test_comparing_is_the_same_in_both_directions_and_bounded(a, b):
     assert seen == compare(b, a)
     assert 0.0 <= seen.likeness <= 1.0
     assert not (seen.contradictory and not seen.conflict)
+
+
+@given(
+    words | st.text(max_size=60),
+    words | st.text(max_size=60),
+    st.sampled_from([0.0, 0.39, 0.4, 0.6, 0.85, 1.0]),
+)
+def test_alike_says_what_the_likeness_does(a, b, above):
+    assert alike(a, b, above) is (likeness(a, b) > above)
+
+
+@pytest.mark.parametrize(("a", "b"), [*ALIKE, *(pair[:2] for pair in DIFFERENT)])
+def test_alike_says_so_of_what_differs_in_a_little(a, b):
+    for above in (0.3, 0.4, 0.85):
+        assert alike(a, b, above) is (likeness(a, b) > above)
 
 
 @given(words | st.text(max_size=60))

@@ -1,0 +1,226 @@
+"""Forgetting a lesson means forgetting its words everywhere: in the lessons that took it in, and in their histories.
+
+A lesson that was merged into another left there its text, other ways to say it, notes of its copies, and tasks; others
+name its id. All of that is struck; numbers such as support stay. What another lesson learned by itself is its own, and
+stays, also where it is the same words. What is kept of the forgotten one is a digest of its id, so that a backup that
+has it is known to undo the forgetting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias, cast
+
+import anyio.lowlevel
+
+from jeeves_reflexion.errors import UnknownLessonError
+from jeeves_reflexion.lessons.credit.striking import swap
+from jeeves_reflexion.lessons.merging import COPIES, MERGED_INTO, TASKS, WORDINGS
+from jeeves_reflexion.lessons.records import lesson_from_fields
+from jeeves_reflexion.lessons.shelf import HISTORY, Change, Shelf, whole
+from jeeves_reflexion.types import JSON, Lesson
+
+FORGOTTEN: Final = "forgotten"
+STRUCK: Final = "[forgotten]"
+"""What stands where an id, a text or a task of a forgotten lesson stood."""
+
+_PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
+_DRAWN_FROM: Final = "drawn_from"
+_BACK: Final = ("rollback", "undo", "forget")
+"""Operations after which a lesson may have words and tasks again that it had from another."""
+_LONG: Final = 12
+"""Only texts of so many characters are looked for within others."""
+
+Fields: TypeAlias = Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What may be left of a lesson elsewhere: its id, texts it had or took in, tasks, and what attempts taught it."""
+
+    id: str
+    texts: frozenset[str]
+    tasks: frozenset[str]
+    task_ids: frozenset[str]
+    attempts: frozenset[tuple[JSON, JSON, JSON]]
+
+    def without(self, own: frozenset[str]) -> Traces:
+        """Return the traces but for those texts that another lesson has as its own."""
+        return Traces(self.id, self.texts - own, self.tasks - own, self.task_ids, self.attempts)
+
+
+async def forget_traces(shelf: Shelf, lesson_id: str) -> None:
+    """Strike a lesson that is still there from all others and their histories, and note that it is forgotten."""
+    lesson = await shelf.get(lesson_id)
+    if lesson is None:
+        return
+    await shelf.records.append_once(FORGOTTEN, _digest(lesson_id), {})
+    traces = _traces(lesson, await shelf.entries(lesson_id), await shelf.queries_of(lesson_id))
+    owned: dict[str, frozenset[str]] = {}
+    after: str | None = None
+    while True:
+        await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
+        page = await shelf.page(after=after, limit=_PAGE)
+        for other in page.lessons:
+            if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
+                owned[other.id] = await _own(shelf, other, lesson_id)
+                await _strike_lesson(shelf, other.id, traces.without(owned[other.id]))
+        if page.next is None:
+            break
+        after = page.next
+    await _strike_histories(shelf, traces, owned)
+
+
+async def forgotten(shelf: Shelf) -> Forgotten:
+    """Return which lessons were forgotten here."""
+    found: set[str] = set()
+    after: str | None = None
+    while True:
+        page = await shelf.records.scan_records(FORGOTTEN, after=after, limit=_PAGE)
+        found |= {record.key for record in page.records}
+        if page.next is None:
+            return Forgotten(frozenset(found))
+        after = page.next
+
+
+async def remember(shelf: Shelf, lesson_id: str) -> None:
+    """Take back that a lesson is forgotten: it was put there again on purpose."""
+    await shelf.records.delete_records(FORGOTTEN, [_digest(lesson_id)])
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The ids that were forgotten; one can ask for an id, and not list them."""
+
+    digests: frozenset[str] = frozenset()
+
+    def __contains__(self, lesson_id: object) -> bool:
+        return isinstance(lesson_id, str) and _digest(lesson_id) in self.digests
+
+
+def _digest(lesson_id: str) -> str:
+    return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _traces(lesson: Lesson, entries: Sequence[JSON], queries: Sequence[str]) -> Traces:
+    versions: list[Fields] = [whole(lesson)]
+    tasks = set(queries)
+    for entry in cast("Sequence[Fields]", entries):
+        versions += [cast("Fields", entry[side]) for side in ("before", "after") if entry.get(side)]
+        for retold in cast("Mapping[str, Sequence[str]]", entry.get("tasks", {})).values():
+            tasks.update(retold)
+    texts, ids, attempts = set[str](), set[str](), set[tuple[JSON, JSON, JSON]]()
+    for each in versions:
+        extra = cast("Fields", each["extra"])
+        notes = [note for note in _items(extra, COPIES) if isinstance(note, Mapping)]
+        texts |= {cast("str", each["text"]), *cast("list[str]", _items(extra, WORDINGS))}
+        tasks.add(cast("str", each["task_excerpt"]))
+        ids |= {cast("str", each["task_id"]), *cast("list[str]", _items(extra, TASKS))}
+        for one in (each, *notes):
+            texts.add(cast("str", one["text"]))
+            attempts.add((one["run_id"], one["attempt"], one["task_id"]))
+    return Traces(lesson.id, frozenset(texts), frozenset(tasks - {""}), frozenset(ids), frozenset(attempts))
+
+
+async def _own(shelf: Shelf, lesson: Lesson, forgotten_id: str) -> frozenset[str]:
+    """The words and tasks of a lesson that are not from the forgotten one."""
+    entries = cast("Sequence[Fields]", await shelf.entries(lesson.id))
+    first = cast("Fields", entries[0]["before"] or entries[0]["after"]) if entries else whole(lesson)
+    own = {cast("str", first["text"])}
+    if forgotten_id not in _items(cast("Fields", first["extra"]), _DRAWN_FROM):
+        own |= {cast("str", first["task_excerpt"]), *(await shelf.queries_of(lesson.id))[:1]}
+    for entry in entries:
+        others = _items(entry, "others")
+        from_others = entry["operation"] == "merge" and (not others or forgotten_id in others)
+        if not from_others and entry["operation"] not in _BACK:
+            own.add(cast("str", cast("Fields", entry["after"])["text"]))
+            own |= set(cast("Mapping[str, Sequence[str]]", entry.get("tasks", {})).get("added", ()))
+    return frozenset(own - {STRUCK})
+
+
+async def _strike_lesson(shelf: Shelf, lesson_id: str, traces: Traces) -> None:
+    entries = cast("Sequence[Fields]", await shelf.entries(lesson_id))
+    said = [cast("str", cast("Fields", entry["after"])["text"]) for entry in entries]
+    words = next((text for text in reversed(said) if text not in traces.texts), STRUCK)
+
+    def make(now: Lesson) -> Lesson:
+        fields = cast("Fields", _struck(whole(now), traces))
+        text = words if now.text in traces.texts else now.text
+        return lesson_from_fields(text, fields)
+
+    change = Change("forget", "a lesson that it knew of was forgotten")
+    with contextlib.suppress(UnknownLessonError):  # it was forgotten itself meanwhile
+        await shelf.change(lesson_id, make, change, without=traces.tasks)
+
+
+async def _strike_histories(shelf: Shelf, traces: Traces, owned: dict[str, frozenset[str]]) -> None:
+    after: str | None = None
+    while True:
+        await anyio.lowlevel.checkpoint()
+        page = await shelf.records.scan_records(HISTORY, after=after, limit=_PAGE)
+        for record in page.records:
+            lesson_id = record.key.rpartition(":")[0]
+            if lesson_id == traces.id or _struck(record.value, traces) == record.value:
+                continue
+            if lesson_id not in owned:
+                other = await shelf.get(lesson_id)
+                owned[lesson_id] = frozenset() if other is None else await _own(shelf, other, traces.id)
+            left = partial(_changed, traces=traces.without(owned[lesson_id]))
+            await swap(shelf.records, HISTORY, record.key, left)
+        if page.next is None:
+            return
+        after = page.next
+
+
+def _changed(value: JSON, traces: Traces) -> JSON | None:
+    struck = _struck(value, traces)
+    return None if struck == value else struck
+
+
+def _struck(value: JSON, traces: Traces, key: str = "") -> JSON:
+    """Return a JSON value without the traces: struck where a field needs something, left out of lists."""
+    if isinstance(value, str):
+        return _struck_text(value, traces, key)
+    if isinstance(value, Mapping):
+        fields = {name: _struck(item, traces, name) for name, item in value.items()}
+        if isinstance(fields.get(TASKS), list) and COPIES in fields:
+            fields[TASKS] = _known_tasks(fields, traces)
+        return fields
+    if isinstance(value, Sequence):
+        return [_struck(item, traces, key) for item in value if not _is_trace(item, traces)]
+    return value
+
+
+def _struck_text(text: str, traces: Traces, key: str) -> str:
+    if text in traces.texts or text in traces.tasks or (text == traces.id and key == MERGED_INTO):
+        return STRUCK
+    if key in ("reason", "state_reason"):
+        for trace in (traces.id, *sorted((*traces.texts, *traces.tasks), key=len, reverse=True)):
+            if trace == traces.id or len(trace) >= _LONG:
+                text = text.replace(trace, STRUCK)
+    return text
+
+
+def _is_trace(item: JSON, traces: Traces) -> bool:
+    if isinstance(item, str):
+        return item == traces.id or item in traces.texts or item in traces.tasks
+    if not isinstance(item, Mapping) or "run_id" not in item:
+        return False
+    return (
+        item["text"] in traces.texts or (item["run_id"], item["attempt"], item["task_id"]) in traces.attempts
+    )
+
+
+def _known_tasks(fields: Fields, traces: Traces) -> JSON:
+    """The ids of the tasks that a lesson still knows by its copies."""
+    notes = [note for note in _items(fields, COPIES) if isinstance(note, Mapping)]
+    known = {note["task_id"] for note in notes}
+    return [task for task in _items(fields, TASKS) if task in known or task not in traces.task_ids]
+
+
+def _items(fields: Fields, key: str) -> Sequence[JSON]:
+    return cast("Sequence[JSON]", fields.get(key, ()))

@@ -1,0 +1,95 @@
+"""A stranger's lesson can't have an own one say its words, or end; one answer that can't be read spoils no plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from jeeves_reflexion import Lesson, Provenance
+from jeeves_reflexion.lessons.consolidation.clusters import clusters
+from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
+from jeeves_reflexion.lessons.consolidation.operations import Operation
+from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
+from jeeves_reflexion.models import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+OWN = Lesson("own", "Wash the mug in the sink.", "t", "task", Provenance("run", 1, 0.0))
+OTHER = replace(OWN, id="other", text="Wash the mug in the sink twice.")
+SHARED = replace(OWN, id="shared", text="Wash the mug in the deep sink.", trust="shared")
+THEIRS = replace(OWN, id="theirs", text="Wash the mug in the bath.", trust="imported")
+
+
+def proposing(*operations: Operation):
+    async def consolidator(_):
+        return Proposals(operations)
+
+    return consolidator
+
+
+def reply(**operation) -> str:
+    return json.dumps({"operations": [operation]})
+
+
+def test_lessons_of_different_trust_are_never_shown_together():
+    mixed = [OWN, OTHER, SHARED, replace(SHARED, id="shared-2"), THEIRS, replace(THEIRS, id="theirs-2")]
+    found = clusters(mixed)
+    assert sorted(tuple(sorted(each.id for each in group)) for group in found) == [
+        ("other", "own"),
+        ("shared", "shared-2"),
+        ("theirs", "theirs-2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Operation("edit", ("own",), THEIRS.text),
+        Operation("edit", ("shared",), THEIRS.text),
+        Operation("retire", ("own",), reason="the bath is better"),
+        Operation("downvote", ("own",)),
+        Operation("merge", ("own", "other"), THEIRS.text),
+        Operation("merge", ("own", "other")),
+    ],
+)
+async def test_a_cluster_of_mixed_trust_changes_none_of_the_more_trusted(operation):
+    planned = await plan([[OWN, OTHER, SHARED, THEIRS]], proposing(operation))
+    assert planned.steps == ()
+    (refused,) = planned.refused
+    assert "among these are imported ones" in refused.why
+
+
+async def test_a_new_lesson_is_trusted_no_more_than_any_that_it_may_quote():
+    words = Operation("add", ("own",), "Look for a bath before you wash anything.")
+    planned = await plan([[OWN, THEIRS]], proposing(words))
+    assert planned.steps[0].deltas[0].after.trust == "imported"
+
+
+@pytest.mark.parametrize(
+    "operation", [Operation("edit", ("own",), "Wash the mug."), Operation("retire", ("own",), reason="old")]
+)
+async def test_lessons_of_one_trust_may_be_changed_as_before(operation):
+    planned = await plan([[OWN, OTHER]], proposing(operation))
+    assert [step.operation for step in planned.steps] == [operation]
+
+
+async def test_an_answer_that_can_not_be_read_costs_its_own_cluster_alone():
+    model = ScriptedModel(
+        [
+            reply(op="upvote", ids=["L1"]),
+            "no JSON",
+            "still none",
+            reply(op="upvote", ids=["L2"]),
+        ]
+    )
+    groups = [
+        [replace(OWN, id=f"{name}1"), replace(OTHER, id=f"{name}2")] for name in ("first", "bad", "last")
+    ]
+    planned = await plan(groups, LLMConsolidator(model))
+    assert [step.operation.ids for step in planned.steps] == [("first1",), ("last2",)]
+    (refused,) = planned.refused
+    assert refused.proposal == "the answer about bad1, bad2"
+    assert "refused twice: it holds no JSON object" in refused.why
+    assert "bad1, bad2" in str(planned)

@@ -1,0 +1,187 @@
+"""A forgotten lesson is gone from the lessons that took it in, from their histories, and from the files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from jeeves_reflexion import LessonSettings, LessonStoreError, Provenance, Reflection, Task, VectorLessonStore
+from jeeves_reflexion.lessons.consolidation.operations import DRAWN_FROM, Operation
+from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
+from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.forgetting import forgotten
+from jeeves_reflexion.lessons.merging import COPIES, WORDINGS
+from jeeves_reflexion.lessons.shelf import Change, whole
+from vectorstores import FaissVectorStore, HashingEmbedder, open_store
+
+pytestmark = pytest.mark.anyio
+
+CLEAN = Task("put a clean mug in the coffee machine", id="clean")
+TEAPOT = Task("polish the zirconium teapot", id="teapot-task")
+SINK = "Wash the mug in the sink before you carry it anywhere."
+BRUSH = "Use the marmalade brush for the teapot."
+LEAVE = "Do not use the marmalade brush for the teapot."
+WORDS = ("zirconium", "marmalade", "teapot", "brush-run")
+
+
+async def learn(lessons, task, text, run):
+    return await lessons.record(task, Reflection(text), provenance=Provenance(run, 1, 0.0))
+
+
+async def everything(lessons) -> str:
+    """All that a store holds, as text."""
+    page = await lessons.store.scan(limit=1000)
+    assert page.next is None
+    held = [f"{chunk.content} {chunk.embed_text} {chunk.metadata}" for chunk in page.chunks]
+    for collection in ("history", "quarantine", "recalls", "runs", "outcomes", "credit", "forgotten"):
+        found = await lessons.records.scan_records(collection, limit=1000)
+        held += [f"{record.key} {record.value}" for record in found.records]
+    return "\n".join(held)
+
+
+async def by_curator(lessons, into, gone):
+    await Curator(lessons.shelf, by="ada").merge(into.id, [gone.id], reason=f"both speak of {BRUSH}")
+
+
+async def by_consolidation(lessons, into, gone):
+    async def consolidator(_):
+        return Proposals((Operation("merge", (into.id, gone.id), reason=f"like {gone.id}"),))
+
+    into, gone = [await lessons.get(each.id) for each in (into, gone)]  # one was linked meanwhile
+    assert (await apply(await plan([[into, gone]], consolidator), lessons.shelf)).done
+
+
+async def merged_and_back(lessons, into, gone):
+    await by_curator(lessons, into, gone)
+    await Curator(lessons.shelf).rollback(into.id, to=1)
+
+
+async def restored_by_hand(lessons, into, gone):
+    await by_curator(lessons, into, gone)
+    await Curator(lessons.shelf).restore(gone.id)
+
+
+@pytest.mark.parametrize("merge", [by_curator, by_consolidation, merged_and_back, restored_by_hand])
+async def test_nothing_of_it_is_left_in_the_lesson_that_took_it_in(make, merge):
+    async with make() as lessons:
+        kept = await learn(lessons, CLEAN, SINK, "mug-run")
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        opposite = await learn(lessons, TEAPOT, LEAVE, "other-run")
+        await merge(lessons, kept, gone)
+        assert BRUSH in await everything(lessons)
+        await lessons.forget(opposite.id)
+        assert await lessons.forget(gone.id)
+        left = await everything(lessons)
+        assert [word for word in (*WORDS, gone.id, opposite.id) if word in left] == []
+        now = await lessons.get(kept.id)
+        assert (now.text, now.state, now.contradicts) == (SINK, "active", ())
+        assert now.metadata.get(COPIES, []) == now.metadata.get(WORDINGS, []) == []
+        assert (await lessons.recall(CLEAN, k=5)).texts == (SINK,)
+        assert (await Curator(lessons.shelf).history(kept.id))[-1].after == now
+
+
+async def test_a_contradiction_loses_the_id_and_keeps_its_own_words(make):
+    async with make() as lessons:
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        other = await learn(lessons, TEAPOT, LEAVE, "other-run")
+        assert other.contradicts == (gone.id,)
+        before = whole(other)
+        assert await lessons.forget(gone.id)
+        assert whole(await lessons.get(other.id)) == {**before, "contradicts": []}
+        assert (await lessons.recall(TEAPOT, k=5)).texts == (LEAVE,)
+        assert gone.id not in await everything(lessons)
+
+
+async def test_words_that_were_taken_over_go_and_the_earlier_ones_come_back(make):
+    async with make() as lessons:
+        kept = await lessons.shelf.get((await learn(lessons, CLEAN, SINK, "mug-run")).id)
+        await lessons.shelf.change(kept.id, lambda now: replace(now, trust="imported"), Change("import"))
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        await Curator(lessons.shelf).merge(kept.id, [gone.id])
+        assert (await lessons.get(kept.id)).text == BRUSH
+        assert await lessons.forget(gone.id)
+        assert (await lessons.get(kept.id)).text == SINK
+        left = await everything(lessons)
+        assert [word for word in WORDS if word in left] == []
+        with pytest.raises(LessonStoreError, match="words of a forgotten lesson"):
+            await Curator(lessons.shelf).rollback(kept.id, to=3)
+
+
+async def test_a_lesson_that_was_drawn_from_it_stays_without_its_task(make):
+    async with make() as lessons:
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        kept = await learn(lessons, CLEAN, SINK, "mug-run")
+
+        async def consolidator(_):
+            return Proposals((Operation("add", (gone.id, kept.id), "Clean what is dirty first."),))
+
+        applied = await apply(await plan([[gone, kept]], consolidator), lessons.shelf)
+        drawn = applied.done[0].deltas[0].after
+        assert await lessons.forget(gone.id)
+        assert await lessons.shelf.queries_of(drawn.id) == (CLEAN.prompt,)
+        assert (await lessons.get(drawn.id)).metadata[DRAWN_FROM] == [kept.id]
+        assert [word for word in (TEAPOT.prompt, BRUSH, gone.id) if word in await everything(lessons)] == []
+        assert await lessons.forget(kept.id)
+        assert await lessons.shelf.queries_of(drawn.id) == ("Clean what is dirty first.",)
+
+
+async def test_lessons_that_say_the_same_by_themselves_are_left_alone(make):
+    async with make(merging=None) as lessons:
+        gone, same, task = [
+            await learn(lessons, TEAPOT, text, run) for text, run in ((BRUSH, "a"), (BRUSH, "b"), (SINK, "c"))
+        ]
+        edited = await learn(lessons, CLEAN, SINK, "d")
+        edited = await Curator(lessons.shelf).edit(edited.id, BRUSH)
+        assert await lessons.forget(gone.id)
+        for lesson in (same, task, edited):
+            assert await lessons.get(lesson.id) == lesson
+            assert "[forgotten]" not in str(await lessons.shelf.entries(lesson.id))
+        assert {each.lesson.id for each in (await lessons.recall(TEAPOT, k=5)).offered} <= {same.id, task.id}
+
+
+async def test_that_a_lesson_is_forgotten_is_known_by_its_id_alone(make):
+    async with make() as lessons:
+        gone, kept = await learn(lessons, TEAPOT, BRUSH, "a"), await learn(lessons, CLEAN, SINK, "b")
+        assert await lessons.forget(gone.id)
+        assert not await lessons.forget("never-there")
+        known = await forgotten(lessons.shelf)
+        assert [each in known for each in (gone.id, kept.id, "never-there")] == [True, False, False]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_nothing_of_it_is_left_in_a_database(postgres_database):
+    store = open_store(postgres_database, embedder=HashingEmbedder(), namespace="tests")
+    async with VectorLessonStore(store, settings=LessonSettings()) as lessons:
+        kept = await learn(lessons, CLEAN, SINK, "mug-run")
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        await by_curator(lessons, kept, gone)
+        await Curator(lessons.shelf).rollback(kept.id, to=1)
+        assert await lessons.get(gone.id) == gone
+        await by_consolidation(lessons, kept, gone)
+        assert await lessons.forget(gone.id)
+        left = await everything(lessons)
+        assert [word for word in (*WORDS, gone.id) if word in left] == []
+        assert (await lessons.recall(CLEAN, k=5)).texts == (SINK,)
+
+
+async def test_no_byte_of_it_is_left_on_disk(tmp_path):
+    store = FaissVectorStore(tmp_path, embedder=HashingEmbedder(), namespace="tests")
+    words = tuple(word.encode() for word in WORDS)
+    async with VectorLessonStore(store, settings=LessonSettings()) as lessons:
+        kept = await learn(lessons, CLEAN, SINK, "mug-run")
+        gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
+        await by_curator(lessons, kept, gone)
+        assert all(word in _bytes(tmp_path) for word in words)
+        assert await lessons.forget(gone.id)
+        with anyio.fail_after(10):  # the write-ahead log is cleared a moment after
+            while any(word in _bytes(tmp_path) for word in (*words, gone.id.encode())):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+    left = _bytes(tmp_path)
+    assert [word for word in (*words, gone.id.encode()) if word in left] == []
+    assert kept.id.encode() in left
+
+
+def _bytes(folder) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())

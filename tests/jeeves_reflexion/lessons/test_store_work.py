@@ -1,0 +1,226 @@
+"""How much a recall and a record ask of the store below: few calls, whatever the number of lessons and attempts.
+
+Each call of a store is at most one transaction, so these numbers are what they cost on a disk or over a network.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import anyio
+import pytest
+
+from jeeves_reflexion import (
+    Evaluation,
+    Lesson,
+    LessonSettings,
+    Provenance,
+    Reflection,
+    Task,
+    VectorLessonStore,
+)
+from jeeves_reflexion.lessons.credit import tally
+from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.lessons.credit.ledger import Ledger, RunRecall
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, counting_of, entry_of
+from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.lessons.shelf import Change
+from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
+from vectorstores.base import RecordWrite
+from vectorstores.store import Store
+
+pytestmark = pytest.mark.anyio
+
+SOURCE = Provenance("learning", 1, 0.0, created_at=1.0)
+CALLS = ("add", "search", "get_by_ids", "scan", "append_once", "get", "compare_and_swap", "scan_records")
+THINGS = ("mug", "potato", "ladle", "egg", "tomato", "knife", "bowl", "lettuce", "bread", "kettle")
+
+
+@pytest.fixture(params=["memory", "faiss"])
+async def store(request, tmp_path):
+    if request.param == "memory":
+        made = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
+    else:
+        made = FaissVectorStore(tmp_path / "store", embedder=HashingEmbedder(), namespace="tests")
+    async with made:
+        yield made
+
+
+@pytest.fixture
+def calls(store: Store, monkeypatch) -> list[tuple[str, dict[str, object]]]:
+    """What is called of the store, with its named arguments."""
+    made = []
+
+    def noted(name):
+        call = getattr(store, name)
+
+        async def note(*given, **named):
+            made.append((name, named))
+            return await call(*given, **named)
+
+        return note
+
+    for name in CALLS:
+        monkeypatch.setattr(store, name, noted(name))
+    return made
+
+
+def task(number: int) -> Task:
+    return Task(f"put the {THINGS[number % 10]} into cabinet {number}", kind="put")
+
+
+async def learn(
+    lessons, number: int, text: str = "", *, run: str = "learning", of: Task | None = None
+) -> Lesson:
+    text = text or f"Open cabinet {number} before you fetch the {THINGS[number % 10]}."
+    return await lessons.record(
+        of or task(number), Reflection(text), provenance=Provenance(run, 1, 0.0, created_at=1.0)
+    )
+
+
+def names(calls) -> Counter[str]:
+    return Counter(name for name, _ in calls)
+
+
+@pytest.mark.parametrize("size", [8, 80])
+async def test_a_recall_is_one_search_and_one_write(store, calls, size):
+    lessons = VectorLessonStore(store)
+    for number in range(size):
+        await learn(lessons, number)
+    for attempt in (1, 2, 3):
+        calls.clear()
+        recall = await lessons.recall(task(3), k=5, run_id="run", attempt=attempt)
+        assert names(calls) == {"search": 1, "add": 1}
+        assert calls[0][1]["k"] == 20
+        assert len(recall.offered) == 5
+    calls.clear()
+    await lessons.outcome(recall.id, Evaluation(1.0))
+    assert names(calls) == {"get": 1, "append_once": 1}
+    assert [each.attempt for each in await lessons.ledger.run("run")] == [1, 2, 3]
+
+
+async def test_with_credit_a_recall_reads_the_ledger_now_and_then_only(store, calls):
+    lessons = VectorLessonStore(store, settings=LessonSettings(credit=Credit(Withholding(0.2, seed=1))))
+    for number in range(12):
+        await learn(lessons, number)
+    for number in range(30):
+        recall = await lessons.recall(task(number % 12), k=3, run_id=f"run{number}", attempt=1)
+        await lessons.outcome(recall.id, Evaluation(1.0))
+    calls.clear()
+    for number in range(10):
+        await lessons.recall(task(number), k=3, run_id="later", attempt=number)
+    assert names(calls) == {"search": 10, "add": 10}
+
+
+async def test_old_verdicts_are_not_read_again(store, calls):
+    now = [1000.0]
+    ledger = Ledger(store, lambda: now[0], settle_seconds=10)
+    entry = entry_of(Verdict("evaluator", 1.0, at=1000.0), counting_of({"offered": [], "withheld": []}))
+    await store.add([], records=[RecordWrite(OUTCOMES, f"r{number}", entry) for number in range(700)])
+    now[0] = 2000.0
+    await ledger.credits(max_age=0)
+    assert names(calls)["scan_records"] == 3
+    calls.clear()
+    await ledger.credits(max_age=0)
+    assert names(calls) == {"scan_records": 1}
+
+
+async def test_what_is_known_of_a_lesson_is_worked_out_once(store, monkeypatch):
+    worked = Counter()
+    real = tally.lift
+    monkeypatch.setattr(tally, "lift", lambda cells: worked.update(["lift"]) or real(cells))
+    lessons = VectorLessonStore(store, settings=LessonSettings(credit=Credit(Withholding(0.2, seed=1))))
+    for number in range(6):
+        await learn(lessons, number)
+    for attempt in range(5):
+        await lessons.recall(task(2), k=2, run_id="run", attempt=attempt)
+    assert 0 < worked["lift"] <= 6
+
+
+@pytest.mark.parametrize("size", [8, 80])
+async def test_a_new_lesson_is_one_search_and_one_write(store, calls, size):
+    lessons = VectorLessonStore(store)
+    for number in range(size):
+        await learn(lessons, number)
+    calls.clear()
+    await learn(lessons, size)
+    assert names(calls) == {"search": 1, "add": 1}
+    assert await lessons.count() == size + 1
+
+
+async def test_a_copy_asks_for_the_tasks_only_where_it_comes_from_another(store, calls):
+    lessons = VectorLessonStore(store)
+    for number in range(8):
+        await learn(lessons, number)
+    calls.clear()
+    again = await learn(lessons, 3, run="again")
+    assert again.support == 2
+    assert names(calls) == {"search": 1, "get_by_ids": 1, "add": 1}
+    calls.clear()
+    text = "Open cabinet 3 before you fetch the egg."
+    elsewhere = await learn(
+        lessons, 3, text, run="elsewhere", of=Task("serve an egg for breakfast", kind="put")
+    )
+    assert (elsewhere.id, elsewhere.support) == (again.id, 3)
+    assert names(calls) == {"search": 2, "get_by_ids": 1, "add": 1}
+
+
+async def test_lessons_with_many_faces_are_searched_for_once_as_soon_as_that_is_known(store, calls):
+    lessons = VectorLessonStore(store)
+    for number in range(9):
+        await learn(lessons, number)
+        await lessons.shelf.put(
+            Lesson(f"{number:032}", f"Fetch the {THINGS[number]} first.", "t", "t", SOURCE),
+            [f"put the {THINGS[number]} into cabinet {each}" for each in (50, 60, 70, 80)],
+            Change("learn"),
+        )
+    first = await lessons.recall(task(3), k=3)
+    calls.clear()
+    second = await lessons.recall(task(3), k=3)
+    assert names(calls) == {"search": 1, "add": 1}
+
+    def found(recall):
+        return [item.lesson.id for item in (*recall.offered, *recall.left_out)]
+
+    assert found(first) == found(second)
+    assert len(found(first)) == len(set(found(first))) == 12
+
+
+async def test_all_recalls_of_a_run_are_found_however_many_at_once(store):
+    lessons = VectorLessonStore(store)
+    await learn(lessons, 1)
+    made = []
+
+    async def recall(attempt: int) -> None:
+        made.append((await lessons.recall(task(1), k=1, run_id="run", attempt=attempt)).id)
+
+    async with anyio.create_task_group() as group:
+        for attempt in range(40):
+            group.start_soon(recall, attempt)
+    noted = await lessons.ledger.run("run")
+    assert {each.recall_id for each in noted} == set(made)
+    assert {each.attempt for each in noted} == set(range(40))
+    assert await lessons.ledger.run("run 1") == ()
+
+
+async def test_a_run_that_was_begun_by_an_older_version_goes_on(store):
+    ledger = Ledger(store)
+    old = {"recall_id": "r1", "attempt": 1, "task_id": "t"}
+    await store.append_once("runs", "run", {"recalls": [old]})
+    lessons = VectorLessonStore(store)
+    lesson = await learn(lessons, 1)
+    recall = await lessons.recall(task(1), k=1, run_id="run", attempt=2)
+    assert [item.lesson.id for item in recall.offered] == [lesson.id]
+    assert await ledger.run("run") == (
+        RunRecall("r1", 1, "t"), RunRecall(recall.id, 2, task(1).id),
+    )  # fmt: skip
+    assert (await lessons.feedback("run", 1.0, task_id=task(1).id)).recall_id == recall.id
+
+
+async def test_a_recall_that_is_noted_again_is_there_once(store):
+    lessons = VectorLessonStore(store)
+    await learn(lessons, 1)
+    recall = await lessons.recall(task(1), k=1, run_id="run", attempt=1)
+    await lessons.ledger.note_recall(recall, run_id="run", attempt=1)
+    assert len(await lessons.ledger.run("run")) == 1
+    assert len((await store.scan_records(RECALLS)).records) == 1
