@@ -7,9 +7,11 @@ after round, in the real engine, over the real lesson store. Writes ``docs/resul
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +40,7 @@ and call the right one empty. Nothing is learned during the rounds. With credit,
 is withheld until it is shown to help, lessons are ranked by similarity plus utility, and those shown to harm are
 retired; what withholding costs is in the figures. In each round the player searches a game in one of {orders} orders,
 the same in all arms; an attempt with the same order and the same lessons is the same, and played once. Intervals at
-95 %, by a bootstrap over games (seeds {seeds} pooled; a game is one cluster).
+95 %, by a bootstrap over games ({seeds}; a game is one cluster).
 
 ```
 {command}
@@ -49,24 +51,67 @@ the same in all arms; an attempt with the same order and the same lessons is the
 """
 
 
-async def measure(
-    folder: Path, count: int, game_seed: int, seeds: Sequence[int], setting: Setting
-) -> tuple[list[Played], list[Library], int]:
-    """Make the games and play all arms for each seed; returns also how many attempts the engine played."""
-    games = await generate_games(folder, count=count, seed=game_seed, workers=setting.workers)
-    played: list[Played] = []
-    libraries: list[Library] = []
-    attempts = 0
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one seed came to; ``attempts`` and ``minutes`` are of the engine and of its wall clock."""
+
+    played: list[Played]
+    library: Library
+    attempts: int
+    minutes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Games:
+    """Which games are played, where they are made, and where finished seeds are kept, if anywhere."""
+
+    folder: Path
+    count: int
+    seed: int
+    keep: Path | None
+
+
+async def measure(chosen: Games, seeds: Sequence[int], setting: Setting) -> list[Result]:
+    """Make the games and play all arms for each seed; a seed that was kept with the same settings is read instead."""
+    games = await generate_games(chosen.folder, count=chosen.count, seed=chosen.seed, workers=setting.workers)
+    results: list[Result] = []
     async with EnginePool(setting.workers) as pool:
         tasks = await tasks_for(pool, games, workers=setting.workers)
         for seed in seeds:
-            table = Table(pool, {game.id: game for game in games}, tasks)
-            more, library = await play(table, seed, setting)
-            played += more
-            libraries.append(library)
-            attempts += table.played
-            click.echo(f"seed {seed}: {table.played} attempts in the engine, {library}", err=True)
-    return played, libraries, attempts
+            kept = _kept_at(chosen, seed, setting)
+            result = _read(kept)
+            if result is None:
+                begun = time.perf_counter()
+                table = Table(pool, {game.id: game for game in games}, tasks)
+                played, library = await play(table, seed, setting)
+                result = Result(played, library, table.played, (time.perf_counter() - begun) / 60)
+                _write(kept, result)
+            results.append(result)
+            click.echo(f"seed {seed}: {result.attempts} attempts in the engine, {result.library}", err=True)
+    return results
+
+
+def _kept_at(chosen: Games, seed: int, setting: Setting) -> Path | None:
+    if chosen.keep is None:
+        return None
+    played = f"{setting.rounds}-{setting.orders}-{setting.share:g}-{setting.embedder.dim}"
+    return chosen.keep / f"{chosen.count}-{chosen.seed}-{played}-seed-{seed}.json"
+
+
+def _read(file: Path | None) -> Result | None:
+    if file is None or not file.exists():
+        return None
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    played = [Played(*row) for row in kept["played"]]
+    return Result(played, Library(**kept["library"]), kept["attempts"], kept["minutes"])
+
+
+def _write(file: Path | None, result: Result) -> None:
+    if file is None:
+        return
+    rows = [[each.arm, each.seed, each.round, each.game, each.won] for each in result.played]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**asdict(result), "played": rows}), encoding="utf-8")
 
 
 @click.command()
@@ -79,6 +124,7 @@ async def measure(
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
 @click.option("--made-games", type=click.Path(path_type=Path), default=Path("runs/games"), show_default=True)
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder of finished seeds, to go on from.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULT, show_default=True)
 def main(  # noqa: PLR0913 - one for each option
     *,
@@ -91,14 +137,14 @@ def main(  # noqa: PLR0913 - one for each option
     workers: int,
     embedder: str,
     made_games: Path,
+    keep: Path | None,
     out: Path,
 ) -> None:
     """Play all arms, print the tables and write them to a file."""
-    started = time.perf_counter()
     with_model: Embedder = HashingEmbedder() if embedder == "hashing" else default_embedder()
     setting = Setting(rounds, orders, share, workers, with_model, lambda line: click.echo(line, err=True))
     numbers = [int(seed) for seed in seeds.split(",")]
-    played, libraries, attempts = anyio.run(measure, made_games, count, game_seed, numbers, setting)
+    results = anyio.run(measure, Games(made_games, count, game_seed, keep), numbers, setting)
     options = f"--count {count} --game-seed {game_seed} --rounds {rounds} --orders {orders}"
     text = _PAGE.format(
         games=count,
@@ -110,11 +156,11 @@ def main(  # noqa: PLR0913 - one for each option
         embedder={"minilm": "MiniLM", "hashing": "hashing"}[embedder],
         planted=PLANTED_SHARE,
         share=share,
-        seeds=seeds,
+        seeds=f"seed {seeds}" if len(numbers) == 1 else f"seeds {seeds} pooled",
         command=f"python -m benchmarks.lessons.harm {options} --share {share:g} --seeds {seeds}",
-        minutes=(time.perf_counter() - started) / 60,
-        played=attempts,
-        tables=tables(played, libraries),
+        minutes=sum(each.minutes for each in results),
+        played=sum(each.attempts for each in results),
+        tables=tables([row for each in results for row in each.played], [each.library for each in results]),
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")

@@ -33,6 +33,7 @@ _PLACES: Final = (
     "fridge", "cabinet", "drawer", "shelf", "desk", "side table", "coffee machine", "microwave", "sink", "counter",
     "dining table", "sofa", "garbage can", "safe", "dresser", "bed", "arm chair", "bathtub", "toilet", "cart",
 )  # fmt: skip
+_END: Final = " before the guests arrive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def tasks(number: int, seed: int) -> list[Task]:
     random.Random(seed).shuffle(pairs)
     return [
         Task(
-            f"{verb} the {thing} and put it on {place} {n} before the guests arrive",
+            f"{verb} the {thing} and put it on {place} {n}{_END}",
             kind=verb,
             tools=("look",),
         )
@@ -61,8 +62,10 @@ def tasks(number: int, seed: int) -> list[Task]:
 
 def lesson(task: Task) -> str:
     """Return a sentence that no other task of :func:`tasks` has."""
-    words = task.prompt.split()
-    return f"Look for the {words[2]} near {' '.join(words[7:9])} before you {words[0]} it, and close what you opened."
+    asked, _, rest = task.prompt.partition(" and put it on ")
+    verb, _, thing = asked.partition(" the ")
+    place = rest.removesuffix(_END)
+    return f"Look for the {thing} near {place} before you {verb} it, and close what you opened."
 
 
 async def fill(store: FaissVectorStore, lessons: VectorLessonStore, known: Sequence[Task]) -> None:
@@ -164,11 +167,12 @@ median over the repetitions of their median, with a 95 % bootstrap interval, and
 in time.
 
 A *plain search* is `store.search(text, k={k})`. A *recall* adds: redaction of the task, the filter on what may be
-recalled, {pool} times as many candidates, order, near-copies, token budget, and a durable entry of the ledger (two
-records, what a plain search does not have at all); with *credit on* also each candidate's lift, utility and verdict
-from {asked:,} scored attempts, and the draw. A *record* is held against adding one plain chunk: it writes two faces
-and an entry of its history, and looks for twins before. *hashing* needs no model, so all that differs shows; *MiniLM*
-(ONNX) embeds in both sides, texts that were seen before from the cache.
+recalled, {pool} times as many candidates, order, near-copies, token budget, and a durable entry of the ledger (one
+transaction, what a plain search does not have at all); with *credit on* also each candidate's lift, utility and
+verdict from {asked:,} scored attempts, and the draw. A *record* is held against adding one plain chunk: it searches
+for twins, compares what it found word by word, and writes two faces and an entry of its history in one transaction;
+the embedding of its text is kept in one before. *hashing* needs no model, so all that differs shows; *MiniLM* (ONNX)
+embeds in both sides, texts that were seen before from the cache.
 
 {table}
 """

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from benchmarks.lessons.paraphrasing import Saying
-from jeeves_reflexion.lessons.merging import Decision, MergeSettings, Neighbour, decide, linked, sweep
+from jeeves_reflexion.lessons.consolidation.clusters import clusters
+from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
+from jeeves_reflexion.lessons.consolidation.planning import plan
+from jeeves_reflexion.lessons.merging import Decision, MergeSettings, Neighbour, decide, linked
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task
 from vectorstores import Chunk, Embedder, InMemoryVectorStore
@@ -97,21 +100,22 @@ class Library:
         await self.store.add([Chunk(lesson.text, id=lesson.id, vector=vector)])
 
     async def mend(self) -> None:
-        """Sweep until there is nothing to do, as consolidation would."""
+        """Consolidate by rules until there is nothing to do."""
         while True:
-            near = {id: await self.near(lesson, self.task[id]) for id, lesson in self.lessons.items()}
-            folds = sweep(list(self.lessons.values()), near, self.settings)
-            if not folds:
+            found = await plan(clusters(self.lessons.values()), RuleConsolidator())
+            merges = [step for step in found.steps if step.operation.kind == "merge"]
+            if not merges:
                 return
-            for fold in folds:
-                kept, gone = fold.kept.id, fold.gone.id
-                self.lessons[kept] = fold.kept
-                if self.own[kept] != self.own[gone]:
-                    self.wrong.append((fold.kept.text, fold.gone.text, fold.gone.state_reason))
-                self.holds[kept] += self.holds.pop(gone)
-                del self.lessons[gone]
-                self.folded += 1
-            await self.store.delete([fold.gone.id for fold in folds])
+            for step in merges:
+                kept, *gone = (delta.after for delta in step.deltas)
+                self.lessons[kept.id] = kept
+                for copy in gone:
+                    if self.own[kept.id] != self.own[copy.id]:
+                        self.wrong.append((kept.text, copy.text, step.operation.reason))
+                    self.holds[kept.id] += self.holds.pop(copy.id)
+                    del self.lessons[copy.id]
+                    self.folded += 1
+                await self.store.delete([copy.id for copy in gone])
 
     def _took(self, lesson: Lesson, saying: Saying, decision: Decision) -> None:
         self.lessons[lesson.id] = lesson

@@ -19,6 +19,7 @@ from jeeves_reflexion import (
 from jeeves_reflexion.errors import LessonRefusedError
 from jeeves_reflexion.lessons.likeness.comparing import likeness
 from jeeves_reflexion.lessons.merging import TASKS, MergeSettings
+from jeeves_reflexion.lessons.narrowing import Narrowing
 from jeeves_reflexion.lessons.recalling import Candidate, Picking, Ranked
 from jeeves_reflexion.lessons.records import Key
 from jeeves_reflexion.lessons.store import POOL
@@ -129,7 +130,9 @@ class _Pooled(VectorLessonStore):
         super().__init__(store, settings=settings)
         self._pool = pool
 
-    async def _found(self, query: str, number: int, where: Filter | None) -> Sequence[Candidate]:
+    async def _found(
+        self, query: str, number: int, where: Narrowing
+    ) -> tuple[Sequence[Candidate], Sequence[Candidate]]:
         return await super()._found(query, number // POOL * self._pool, where)
 
 

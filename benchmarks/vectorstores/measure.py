@@ -169,8 +169,9 @@ async def stalls_of(name: str, work: Callable[[], Awaitable[T]], *, seconds: flo
 
 async def _late(work: Callable[[], Awaitable[None]]) -> list[float]:
     """Return by how much each tick came late while ``work`` ran."""
-    # What was made before the clock starts is not for the work to clear away.
+    # What was made before the clock starts is not for the work to clear away, nor for Python to look through again.
     gc.collect()
+    gc.freeze()
     late: list[float] = []
 
     async def tick(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -181,12 +182,15 @@ async def _late(work: Callable[[], Awaitable[None]]) -> list[float]:
             await anyio.sleep(_TICK)
             late.append(max(0.0, time.perf_counter() - started - _TICK))
 
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(tick)
-        await work()
-        # The tick that a stall at the end held up has yet to be counted.
-        await anyio.sleep(2 * _TICK)
-        tasks.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(tick)
+            await work()
+            # The tick that a stall at the end held up has yet to be counted.
+            await anyio.sleep(2 * _TICK)
+            tasks.cancel_scope.cancel()
+    finally:
+        gc.unfreeze()
     return late
 
 

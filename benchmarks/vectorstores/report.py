@@ -91,7 +91,9 @@ class Report:
             "",
             (
                 "How long a callback that falls due on the event loop waits while the store works (99 % of them, "
-                f"and the longest), over an idle loop in windows that alternate; the bound is {STALL * 1e3:g} ms:"
+                f"and the longest), over an idle loop in windows that alternate; the bound is {STALL * 1e3:g} ms. "
+                "What was in memory before a window is kept out of the sweeps of Python's garbage collector "
+                "(`gc.freeze`):"
             ),
             "",
             "| during | p99, ms | idle p99, ms | over idle, ms | longest, ms | met |",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.to_thread
 
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run
 from benchmarks.vectorstores.measure import Here, Side, Together, in_turn, median, ratios, stalls
@@ -28,20 +29,33 @@ _TABLE: Final = (
 )
 
 
-def bare_commits(connection: sqlite3.Connection, corpus: Corpus) -> Call:
-    """Return a call that commits one row, durable, to a table without an index."""
+def bare_commits(connection: sqlite3.Connection, corpus: Corpus, *, aside: bool = False) -> Call:
+    """Return a call that commits one row, durable, to a table without an index; ``aside`` in a worker thread."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(_TABLE)
 
-    async def call(number: int) -> None:
+    def commit(number: int) -> None:
         metadata = json.dumps(corpus.metadata(number), separators=(",", ":"))
         row = (identity(number), text(number), metadata, corpus.vectors[number].tobytes())
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("INSERT INTO rows (id, content, metadata, vector) VALUES (?, ?, ?, ?)", row)
         connection.execute("COMMIT")
 
+    async def call(number: int) -> None:
+        if aside:
+            await anyio.to_thread.run_sync(commit, number)
+        else:
+            commit(number)
+
     return call
+
+
+@contextmanager
+def bare_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database that worker threads may use too, and close it."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as connection:
+        yield connection
 
 
 async def add_lines(
@@ -56,10 +70,14 @@ async def add_lines(
     async def add(number: int) -> None:
         await store.add([fresh.chunk(number)])
 
-    with closing(sqlite3.connect(folder / "bare.sqlite3", isolation_level=None)) as connection:
+    with (
+        bare_database(folder / "bare.sqlite3") as connection,
+        bare_database(folder / "aside.sqlite3") as other,
+    ):
         bare = bare_commits(connection, fresh)
+        aside = Here(bare_commits(other, fresh, aside=True))
         many = max(settings.calls, settings.writers)
-        plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), **peers}
+        plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), "aside": aside, **peers}
         taken = await in_turn(plain, repetitions=settings.repetitions, calls=settings.calls, first=size)
         first = size + (settings.repetitions + 1) * settings.calls
         crowd: dict[str, Side] = {"ours": Together(add, settings.writers), "control": Here(bare)}
@@ -68,6 +86,12 @@ async def add_lines(
     against, what = "bare SQLite commit", f"durable single add, {size:,} rows there"
     ratio = Amount(ratios(taken["ours"], taken["control"]), "times")
     run.add(Line(SECTION, what, ratio, Bound("at most", 1.5), ours, beside, against, "same row, same folder"))
+    free = "same row, same folder; bare, too, while the event loop goes on"
+    ratio, beside = (
+        Amount(ratios(taken["ours"], taken["aside"]), "times"),
+        Amount(median(taken["aside"]), "ms"),
+    )
+    run.add(Line(SECTION, what, ratio, None, ours, beside, "bare SQLite commit in a worker thread", free))
     rates = [Amount(median([1 / each for each in together[name]]), "per s") for name in ("ours", "control")]
     faster = Amount(ratios(together["control"], together["ours"]), "times")
     note = "rate of bare commits, one after the other"
