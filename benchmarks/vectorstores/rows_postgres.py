@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.vectorstores import raw_postgres as raw
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run, single
 from benchmarks.vectorstores.measure import Here, Side, Together, in_turn, median, ratios, stalls
-from benchmarks.vectorstores.rows_search import NAMESPACE, fill, peer_lines, recall_of, searching
+from benchmarks.vectorstores.rows_search import NAMESPACE, fill, recall_of, searching, turns_with_peers
 from benchmarks.vectorstores.vectors import DECLARED, SHARES, Corpus, exact, no_embedder
 from vectorstores import Store, open_store
 
@@ -58,7 +58,7 @@ async def _search(
     what = f"search {n:,}" + ("" if value is None else f", filter {SHARES[value]:.0%}")
     note = f"raw: {statement.name}, recall {share_of_raw:.4f}"
     against = "raw prepared statement"
-    sides: dict[str, Side] = {"ours": Here(call), "control": Here(bare), **peers}
+    sides: dict[str, Side] = {"ours": Here(call), "control": Here(bare)}
     taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
     ours, beside = Amount(median(taken["ours"]), "ms"), Amount(median(taken["control"]), "ms")
     ratio = Amount(ratios(taken["ours"], taken["control"]), "times")
@@ -77,7 +77,7 @@ async def _search(
     )
     run.add(Line(SECTION, f"{what}, recall@5", single(share, "share"), Bound("at least", raw.ENOUGH)))
     run.stalled(await stalls(f"pgvector {what}", call, seconds=settings.window))
-    peer_lines(run, f"pgvector {what}", ours, share, taken, peers, truth)
+    await turns_with_peers(run, f"pgvector {what}", call, peers, share=share, truth=truth)
 
 
 def bulk_rows(run: Run) -> int:

@@ -155,7 +155,7 @@ async def search_lines(run: Run, store: Store, corpus: Corpus, peers: Mapping[st
     n, settings = len(corpus), run.settings
     call, found = searching(store, corpus)
     against, held = controls(corpus)
-    sides: dict[str, Side] = {"ours": Here(call), **held, **peers}
+    sides: dict[str, Side] = {"ours": Here(call), **held}
     taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
     control = min((taken[name] for name in held), key=lambda each: median(each).value)
     truth = exact(corpus)
@@ -171,7 +171,25 @@ async def search_lines(run: Run, store: Store, corpus: Corpus, peers: Mapping[st
         run.add(Line(SECTION, what, faster, limit, ours, beside, against, "times faster"))
     run.add(Line(SECTION, f"search {n:,}, recall@5", single(share, "share"), Bound("at least", 0.99)))
     run.stalled(await stalls(f"search {n:,}", call, seconds=settings.window))
-    peer_lines(run, f"search {n:,}", ours, share, taken, peers, truth)
+    await turns_with_peers(run, f"search {n:,}", call, peers, share=share, truth=truth)
+
+
+async def turns_with_peers(
+    run: Run,
+    what: str,
+    call: Call,
+    peers: Mapping[str, PeerSide],
+    *,
+    share: float | None = None,
+    truth: Sequence[Sequence[int]] | None = None,
+    first: int = 0,
+) -> None:
+    """Time a call of ours in turn with those of the peers, by itself: what they leave in the caches slows down both."""
+    if not peers:
+        return
+    sides: dict[str, Side] = {"ours": Here(call), **peers}
+    taken = await in_turn(sides, repetitions=run.settings.repetitions, calls=run.settings.calls, first=first)
+    peer_lines(run, what, Amount(median(taken["ours"]), "ms"), share, taken, peers, truth)
 
 
 def peer_lines(
@@ -213,7 +231,7 @@ async def filter_lines(
             await call(0)
             first = time.perf_counter() - started
             others = peers(where) if key == DECLARED else {}
-            sides: dict[str, Side] = {"ours": Here(call), "control": Here(control), **others}
+            sides: dict[str, Side] = {"ours": Here(call), "control": Here(control)}
             taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
             truth = exact(corpus, corpus.labels[key] == value)
             share = await recall_of(call, found, truth)
@@ -226,4 +244,5 @@ async def filter_lines(
             run.add(Line(SECTION, what, ratio, bound, ours, beside, "exact IndexFlatIP, 1 thread", note))
             run.add(Line(SECTION, f"{what}, recall@5", single(share, "share"), Bound("at least", 1.0)))
             run.stalled(await stalls(f"{what}", call, seconds=settings.window))
-            peer_lines(run, f"search {n:,}, filter {portion:.0%}", ours, share, taken, others, truth)
+            named = f"search {n:,}, filter {portion:.0%}"
+            await turns_with_peers(run, named, call, others, share=share, truth=truth)

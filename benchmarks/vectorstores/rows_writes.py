@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run
 from benchmarks.vectorstores.measure import Here, Side, Together, in_turn, median, ratios, stalls
-from benchmarks.vectorstores.rows_search import SECTION, peer_lines, searching
+from benchmarks.vectorstores.rows_search import SECTION, peer_lines, searching, turns_with_peers
 from benchmarks.vectorstores.vectors import Corpus, identity, text
 from vectorstores import Store
 
@@ -77,7 +77,7 @@ async def add_lines(
         bare = bare_commits(connection, fresh)
         aside = Here(bare_commits(other, fresh, aside=True))
         many = max(settings.calls, settings.writers)
-        plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), "aside": aside, **peers}
+        plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), "aside": aside}
         taken = await in_turn(plain, repetitions=settings.repetitions, calls=settings.calls, first=size)
         first = size + (settings.repetitions + 1) * settings.calls
         crowd: dict[str, Side] = {"ours": Together(add, settings.writers), "control": Here(bare)}
@@ -97,8 +97,9 @@ async def add_lines(
     note = "rate of bare commits, one after the other"
     what = f"{settings.writers} concurrent writers"
     run.add(Line(SECTION, what, faster, Bound("at least", 5.0), rates[0], rates[1], against, note))
-    peer_lines(run, f"add one of {size:,}", ours, None, taken, peers)
     first += (settings.repetitions + 1) * 4 * many
+    await turns_with_peers(run, f"add one of {size:,}", add, peers, first=first)
+    first += (settings.repetitions + 1) * settings.calls
 
     async def again(number: int) -> None:
         # Over again at the end: what is added then replaces its like.
@@ -118,7 +119,7 @@ def rows_needed(run: Run, size: int) -> int:
     """Return how many rows :func:`add_lines` draws on, those of the store included."""
     settings = run.settings
     many = max(settings.calls, settings.writers)
-    return size + (settings.repetitions + 1) * (settings.calls + 4 * many) + 1_000
+    return size + (settings.repetitions + 1) * (2 * settings.calls + 4 * many) + 1_000
 
 
 async def delete_lines(run: Run, store: Store, corpus: Corpus) -> Amount:
