@@ -78,28 +78,29 @@ class Codes:
     """How many vectors there were when the centres were chosen."""
 
     def nearest(
-        self, query: FloatArray, count: int, *, everywhere: bool = False
+        self, query: FloatArray, count: int, *, widen: float = 1.0
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return up to ``count`` positions that seem nearest, and estimates of their products with the query.
 
-        They are of the nearest cells, of which there may be fewer than ``count``, or with ``everywhere`` of all.
+        They are of the nearest cells, of ``widen`` times as many as usual, which may hold fewer; of all of them with
+        infinity.
         """
         faiss = load_faiss()
         # Holds for this thread alone, as OpenMP has it.
         faiss.omp_set_num_threads(1)
-        cells = getattr(self.index, "nlist", 0)
-        visits = {"params": faiss.SearchParametersIVF(nprobe=cells)} if cells and everywhere else {}
+        cells, visits = getattr(self.index, "nlist", 0), {}
+        if cells and widen != 1.0:
+            visits["params"] = faiss.SearchParametersIVF(nprobe=int(min(cells, widen * self.index.nprobe)))
         estimates, places = self.index.search(query[np.newaxis], min(count, self.count), **visits)
         known = (places[0] >= 0) & np.isfinite(estimates[0])
         return places[0][known], estimates[0][known]
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self) -> memoryview:
         """Return all of it but the counts."""
-        data: bytes = load_faiss().serialize_index(self.index).tobytes()
-        return data
+        return memoryview(load_faiss().serialize_index(self.index))
 
 
-def restored(data: bytes, trained: int) -> Codes:
+def restored(data: bytes | memoryview, trained: int) -> Codes:
     """Return codes that were written by :meth:`Codes.to_bytes`."""
     index = load_faiss().deserialize_index(np.frombuffer(data, dtype=np.uint8))
     return Codes(index, int(index.ntotal), trained)
@@ -156,7 +157,7 @@ def _filled(vectors: FloatArray) -> FloatArray:
     return vectors
 
 
-def checksum(*parts: bytes) -> int:
+def checksum(*parts: bytes | memoryview) -> int:
     """Return the CRC-32 of these bytes."""
     value = 0
     for part in parts:

@@ -32,8 +32,10 @@ _FEW: Final = 500_000
 _PER_RESULT: Final = 20
 _AT_LEAST: Final = 100
 _AGAIN: Final = (1, 5, 20)
+# From how many times as many cells these come.
+_WIDEN: Final = 2.0
 # A rank is trusted when the last candidate's estimate lies so many of its typical errors below.
-_ERRORS: Final = 3.5
+_ERRORS: Final = 3.0
 # Above this share of the rows, codes cost more than they save.
 _CODES_SHARE: Final = 0.1
 _NO_PLACES: Final = np.empty(0, dtype=np.int64)
@@ -175,7 +177,9 @@ class VectorTable:
             attempt = times * count
             if times > 1 and attempt > _CODES_SHARE * size:
                 return None
-            places, estimates = codes.nearest(vector, attempt, everywhere=times > 1)
+            places, estimates = codes.nearest(vector, attempt, widen=1.0 if times == 1 else _WIDEN)
+            if len(places) < min(attempt, codes.count):
+                places, estimates = codes.nearest(vector, attempt, widen=math.inf)
             complete = len(places) == codes.count
             floor = -np.inf if complete else float(estimates.min(initial=np.inf))
             if usable is not None or len(self.outdated):
