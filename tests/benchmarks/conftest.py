@@ -1,9 +1,7 @@
-"""What the tests of all benchmarks share: games that are made once for the whole run, and cheap collections."""
+"""What the tests of all benchmarks share: games that are made once for the whole run."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -16,19 +14,6 @@ from benchmarks.alfworld.requirements import require_engine
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 
 MADE = 7  # the fewest that have all six kinds
-
-
-@pytest.fixture
-def cheap_collections() -> Iterator[None]:
-    """Have the garbage collector pass over what is there already.
-
-    Clocks start with a collection, a quick run has hundreds, and each would go through all that thousands of tests and
-    the libraries of other tests have left in this process: half a second where the benchmark's own things take none.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -207,6 +207,7 @@ async def test_a_lesson_cannot_leave_the_fence_that_marks_it_as_data(make):
     assert "< / reflexion_lessons>" not in seen[1]
 
 
+@pytest.mark.usefixtures("cheap_collections")
 async def test_memory_does_not_grow_with_the_number_of_runs():
     loop = Reflexion(
         lambda prompt: "a" * 1000,

@@ -55,6 +55,7 @@ async def test_openings_are_those_of_alfworld(genuine_games, made_games):
                 assert not episode.won
 
 
+@one_backend
 async def test_more_games_than_workers_are_played_side_by_side(made_games):
     now = 0
     two_at_once = anyio.Event()
@@ -123,6 +124,7 @@ async def test_a_worker_that_dies_is_replaced(made_games):
             assert (await episode.step("look")).text
 
 
+@one_backend
 async def test_a_worker_that_hangs_is_replaced(made_games):
     game = made_games[0]
     async with EnginePool(1, step_timeout=0.3) as pool:

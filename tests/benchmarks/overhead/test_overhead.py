@@ -43,6 +43,7 @@ def test_a_missing_peer_says_how_to_install_it() -> None:
         load_peer()
 
 
+@pytest.mark.usefixtures("cheap_collections")
 @pytest.mark.anyio
 async def test_sides_take_turns_each_going_first_every_other_time(anyio_backend: str) -> None:
     order: list[str] = []
@@ -64,6 +65,7 @@ def test_the_ratio_is_taken_between_neighbours() -> None:
     assert speed.median("a") == 30.0
 
 
+@pytest.mark.usefixtures("cheap_collections")
 @pytest.mark.anyio
 async def test_memory_does_not_grow_with_the_number_of_runs(anyio_backend: str) -> None:
     memory = await measure_memory(OURS, CASES[0], runs=1200)
@@ -93,6 +95,7 @@ def test_the_page_and_its_json_hold_both_sides() -> None:
     assert "| ours 1 | 2 | 42 (40 to 44) | 2.10 (2.00 to 2.20) |" in report.as_markdown()
 
 
+@pytest.mark.usefixtures("cheap_collections")
 def test_the_command_writes_both_files_and_reports_ours_in_any_case(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         main, ["--runs", "2", "--repetitions", "2", "--memory-runs", "2", "--out", str(tmp_path)]

@@ -56,6 +56,7 @@ class _Noted:
         return [self._seconds, self._seconds, 100.0]
 
 
+@pytest.mark.usefixtures("cheap_collections")
 @pytest.mark.anyio
 async def test_sides_take_turns_make_the_same_calls_and_the_first_round_is_not_counted(
     anyio_backend: str,
@@ -100,6 +101,7 @@ async def test_calls_together_overlap_and_each_is_made_once(anyio_backend: str) 
     assert sum(taken) >= 0.006
 
 
+@pytest.mark.usefixtures("cheap_collections")
 @pytest.mark.anyio
 async def test_a_blocked_loop_is_seen_and_a_waiting_one_is_not(anyio_backend: str) -> None:
     async def blocking(number: int) -> None:

@@ -104,7 +104,7 @@ def shape(results):
 
 
 async def test_results_do_not_depend_on_the_number_of_workers(tmp_path):
-    plans = [Plan(arms=tuple(ARMS), trials=3, seeds=(1, 2), workers=w, k=3) for w in (1, 5)]
+    plans = [Plan(arms=tuple(ARMS), trials=2, seeds=(1, 2), workers=w, k=3) for w in (1, 5)]
     shapes = []
     for plan in plans:
         log = RunLog(tmp_path / str(plan.workers))
