@@ -181,6 +181,7 @@ def test_a_server_that_is_killed_again_and_again_is_started_again_each_time(fold
             return True
 
         wait_until(answers)
+    assert answer(conninfo) == 1
 
 
 def kill_supervisor(folder: Path) -> None:
