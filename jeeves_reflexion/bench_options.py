@@ -36,9 +36,10 @@ def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[i
     return first, second
 
 
-def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+def check_finite_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    """Refuse a number that is none, or without end; a click callback."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no finite number")
+        raise click.BadParameter(f"it must be a number, not {value}")
     return value
 
 
@@ -81,7 +82,7 @@ def holdout_option(unit: str) -> Callable[[F], F]:
         "--holdout",
         metavar="SHARE",
         type=click.FloatRange(0, 1, max_open=True),
-        callback=_finite,
+        callback=check_finite_number,
         default=0.0,
         show_default=True,
         help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
@@ -156,21 +157,21 @@ _SPENDING: Final = (
         "--max-cost",
         metavar="USD",
         type=click.FloatRange(min=0, min_open=True),
-        callback=_finite,
+        callback=check_finite_number,
         help="Stop the whole run when so much is spent; it can be resumed.",
     ),
     click.option(
         "--price-in",
         metavar="USD",
         type=click.FloatRange(min=0),
-        callback=_finite,
+        callback=check_finite_number,
         help="Per million input tokens.",
     ),
     click.option(
         "--price-out",
         metavar="USD",
         type=click.FloatRange(min=0),
-        callback=_finite,
+        callback=check_finite_number,
         help="Per million output tokens.",
     ),
     click.option(

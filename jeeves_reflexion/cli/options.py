@@ -52,13 +52,6 @@ def check_finite(_: click.Context, parameter: click.Parameter, value: float | No
     return value
 
 
-def check_finite_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Refuse a number that is none, or without end; a click callback."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"it must be a number, not {value}")
-    return value
-
-
 def wants_json(ctx: click.Context) -> bool:
     """Whether the command was asked to answer machines; errors then are JSON too."""
     return bool(ctx.meta.get(_JSON, False))

@@ -6,10 +6,10 @@ import sys
 
 import click
 
+from jeeves_reflexion.bench_options import check_finite_number
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
     check_finite,
-    check_finite_number,
     check_text,
     credit_option,
     debug_option,

@@ -98,16 +98,6 @@ class Decision:
     rewrites: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """One mending of a sweep: ``kept`` as it is to be now, and ``gone``, retired with the reason why."""
-
-    kept: Lesson
-    gone: Lesson
-    keeps_task: bool = False
-    rewrites: bool = False
-
-
 def decide(newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings | None = None) -> Decision:
     """Decide what becomes of a newcomer, given its nearest lessons (five are enough) in any order.
 
@@ -202,42 +192,6 @@ def absorbed(
         contradicts=tuple(i for i in dict.fromkeys((*kept.contradicts, *copy.contradicts)) if i != kept.id),
         metadata=metadata,
     )
-
-
-def sweep(
-    lessons: Sequence[Lesson], near: Mapping[str, Sequence[Neighbour]], settings: MergeSettings | None = None
-) -> list[Fold]:
-    """Return the merges that mend what writing could not see: copies that came at the same moment, or far apart.
-
-    ``near`` has the nearest lessons of each by id. The more trusted, better supported and older lesson is kept. The
-    result depends on the lessons alone, not on their order, and sweeping again what came of it finds nothing more to
-    do within the same neighbourhoods; so two processes that sweep at once propose the same.
-    """
-    settings = settings or MergeSettings()
-    now = {lesson.id: lesson for lesson in lessons if MERGED_INTO not in lesson.metadata}
-    seniority = sorted(
-        now, key=lambda i: (-_RANK[now[i].trust], -now[i].support, now[i].provenance.created_at, i)
-    )
-    rank = {id: at for at, id in enumerate(seniority)}
-    folds = []
-    for id in seniority:
-        elders = [
-            replace(each, lesson=now[each.lesson.id])
-            for each in near.get(id, ())
-            if rank.get(each.lesson.id, len(rank)) < rank[id] and each.lesson.id in now
-        ]
-        decision = decide(now[id], elders, settings)
-        if decision.kind != "merge":
-            continue
-        kept = decision.lesson
-        reason = f"merged into {kept.id}: {decision.reason}"
-        copy = now.pop(id)
-        gone = replace(
-            copy, state="retired", state_reason=reason, metadata={**copy.metadata, MERGED_INTO: kept.id}
-        )
-        now[kept.id] = kept
-        folds.append(Fold(kept, gone, decision.keeps_task, decision.rewrites))
-    return folds
 
 
 def same_advice(one: Lesson, other: Lesson, settings: MergeSettings | None = None) -> bool:

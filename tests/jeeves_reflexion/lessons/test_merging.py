@@ -1,7 +1,5 @@
-"""What becomes of a newcomer: merged, linked or kept; and the sweep that mends what writing could not see."""
+"""What becomes of a newcomer: merged, linked or kept."""
 
-import json
-import random
 from dataclasses import replace
 
 import pytest
@@ -20,7 +18,6 @@ from jeeves_reflexion.lessons.merging import (
     absorbed,
     decide,
     linked,
-    sweep,
     unsettled,
     wordings,
 )
@@ -200,46 +197,9 @@ def test_settings_out_of_range_are_refused():
             MergeSettings(**wrong)
 
 
-def test_a_sweep_mends_copies_that_came_at_the_same_moment():
-    first, second, apart = (
-        lesson("a", at=1),
-        lesson("b", PASSIVE, at=2),
-        lesson("c", "Sell the old car.", at=3),
-    )
-    neighbours = {"a": [near(second)], "b": [near(first)], "c": [near(first, 0.1)]}
-    (fold,) = sweep([first, second, apart], neighbours)
-    assert (fold.kept.id, fold.kept.support) == ("a", 2)
-    assert (fold.gone.id, fold.gone.state, fold.gone.metadata[MERGED_INTO]) == ("b", "retired", "a")
-    after = [fold.kept, fold.gone, apart]
-    assert sweep(after, {"a": [near(fold.gone)], "b": [near(fold.kept)]}) == []
-
-
 texts = st.sampled_from(
     [DRAWER, PASSIVE, "First, open the drawer when you enter the room.", "Sell the old car."]
 )
-many = st.lists(st.tuples(texts, st.sampled_from(["own", "imported"]), st.integers(1, 4)), max_size=7)
-
-
-@given(many, st.randoms(use_true_random=False))
-def test_a_sweep_depends_on_the_lessons_alone_and_loses_no_support(drawn, rng: random.Random):
-    lessons = [
-        lesson(str(n), text, at=float(n), trust=trust, support=support)
-        for n, (text, trust, support) in enumerate(drawn)
-    ]
-    neighbours = {one.id: [near(other) for other in lessons if other is not one] for one in lessons}
-    folds = sweep(lessons, neighbours)
-    shuffled = rng.sample(lessons, len(lessons))
-    assert sweep(shuffled, neighbours) == folds
-    now = {one.id: one for one in lessons}
-    for fold in folds:
-        now[fold.kept.id] = fold.kept
-        now[fold.gone.id] = fold.gone
-    left = [one for one in now.values() if MERGED_INTO not in one.metadata]
-    own = [one for one in lessons if one.trust == "own"]
-    assert sum(one.support for one in left if one.trust == "own") == sum(one.support for one in own)
-    again = {one.id: [near(other) for other in left if other is not one] for one in left}
-    assert sweep(left, again) == []
-    json.dumps([dict(one.metadata) for one in now.values()], allow_nan=False)
 
 
 @given(st.lists(texts, min_size=1, max_size=30))
