@@ -12,7 +12,8 @@ from vectorstores import _mapped, _rows, _sidecar
 from vectorstores._columns import keys_of
 from vectorstores._forgetting import Forgetting
 from vectorstores._later import Later
-from vectorstores._rows import chunks_by_row, last_change, oldest_change, token_at
+from vectorstores._reading import chunks_by_row, chunks_now
+from vectorstores._rows import last_change, oldest_change, token_at
 from vectorstores._space import Space
 from vectorstores._upkeep import Needs, Upkeep
 from vectorstores.base import Page, SearchHit, StoreCorruptError
@@ -51,6 +52,10 @@ class Indexes:
         self._indexed = tuple(indexed)
         self._spaces: dict[str, Space] = {}
         self._newest = (-1, 0)
+        self._commits = 0
+        """How often this process has written: an inexpensive sign that there may be something new."""
+        self._known = (-1, 0)
+        """How many commits there had been when the newest change was asked for on the event loop, and that change."""
         self._later = Later("vectorstores-upkeep")
         self._forgetting = Forgetting(database, place_of, self._later)
         self._upkeep = Upkeep(database, place_of, self._spaces, needs, self._later)
@@ -60,7 +65,7 @@ class Indexes:
 
         def work(connection: sqlite3.Connection) -> tuple[list[SearchHit], bool]:
             space = self._current(connection, namespace)
-            return self._search(connection, space, query), any(needs(space)[1:])
+            return self._search(connection, space, query), self._is_due(space)
 
         hits, due = self._database.read(work, _ROLE)
         if due:
@@ -72,12 +77,20 @@ class Indexes:
 
         def work(connection: sqlite3.Connection) -> list[SearchHit] | None:
             space = self._spaces.get(namespace)
-            if space is None or space.seq != self._newest_change(connection):
+            if self._known[0] != self._commits:
+                self._known = (self._commits, last_change(connection))
+            if space is None or space.seq < self._known[1]:
                 return None
-            hits = self._search(connection, space, query)
-            if any(needs(space)[1:]):
+            mask = None if query.where is None else space.mask(connection, query.where)
+            found = space.table.search(query, mask)
+            rows = [row for row, _ in found]
+            chunks, newest, store = chunks_now(connection, rows)
+            # What has been found is of the state that the texts are of, or it does not count.
+            if space.seq != newest or self._database.store not in (None, store):
+                return None
+            if self._is_due(space):
                 self._upkeep.look_after(namespace)
-            return hits
+            return self._hits(found, self._whole(rows, chunks))
 
         return self._database.read_at_once(work, _ROLE) if self.is_quick(namespace, query) else None
 
@@ -93,8 +106,28 @@ class Indexes:
     def _search(self, connection: sqlite3.Connection, space: Space, query: Query) -> list[SearchHit]:
         mask = None if query.where is None else space.mask(connection, query.where)
         found = space.table.search(query, mask)
-        chunks = self._chunks(connection, [row for row, _ in found])
+        rows = [row for row, _ in found]
+        return self._hits(found, self._whole(rows, chunks_by_row(connection, rows)))
+
+    @staticmethod
+    def _hits(found: Sequence[tuple[int, float]], chunks: Sequence[Chunk]) -> list[SearchHit]:
         return [SearchHit(chunk, score) for chunk, (_, score) in zip(chunks, found, strict=True)]
+
+    def _whole(self, rows: Sequence[int], chunks: Mapping[int, Chunk]) -> list[Chunk]:
+        """Return the chunks in the order of the rows, of which each must be there."""
+        if len(chunks) < len(rows):
+            raise StoreCorruptError(f"{self._database.path}: vectors without their texts; restore a backup")
+        return [chunks[row] for row in rows]
+
+    @staticmethod
+    def _is_due(space: Space) -> bool:
+        """Whether something should be done for a namespace; where nothing was, that holds until it changes."""
+        if space.settled == space.seq:
+            return False
+        due = any(needs(space)[1:])
+        if not due:
+            space.settled = space.seq
+        return due
 
     def count(self, namespace: str, where: Node | None) -> int:
         """Count the chunks that are admitted: where they were searched, by what is in memory."""
@@ -117,7 +150,7 @@ class Indexes:
             assert where is not None  # noqa: S101 - see below
             admitted = space.mask(connection, where) & space.table.alive & (space.table.rows > after)
             rows: list[int] = space.table.rows[np.flatnonzero(admitted)[: limit + 1]].tolist()
-            chunks = self._chunks(connection, rows[:limit])
+            chunks = self._whole(rows[:limit], chunks_by_row(connection, rows[:limit]))
             return Page(tuple(chunks), str(rows[limit - 1]) if len(rows) > limit else None)
 
         if where is not None and namespace in self._spaces:
@@ -125,12 +158,6 @@ class Indexes:
         return self._database.read(
             lambda connection: _rows.scan_chunks(connection, namespace, where, after, limit)
         )
-
-    def _chunks(self, connection: sqlite3.Connection, rows: list[int]) -> list[Chunk]:
-        chunks = chunks_by_row(connection, rows) if rows else {}
-        if len(chunks) < len(rows):
-            raise StoreCorruptError(f"{self._database.path}: vectors without their texts; restore a backup")
-        return [chunks[row] for row in rows]
 
     def _current(self, connection: sqlite3.Connection, namespace: str) -> Space:
         newest = self._newest_change(connection)
@@ -182,6 +209,7 @@ class Indexes:
 
     def forget(self, gone: Mapping[str, Mapping[int, int]]) -> None:
         """Take rows that were deleted or replaced, by namespace, off the disk; after every commit."""
+        self._commits += 1
         self._forgetting.gone(gone)
         for namespace in gone:
             if namespace in self._spaces:

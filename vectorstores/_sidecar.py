@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Magic, store, namespace, generation of the vectors, newest change and its token, positions in the columns, size at
 # which the codes were trained, lengths of the codes, of the distinct values and of the columns; then a CRC-32 of all.
 _HEADER: Final = struct.Struct("<8s32s32s16sqqqqqqq")
-_MAGIC: Final = b"JVSCOD03"
+_MAGIC: Final = b"JVSCOD04"
 
 
 @dataclass(frozen=True, slots=True)

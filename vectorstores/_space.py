@@ -5,23 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from vectorstores._codes import faiss_product
 from vectorstores._columns import Column, evaluate, pick
-from vectorstores._rows import (
-    DELETED,
-    PLAIN_KEY,
-    PUT,
-    check_metadata,
-    damaged,
-    decode,
-    json_of,
-    metadata_after,
-    overtaken,
-)
+from vectorstores._reading import SOME, check_metadata, damaged, decode, metadata_after, pause
+from vectorstores._rows import DELETED, PLAIN_KEY, PUT, json_of, overtaken
 from vectorstores._sums import vector_sums
 from vectorstores._table import VectorTable
 from vectorstores.base import StoreCorruptError
@@ -35,7 +27,8 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
     from vectorstores.filters import Missing, Node
 
-_BATCH: Final = 4096
+# Rows whose vectors are taken in at a time: 1.5 MB of them.
+_BATCH: Final = 1024
 _VECTORS: Final = "SELECT row, vector, sum FROM vectors WHERE row"
 # From this share of the rows in its range on, a namespace is read with those of others in between.
 _DENSE: Final = 0.5
@@ -66,6 +59,8 @@ class Space:
         """Whether the codes hold something of vectors that were deleted or replaced."""
         self.kept: frozenset[str] = frozenset()
         """What the small file beside it holds: :data:`CODES`, and keys of columns."""
+        self.settled = -1
+        """The change as of which nothing had to be done in the background."""
         self.uncodable = False
         """Whether making codes has failed."""
         self.columns: dict[str, Column] = {}
@@ -167,6 +162,8 @@ class Space:
             if len(places):
                 replaced.append(places)
             self.stale += len(rows)
+            if len(batch) == _BATCH:
+                pause()
         return replaced
 
     def load(self, connection: sqlite3.Connection) -> None:
@@ -203,12 +200,14 @@ class Space:
             " (SELECT row FROM changes WHERE seq > ? AND namespace = ? AND kind != ?)",
             (self.seq, self.namespace, DELETED),
         )
-        while batch := found.fetchmany(_BATCH):
+        while batch := found.fetchmany(SOME):
             check_metadata(batch)
             objects = [decode(metadata, row) for row, metadata, _ in batch]
             places = np.searchsorted(self.table.rows, np.array([row for row, *_ in batch], dtype=np.int64))
             for key, column in self.columns.items():
                 column.put(places, pick(objects, key), len(self.table.rows))
+            if len(batch) == SOME:
+                pause()
 
     def mask(self, connection: sqlite3.Connection, where: Node) -> NDArray[np.bool_]:
         """Return which positions of the table a filter admits."""
@@ -244,7 +243,7 @@ class Space:
             (self.namespace,),
         )
         known: dict[str | None, JSON | Missing] = {None: MISSING}
-        while batch := found.fetchmany(_BATCH):
+        while batch := found.fetchmany(SOME):
             rows, whole, sums, *texts = zip(*batch, strict=True)
             check_metadata(zip(rows, whole, sums, strict=True))
             places = np.searchsorted(self.table.rows, np.array(rows, dtype=np.int64))
@@ -252,16 +251,14 @@ class Space:
                 for text in set(part) - known.keys():
                     known[text] = json.loads(text)
                 column.put_texts(places, part, known, len(self.table.rows))
+            pause()
 
     def _decode(self, connection: sqlite3.Connection, columns: dict[str, Column]) -> None:
-        rows: list[int] = []
-        objects: list[dict[str, JSON]] = []
-        for row, metadata in metadata_after(connection, self.namespace):
-            rows.append(row)
-            objects.append({key: metadata[key] for key in columns if key in metadata})
-        places = np.searchsorted(self.table.rows, np.array(rows, dtype=np.int64))
-        for key, column in columns.items():
-            column.put(places, pick(objects, key), len(self.table.rows))
+        found = metadata_after(connection, self.namespace)
+        while batch := list(islice(found, SOME)):
+            places = np.searchsorted(self.table.rows, np.array([row for row, _ in batch], dtype=np.int64))
+            for key, column in columns.items():
+                column.put(places, pick((metadata for _, metadata in batch), key), len(self.table.rows))
 
 
 def vectors_of(batch: Sequence[tuple[int, bytes, int | None]], dim: int) -> FloatArray:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from vectorstores._combine import Combiner, Failure
@@ -37,16 +38,30 @@ _UNAVAILABLE: Final = {
 }
 
 
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into those of this package, naming the file."""
-    try:
-        yield
-    except StoreCorruptError as error:
-        if str(path) in str(error):
-            raise
-        raise StoreCorruptError(f"{path}: {error}") from error
-    except sqlite3.Error as error:
+class translated:  # noqa: N801 - used like a function
+    """Turns SQLite's errors into those of this package, naming the file."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            _translate(error, self._path)
+
+
+def _translate(error: BaseException, path: Path) -> None:
+    """Raise this package's error for one of SQLite's; return for all others."""
+    if isinstance(error, StoreCorruptError):
+        if str(path) not in str(error):
+            raise StoreCorruptError(f"{path}: {error}") from error
+    elif isinstance(error, sqlite3.Error):
         # The lower byte is the primary code; the rest says more of the same.
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
         if code in _CORRUPT:
@@ -60,7 +75,6 @@ def translated(path: Path) -> Iterator[None]:
         # Python says of a text that is no UTF-8 only that it could not decode it.
         if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
             raise StoreCorruptError(f"{path} does not hold the tables of a store: {error}") from error
-        raise
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -83,18 +97,28 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-    """Hold one state of the database, and with ``write`` change it whole or not at all."""
-    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # SQLite has rolled back by itself after some errors, such as a full disk.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+class transaction:  # noqa: N801 - used like a function
+    """Holds one state of the database, and with ``write`` changes it whole or not at all."""
+
+    __slots__ = ("_begin", "_connection")
+
+    def __init__(self, connection: sqlite3.Connection, *, write: bool) -> None:
+        self._connection = connection
+        self._begin = "BEGIN IMMEDIATE" if write else "BEGIN"
+
+    def __enter__(self) -> None:
+        self._connection.execute(self._begin)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+        finally:
+            # The work or the commit failed; after some errors, such as a full disk, SQLite has rolled back by itself.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
 
 class Database:
@@ -167,9 +191,10 @@ class Database:
             return work(connection)
 
     def read_at_once(self, work: Work[T | None], role: str) -> T | None:
-        """Run ``work`` like :meth:`read` if nothing has to be waited for; None otherwise, or what it returns.
+        """Run ``work`` if nothing has to be waited for; None otherwise, or what it returns.
 
-        For the event loop: ``work`` must be short.
+        For the event loop: ``work`` must be short. It is in no transaction: a statement sees one state of the
+        database, of which it has to ask all that it relies on.
         """
         lock = self._locks[role]
         if not lock.acquire(blocking=False):
@@ -179,20 +204,15 @@ class Database:
             if connection is None:
                 return None
             with translated(self.path):
-                return self._read_at_once(connection, work, role)
+                self._bear(connection, role, patient=False)
+                try:
+                    return work(connection)
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                        return None
+                    raise
         finally:
             lock.release()
-
-    def _read_at_once(self, connection: sqlite3.Connection, work: Work[T | None], role: str) -> T | None:
-        self._bear(connection, role, patient=False)
-        try:
-            with transaction(connection, write=False):
-                self._follow(connection, role)
-                return work(connection)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                return None
-            raise
 
     def _bear(self, connection: sqlite3.Connection, role: str, *, patient: bool) -> None:
         """Have the connection of a role wait for other processes, or not; under its lock."""

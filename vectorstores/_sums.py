@@ -39,7 +39,10 @@ def vector_sums(vectors: FloatArray) -> NDArray[np.int64]:
     A change of a single word always shows, other damage but once in 2**32. A tenth of the time of a CRC-32.
     """
     words = np.ascontiguousarray(vectors, dtype="<f4").view("<u4")
-    sums: NDArray[np.int64] = (np.einsum("ij,j->i", words, _weights(words.shape[1])) ^ _SALT).astype(np.int64)
+    weights = _weights(words.shape[1])
+    # The same sums; for a single row most of einsum's time would be spent before it begins.
+    totals = words.dot(weights) if len(words) == 1 else np.einsum("ij,j->i", words, weights)
+    sums: NDArray[np.int64] = (totals ^ _SALT).astype(np.int64)
     return sums
 
 

@@ -2,94 +2,183 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from vectorstores._combine import Failure
+from vectorstores.base import StoreUnavailableError
 
 T = TypeVar("T")
 
+# Items that one event loop hands over at once, and from how many on no more are taken into a batch.
+_WAVE: Final = 256
 _AT_ONCE: Final = 256
+# How often the thread looks whether the program has ended without closing, and for how long it waits for more work.
+_LOOK: Final = 0.25
+_LOOKS: Final = 20
 
 
-@dataclass(slots=True, eq=False)
-class _Call(Generic[T]):
-    item: T
-    # Set when the outcome is there, or when it is this call's turn to do the work of all that wait; None if it is now.
-    turn: anyio.Event | None
-    outcome: Any = None
-    done: bool = False
+class _Wave(Generic[T]):
+    """Items of tasks of one event loop that are worked on and answered together."""
+
+    __slots__ = ("done", "items", "loop", "outcomes", "taken")
+
+    def __init__(self, loop: Any) -> None:  # noqa: ANN401 - a loop of asyncio's, or a token of trio's
+        self.loop = loop
+        self.items: list[T] = []
+        self.outcomes: Sequence[Any] = ()
+        self.taken = False
+        self.done = anyio.Event()
+
+    def soon(self, work: Callable[[_Wave[T]], None]) -> None:
+        """Have ``work`` done with this wave when the tasks that are ready now have had their turn."""
+        # What asyncio and trio call the same thing.
+        soon = getattr(self.loop, "call_soon", None) or self.loop.run_sync_soon
+        soon(work, self)
+
+    def answer(self, outcomes: Sequence[Any]) -> None:
+        """Hand the outcomes to the tasks; from another thread than theirs."""
+        self.outcomes = outcomes
+        # The newest wave of a thread stays where it can be found; a thousand rows need not stay with it.
+        self.items = []
+        soon = getattr(self.loop, "call_soon_threadsafe", None) or self.loop.run_sync_soon
+        try:
+            soon(self.done.set)
+        except RuntimeError:
+            # Both libraries' word for a loop that has ended: nobody is left who could be told.
+            return
 
 
-class _Queue(threading.local):
-    """The calls of the event loop that runs in a thread."""
-
-    def __init__(self) -> None:
-        self.loop: object = None
-        self.waiting: list[_Call[Any]] = []
-        self.busy = False
-
-    def of(self, loop: object) -> _Queue:
-        """Return the queue, without what a loop that is no more has left in it."""
-        if loop != self.loop:
-            self.loop, self.waiting, self.busy = loop, [], False
-        return self
+class _Joined(threading.local):
+    wave: _Wave[Any] | None = None
+    """The newest wave of the event loop that runs in a thread."""
 
 
 class Together(Generic[T]):
     """Collects the items of tasks that call while an earlier batch is at work, and works on them at once.
 
-    ``work`` runs in a worker thread. It returns an outcome for each item, in order: a result or a
-    :class:`~vectorstores._combine.Failure`. A cancelled task's item is worked on all the same: whole, or not begun.
+    ``work`` runs in one thread, for the tasks of all event loops. It returns an outcome for each item, in order: a
+    result or a :class:`~vectorstores._combine.Failure`. An item that was handed over is worked on whatever becomes of
+    its task; a cancelled task goes on when it is done. The thread is there while there is work, and some seconds more.
     """
 
-    def __init__(self, work: Callable[[Sequence[T]], Sequence[Any]]) -> None:
+    def __init__(self, work: Callable[[Sequence[T]], Sequence[Any]], name: str) -> None:
         self._work = work
-        self._queue = _Queue()
+        self._name = name
+        self._guard = threading.Lock()
+        # None ends the thread.
+        self._waiting: queue.SimpleQueue[_Wave[T] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._joined = _Joined()
 
     async def __call__(self, item: T) -> Any:  # noqa: ANN401 - as the work says
         """Have an item worked on, and return its result or raise its error."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        queue = self._queue.of(anyio.lowlevel.current_token())
-        call = _Call(item, anyio.Event() if queue.busy else None)
-        queue.waiting.append(call)
-        with anyio.CancelScope(shield=True):
-            if call.turn is not None:
-                await call.turn.wait()
-            if not call.done:
-                await self._serve(queue)
-        if isinstance(call.outcome, Failure):
-            raise call.outcome.error
-        return call.outcome
-
-    async def _serve(self, queue: _Queue) -> None:
-        """Work on what waits, this task's own call among it, and give the turn on."""
-        queue.busy = True
-        # Tasks that are ready to call now come into the same batch, and don't hold up its thread meanwhile.
-        await anyio.lowlevel.checkpoint()
-        batch, queue.waiting = queue.waiting[:_AT_ONCE], queue.waiting[_AT_ONCE:]
-        outcomes: Sequence[Any] = ()
+        wave, place = self._join(item)
         try:
-            outcomes = await anyio.to_thread.run_sync(self._work, [call.item for call in batch])
-        except BaseException as error:
-            outcomes = [Failure(error)] * len(batch)
+            await wave.done.wait()
+        except GeneratorExit:
+            # The event loop is no more: nothing can be awaited.
             raise
-        finally:
-            for call, outcome in zip(batch, outcomes, strict=True):
-                call.outcome, call.done = outcome, True
-                _wake(call)
-            if queue.waiting:
-                _wake(queue.waiting[0])
+        except BaseException:
+            # The thread may be at it: a caller that goes on must find it done, or not begun.
+            with anyio.CancelScope(shield=True):
+                await wave.done.wait()
+            raise
+        outcome = wave.outcomes[place]
+        if isinstance(outcome, Failure):
+            raise outcome.error
+        return outcome
+
+    def _join(self, item: T) -> tuple[_Wave[T], int]:
+        """Put an item to those that the event loop's other tasks have handed over in the meantime."""
+        token = anyio.lowlevel.current_token()
+        # Since anyio 4.11 a token wraps that of the library.
+        loop = getattr(token, "native_token", token)
+        with self._guard:
+            wave: _Wave[T] | None = self._joined.wave
+            if wave is None or wave.taken or len(wave.items) == _WAVE or wave.loop is not loop:
+                wave = self._joined.wave = _Wave(loop)
+                # Tasks that are ready to call now come into the same batch, and don't hold up its thread meanwhile.
+                wave.soon(self._send)
+            wave.items.append(item)
+            return wave, len(wave.items) - 1
+
+    def _send(self, wave: _Wave[T]) -> None:
+        with self._guard:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    wave.taken = True
+                    outcomes = [Failure(StoreUnavailableError(f"no thread to write with: {error}"))]
+                    wave.answer(outcomes * len(wave.items))
+                    return
+                self._thread = thread
+            self._waiting.put(wave)
+
+    def _run(self) -> None:
+        while waves := self._next():
+            self._serve(waves)
+
+    def _next(self) -> list[_Wave[T]]:
+        """Return what waits, as much as is good for a batch; nothing when the thread has to end."""
+        looks = 0
+        while True:
+            try:
+                first = self._waiting.get(timeout=_LOOK)
+            except queue.Empty:
+                looks += 1
+                with self._guard:
+                    if self._waiting.empty() and (looks == _LOOKS or not threading.main_thread().is_alive()):
+                        self._thread = None
+                        return []
+                continue
+            with self._guard:
+                return self._take(first)
+
+    def _take(self, wave: _Wave[T] | None) -> list[_Wave[T]]:
+        taken: list[_Wave[T]] = []
+        count, ending = 0, False
+        while True:
+            if wave is None:
+                ending = True
             else:
-                queue.busy = False
+                wave.taken = True
+                taken.append(wave)
+                count += len(wave.items)
+            if count >= _AT_ONCE or self._waiting.empty():
+                break
+            wave = self._waiting.get()
+        if ending and taken:
+            self._waiting.put(None)
+        elif ending:
+            self._thread = None
+        return taken
 
+    def _serve(self, waves: Sequence[_Wave[T]]) -> None:
+        items = waves[0].items if len(waves) == 1 else [item for wave in waves for item in wave.items]
+        try:
+            outcomes = [outcome for _, outcome in zip(items, self._work(items), strict=True)]
+        except BaseException as error:  # noqa: BLE001 - it is raised in every task that waits for an item
+            outcomes = [Failure(error)] * len(items)
+        place = 0
+        for wave in waves:
+            count = len(wave.items)
+            wave.answer(outcomes[place : place + count])
+            place += count
 
-def _wake(call: _Call[Any]) -> None:
-    if call.turn is not None:
-        call.turn.set()
+    def close(self) -> None:
+        """End the thread, after what was handed over. Blocks; a call that comes later starts another."""
+        with self._guard:
+            thread = self._thread
+            if thread is not None:
+                self._waiting.put(None)
+        if thread is not None:
+            thread.join()

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,13 +99,13 @@ class _State:
     cache: EmbeddingCache
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Write:
-    work: Callable[[sqlite3.Connection], Any]
+    work: Callable[[sqlite3.Connection], Any] | None
+    """What to do; None for putting ``rows`` into the namespace and nothing else."""
     namespace: str | None = None
     """Where what ``work`` returns as gone has to be taken out of the files."""
     rows: Sequence[Row] = ()
-    """The rows, if ``work`` does nothing but put them into the namespace."""
 
 
 class _FaissEngine:
@@ -113,7 +114,7 @@ class _FaissEngine:
     ) -> None:
         self._folder = folder
         self._indexed = indexed
-        self._writes: Together[_Write] = Together(self._commit)
+        self._writes: Together[_Write] = Together(self._commit, "vectorstores-writes")
         self._embedder = embedder
         self._create = create
         self._state: _State | None = None
@@ -176,6 +177,7 @@ class _FaissEngine:
             self._closed = True
             state, self._state = self._state, None
         if state is not None and os.getpid() == self._process:
+            self._writes.close()
             state.indexes.close()
             state.database.close()
 
@@ -188,36 +190,38 @@ class _FaissEngine:
         state = self._ready()
         outcomes: list[Any] = []
         groups = _grouped(writes)
-        together = [self._put_all(state, group) for group in groups]
+        together = [self._work(state, group) for group in groups]
         for group, outcome in zip(groups, state.database.write_all(together), strict=True):
             if len(group) > 1 and isinstance(outcome, Failure):
                 # One of them spoils the statements of all: alone, only that one fails.
-                outcomes += state.database.write_all([write.work for write in group])
+                outcomes += state.database.write_all([self._work(state, [write]) for write in group])
             else:
-                outcomes += [outcome, *([] for _ in group[1:])]
+                outcomes.append(outcome)
+                outcomes.extend([[]] * (len(group) - 1))
         gone: dict[str, dict[int, int]] = {}
         for write, outcome in zip(writes, outcomes, strict=True):
-            if write.namespace is not None and not isinstance(outcome, Failure) and outcome:
+            if outcome and write.namespace is not None and not isinstance(outcome, Failure):
                 gone.setdefault(write.namespace, {}).update((each.row, each.seq) for each in outcome)
         # Durable by now, so nothing here may say that it was not.
         state.indexes.forget(gone)
         return outcomes
 
-    def _put_all(self, state: _State, group: Sequence[_Write]) -> Callable[[sqlite3.Connection], Any]:
+    def _work(self, state: _State, group: Sequence[_Write]) -> Callable[[sqlite3.Connection], Any]:
         """Return the work of one write, or of several that only put rows into one namespace."""
-        if len(group) == 1 or group[0].namespace is None:
-            return group[0].work
-        return self._put(state, group[0].namespace, [row for write in group for row in write.rows])
+        first = group[0]
+        if first.work is not None:
+            return first.work
+        assert first.namespace is not None  # noqa: S101 - that of the rows
+        rows = first.rows if len(group) == 1 else [row for write in group for row in write.rows]
+        return partial(self._put, state, first.namespace, rows)
 
     def _put(
-        self, state: _State, namespace: str, rows: Sequence[Row]
-    ) -> Callable[[sqlite3.Connection], list[Gone]]:
-        def work(connection: sqlite3.Connection) -> list[Gone]:
-            replaced = _rows.write_chunks(connection, namespace, rows)
+        self, state: _State, namespace: str, rows: Sequence[Row], connection: sqlite3.Connection
+    ) -> list[Gone]:
+        replaced = _rows.write_chunks(connection, namespace, rows)
+        if replaced:
             self._forget(state, connection, replaced)
-            return replaced
-
-        return work
+        return replaced
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await anyio.to_thread.run_sync(self._ready().database.read, work)
@@ -237,14 +241,13 @@ class _FaissEngine:
         records: Sequence[RecordRow],
         embeddings: Mapping[bytes, FloatArray],
     ) -> None:
-        state = self._ready()
-        put = self._put(state, namespace, rows)
         if rows and not records and not embeddings:
-            await self._writes(_Write(put, namespace, rows))
+            await self._writes(_Write(None, namespace, rows))
             return
+        state = self._ready()
 
         def work(connection: sqlite3.Connection) -> list[Gone]:
-            replaced = put(connection)
+            replaced = self._put(state, namespace, rows, connection)
             _records.append_records(connection, namespace, records)
             state.cache.write(connection, embeddings)
             return replaced
@@ -316,14 +319,14 @@ def _grouped(writes: Sequence[_Write]) -> list[list[_Write]]:
     """Put neighbours together that only put rows, all different ones, into the same namespace."""
     groups: list[list[_Write]] = []
     ids: set[str] = set()
+    namespace: str | None = None
     for write in writes:
-        own = {row.id for row in write.rows}
-        last = groups[-1][-1] if groups else None
-        fits = last is not None and last.rows and write.rows and last.namespace == write.namespace
-        if fits and ids.isdisjoint(own):
+        own = {row.id for row in write.rows} if write.work is None else set()
+        if own and namespace == write.namespace and ids.isdisjoint(own):
             groups[-1].append(write)
             ids |= own
         else:
             groups.append([write])
             ids = own
+            namespace = write.namespace if own else None
     return groups

@@ -68,10 +68,10 @@ def test_recall_on_clustered_vectors(count, per_centre, noise):
 
 
 def test_recall_with_cells(monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 24),))
+    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 44),))
     table = table_of(clustered(40_000, 800))
     encode(table)
-    assert type(table.codes.index).__name__ == "IndexIVFRaBitQFastScan"
+    assert type(table.codes.index).__name__ == "IndexIVFPQFastScan"
     assert recall(table, clustered(60, 800, seed=1)) >= 0.99
     again = _codes.restored(table.codes.to_bytes(), table.codes.trained)
     places, _ = again.nearest(table.vectors.gather(np.array([7]))[0], 10)
@@ -81,7 +81,7 @@ def test_recall_with_cells(monkeypatch):
 @pytest.mark.parametrize("cells", [False, True])
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.3, 0.6, 0.95])
 def test_filters_lose_nothing(share, cells, monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 24),) if cells else ())
+    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 44),) if cells else ())
     table = table_of(clustered(40_000, 800))
     encode(table)
     chance = np.random.default_rng(3)
@@ -236,6 +236,41 @@ async def test_codes_that_cannot_be_made_stop_nobody(tmp_path, monkeypatch, capl
         for n in range(50):
             assert (await store.search_by_vector(rows[n], k=1))[0].chunk.id == f"c{n}"
     assert "no codes" in caplog.text
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_estimates_are_right_on_average(cells, monkeypatch):
+    monkeypatch.setattr(_codes, "LEVELS", ((2_000, 16, 16),) if cells else ())
+    rows = clustered(6_000, 120)
+    whole = table_of(rows)
+    encode(whole)
+    table = table_of(rows[:4_000])
+    encode(table)
+    table.put(np.arange(4_001, 6_001) * 3, rows[4_000:])
+    encode(table, like=table.codes)
+    for codes in (whole.codes, table.codes, _codes.restored(table.codes.to_bytes(), 4_000)):
+        wrong = []
+        for query in clustered(30, 120, seed=1):
+            places, estimates = codes.nearest(query, 20)
+            # Scores of some 0.7: rounding alone would take an eighth of that away.
+            wrong.append((estimates - rows[places] @ query).mean())
+        assert abs(np.mean(wrong)) < 0.03
+
+
+def test_without_clusters_a_doubt_that_stays_is_settled_exactly(monkeypatch):
+    monkeypatch.setattr(_codes, "LEVELS", ((2_000, 64, 44),))
+    monkeypatch.setattr(_table, "_AGAIN", (1,))
+    chance = np.random.default_rng(0)
+    table = table_of(unit(chance.standard_normal((20_000, DIM))))
+    encode(table)
+    queries = unit(chance.standard_normal((20, DIM)))
+    assert recall(table, queries) >= 0.99
+    # Nor where some have been removed.
+    table.remove(table.rows[::50])
+    assert recall(table, queries) >= 0.99
+    # More rows than that takes, and what the codes say counts, whether some have been removed or not.
+    monkeypatch.setattr(_table, "_BEARABLE", 10_000 * DIM)
+    assert 0.3 < recall(table, queries) < 0.97
 
 
 def test_a_doubt_asks_for_more_candidates(monkeypatch):

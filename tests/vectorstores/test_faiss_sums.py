@@ -23,11 +23,15 @@ from vectorstores import (
     _forgetting,
     _index,
     _mapped,
+    _reading,
+    _rows,
+    _space,
     _sqlite,
 )
 from vectorstores._checks import unit_rows
 from vectorstores._json import check_json, is_plain, weigh
 from vectorstores._sums import metadata_sum, text_sum, vector_sums
+from vectorstores._table import VectorTable
 from vectorstores.base import InvalidChunkError
 
 DIM = 32
@@ -234,6 +238,57 @@ async def test_a_small_store_is_searched_at_once_and_follows(tmp_path):
         await other.delete(["late4"])
         (hit,) = await store.search_by_vector(fresh[4], k=1)
         assert hit.chunk.id != "late4"
+
+
+@pytest.mark.anyio
+async def test_a_write_in_the_middle_of_a_search_at_once_counts(tmp_path, monkeypatch):
+    at_once = []
+    plain_search, plain_read = VectorTable.search, _index.Indexes.search_at_once
+
+    def interrupted(self, *args):
+        found = plain_search(self, *args)
+        # Another process deletes the best, after it was found and before its text is read.
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as other, other:
+            (row, seq) = other.execute(
+                "SELECT row, (SELECT max(seq) FROM changes) FROM chunks WHERE id = 'c0'"
+            ).fetchone()
+            other.execute("DELETE FROM chunks WHERE row = ?", (row,))
+            other.execute("DELETE FROM vectors WHERE row = ?", (row,))
+            other.execute("INSERT INTO changes VALUES (?, 'test', ?, ?, 1)", (seq + 1, row, _rows.DELETED))
+        monkeypatch.setattr(VectorTable, "search", plain_search)
+        return found
+
+    def noted(self, *args):
+        at_once.append(plain_read(self, *args))
+        return at_once[-1]
+
+    async with open_at(tmp_path) as store:
+        await store.add(chunks(10))
+        vector = vectors(1)[0]
+        assert (await store.search_by_vector(vector))[0].chunk.id == "c0"
+        monkeypatch.setattr(_index.Indexes, "search_at_once", noted)
+        assert (await store.search_by_vector(vector))[0].chunk.id == "c0"
+        assert at_once.pop() is not None
+        monkeypatch.setattr(VectorTable, "search", interrupted)
+        found = [hit.chunk.id for hit in await store.search_by_vector(vector, k=10)]
+        assert at_once == [None]
+        assert sorted(found) == [f"c{n}" for n in range(1, 10)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", ["plain", "an odd key"])
+async def test_others_get_their_turn_while_a_column_is_read(tmp_path, monkeypatch, key):
+    pauses = []
+    async with open_at(tmp_path) as store:
+        await store.add(
+            [Chunk(f"{n}", f"c{n}", {key: n % 2}, vector=v) for n, v in enumerate(vectors(1_000))]
+        )
+        await store.search_by_vector(vectors(1)[0])
+        for module in (_reading, _space):
+            monkeypatch.setattr(module, "pause", lambda: pauses.append(None))
+        hits = await store.search_by_vector(vectors(1)[0], k=1000, filter={key: 1})
+    assert len(hits) == 500
+    assert len(pauses) >= 1_000 // 256
 
 
 @pytest.mark.anyio
