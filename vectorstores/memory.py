@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -81,12 +83,20 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Space:
-    """One namespace. ``entries`` is in the order of the rows, because rows only grow."""
+    """One namespace. ``entries`` and ``records`` are in the order of the rows, because rows only grow."""
 
     table: VectorTable
     entries: dict[int, _Entry] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     records: dict[str, dict[str, _Kept]] = field(default_factory=dict)
+
+
+def _number(item: tuple[int, _Entry]) -> int:
+    return item[0]
+
+
+def _row_of(item: tuple[str, _Kept]) -> int:
+    return item[1].row
 
 
 class _MemoryEngine:
@@ -121,8 +131,12 @@ class _MemoryEngine:
 
     async def _run(self, work: Callable[[], T], size: int) -> T:
         await anyio.lowlevel.checkpoint()
-        if size <= _INLINE:
-            return self._locked(work)
+        # Where a worker thread has the lock, its work would be waited for by the whole event loop.
+        if size <= _INLINE and self._lock.acquire(blocking=False):
+            try:
+                return work()
+            finally:
+                self._lock.release()
         return await anyio.to_thread.run_sync(self._locked, work)
 
     def _locked(self, work: Callable[[], T]) -> T:
@@ -248,8 +262,10 @@ class _MemoryEngine:
         def work() -> Page:
             chunks: list[Chunk] = []
             last = after
-            for row, entry in self._space(namespace).entries.items():
-                if row <= after or (where is not None and not entry.admitted_by(where)):
+            entries = list(self._space(namespace).entries.items())
+            start = bisect.bisect_right(entries, after, key=_number)
+            for row, entry in itertools.islice(entries, start, None):
+                if where is not None and not entry.admitted_by(where):
                     continue
                 if len(chunks) == limit:
                     return Page(tuple(chunks), str(last))
@@ -285,12 +301,11 @@ class _MemoryEngine:
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         def work() -> RecordPage:
-            kept = self._space(namespace).records.get(collection, {})
-            rest = [(key, record) for key, record in kept.items() if record.row > after]
-            records = tuple(
-                Record(collection, key, json.loads(r.value), r.version) for key, r in rest[:limit]
-            )
-            return RecordPage(records, str(rest[limit - 1][1].row) if len(rest) > limit else None)
+            kept = list(self._space(namespace).records.get(collection, {}).items())
+            start = bisect.bisect_right(kept, after, key=_row_of)
+            some = kept[start : start + limit]
+            records = tuple(Record(collection, key, json.loads(r.value), r.version) for key, r in some)
+            return RecordPage(records, str(some[-1][1].row) if len(kept) > start + limit else None)
 
         return await self._run(work, 1)
 

@@ -18,15 +18,15 @@ from typing import Final
 import anyio
 import click
 
-from benchmarks.lessons.credit_play import Arm, Player, Run
+from benchmarks.lessons.credit_play import Arm, Player, Run, Shares
 from benchmarks.lessons.credit_report import Timing, report
 from benchmarks.lessons.credit_rule import how_soon
 from benchmarks.lessons.credit_world import World
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 
 RESULT: Final = Path("docs/results/lessons_credit.md")
-SHARES: Final = (0.05, 0.1, 0.2)
-_ONLY_RETIRE_AT: Final = 0.1
+SHARES: Final = (Shares(0.05), Shares(0.05, 0.5), Shares(0.1), Shares(0.2))
+_ONLY_RETIRE_AT: Final = Shares(0.1)
 _ON_DISK: Final = 2000
 _ALONE: Final = 200  # lessons of each kind, with as many in a world
 
@@ -36,21 +36,21 @@ class Job:
     """One arm in one world, with one share withheld."""
 
     arm: Arm
-    share: float
+    shares: Shares
     seed: int
     lessons: int
     attempts: int
 
 
-def jobs(lessons: int, attempts: int, seeds: Sequence[int], shares: Sequence[float]) -> list[Job]:
+def jobs(lessons: int, attempts: int, seeds: Sequence[int], all_shares: Sequence[Shares]) -> list[Job]:
     """Return what is to be played."""
     found: list[Job] = []
     for seed in seeds:
-        found += [Job(arm, 0.0, seed, lessons, attempts) for arm in ("none", "oracle")]
-        for share in shares:
-            found += [Job(arm, share, seed, lessons, attempts) for arm in ("measure", "rank")]
-            if share == _ONLY_RETIRE_AT:
-                found.append(Job("retire", share, seed, lessons, attempts))
+        found += [Job(arm, Shares(), seed, lessons, attempts) for arm in ("none", "oracle")]
+        for shares in all_shares:
+            found += [Job(arm, shares, seed, lessons, attempts) for arm in ("measure", "rank")]
+            if shares == _ONLY_RETIRE_AT:
+                found.append(Job("retire", shares, seed, lessons, attempts))
     return found
 
 
@@ -61,7 +61,7 @@ def play(job: Job) -> Run:
 
 async def _play(job: Job) -> Run:
     async with InMemoryVectorStore(HashingEmbedder(), namespace="credit") as store:
-        return await Player(World(job.seed, job.lessons), job.arm, job.share, store).play(job.attempts)
+        return await Player(World(job.seed, job.lessons), job.arm, job.shares, store).play(job.attempts)
 
 
 async def on_disk(job: Job) -> Timing:
@@ -71,7 +71,8 @@ async def on_disk(job: Job) -> Timing:
         async with FaissVectorStore(
             Path(folder) / "store", embedder=HashingEmbedder(), namespace="credit"
         ) as store:
-            outside = await Player(World(job.seed, job.lessons), job.arm, job.share, store).play(job.attempts)
+            world = World(job.seed, job.lessons)
+            outside = await Player(world, job.arm, job.shares, store).play(job.attempts)
     same = inside.watched == outside.watched and inside.solved == outside.solved
     return Timing(
         job.attempts, inside.ledger_seconds / job.attempts, outside.ledger_seconds / job.attempts, same
@@ -93,7 +94,7 @@ def main(*, lessons: int, attempts: int, seeds: str, workers: int, out: Path) ->
         todo = jobs(lessons, attempts, numbers, SHARES)
         for run in pool.map(play, todo):
             runs.append(run)
-            click.echo(f"{len(runs)} of {len(todo)}: {run.arm} {run.share:g} seed {run.seed}", err=True)
+            click.echo(f"{len(runs)} of {len(todo)}: {run.arm} {run.shares} seed {run.seed}", err=True)
         alone = list(pool.map(how_soon, SHARES, [_ALONE * lessons // 200] * len(SHARES)))
     timing = anyio.run(on_disk, Job("rank", _ONLY_RETIRE_AT, numbers[0], lessons, min(attempts, _ON_DISK)))
     command = f"python -m benchmarks.lessons.credit --lessons {lessons} --attempts {attempts} --seeds {seeds}"

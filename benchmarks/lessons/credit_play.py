@@ -23,6 +23,17 @@ _MINUTE: Final = 60.0
 _NOBODY: Final = Provenance("world", 1, None)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Shares:
+    """What is withheld: of any lesson, and of one of which nothing is known (0: no more)."""
+
+    share: float = 0.0
+    early: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%}" + (f", early {self.early:.0%}" if self.early else "")
+
+
 @dataclass(slots=True)
 class Watched:
     """One lesson in one run: what is true of it, and when the rules said what."""
@@ -46,7 +57,7 @@ class Run:
     """What came of one arm in one world. ``solved`` holds one entry per attempt."""
 
     arm: Arm
-    share: float
+    shares: Shares
     seed: int
     solved: list[bool] = field(default_factory=list)
     watched: dict[str, Watched] = field(default_factory=dict)
@@ -63,16 +74,16 @@ class Player:
     to help; ``rank`` ranks by similarity plus utility besides.
     """
 
-    def __init__(self, world: World, arm: Arm, share: float, records: RecordStore) -> None:
+    def __init__(self, world: World, arm: Arm, shares: Shares, records: RecordStore) -> None:
         self._world, self._arm = world, arm
         self._now = 1.7e9
         self._ledger = Ledger(records, lambda: self._now)
-        self._drawing = Withholding(share, seed=world.seed)
+        self._drawing = Withholding(shares.share, seed=world.seed, early=shares.early)
         self._known = Credits()
         self._utility: dict[str, float] = {}
         self._touched: set[str] = set()
         self._whole_truth: list[float] = []
-        self.run = Run(arm, share, world.seed)
+        self.run = Run(arm, shares, world.seed)
         self.run.watched = {each.id: Watched(each) for topic in world.topics for each in topic}
 
     async def play(self, attempts: int) -> Run:
@@ -126,7 +137,7 @@ class Player:
     def _draw(self, number: int, ids: list[str]) -> Draw:
         key = recall_key("world", number, "")
         if self._arm == "measure":
-            return self._drawing.draw(key, ids)
+            return self._drawing.draw(key, ids, scored={each: self._known.scored(each) for each in ids})
         return self._known.draw(self._drawing, key, ids)
 
     def _note_truth(self, posed: Posed, picked: Sequence[Taught], draw: Draw) -> None:

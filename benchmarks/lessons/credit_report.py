@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.lessons.credit_play import LOOK_EVERY, Arm, K, Run, Watched
+from benchmarks.lessons.credit_play import LOOK_EVERY, Arm, K, Run, Shares, Watched
 from benchmarks.lessons.credit_rule import RECALLS, Soon
 from benchmarks.lessons.credit_world import EFFECT, KINDS, Kind
 from jeeves_reflexion.lessons.credit.effects import MIN_EACH, RETIRE_ERROR
@@ -48,10 +48,11 @@ attempts. Shares with 95 % Wilson intervals, differences with Newcombe's.
 
 ## Are the intervals what they say?
 
-Nothing is done about what is found here. *Held at the end*: the 95 % interval for one look holds the lesson's true mean
-effect. *Missed at some look*: it did not at least once. *Retired*: by the rule, looked at again and again; of lessons
-without any effect it retires at most {error:.0%}, by design. *By the interval for one look*: those that would be
-retired as soon as that interval lies below zero.
+Nothing is done about what is found here. *Early*: the share of a lesson of which nothing is known, which is halved the
+more is known, down to the other. *Held at the end*: the 95 % interval for one look holds the lesson's true mean effect.
+*Missed at some look*: it did not at least once. *Retired*: by the rule, looked at again and again; of lessons without
+any effect it retires at most {error:.0%}, by design. *By the interval for one look*: those that would be retired as
+soon as that interval lies below zero.
 
 {calibration}
 
@@ -129,7 +130,7 @@ def _calibration(runs: Sequence[Run]) -> str:
         ),
         "| --- " * 7 + "|",
     ]
-    for share, watched in _by_share(runs, "measure"):
+    for shares, watched in _by_shares(runs, "measure"):
         known = [each for each in watched if each.lift.value is not None]
         useless, helpful = (_of(watched, kind) for kind in ("useless", "helpful"))
         cells = [
@@ -139,7 +140,7 @@ def _calibration(runs: Sequence[Run]) -> str:
             _share(each.naive_at is not None for each in useless),
             _share(each.retired_at is not None for each in helpful),
         ]
-        lines.append(f"| {share:.0%} | {len(known)} of {len(watched)} | {' | '.join(cells)} |")
+        lines.append(f"| {shares} | {len(known)} of {len(watched)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -151,22 +152,22 @@ def _holds(each: Watched) -> bool:
 def _retired(runs: Sequence[Run]) -> str:
     heads = " | ".join(f"after {n}" for n in _AFTER)
     lines = [f"| share withheld | lessons | {heads} |", "| --- " * (2 + len(_AFTER)) + "|"]
-    for share, watched in _by_share(runs, "measure"):
+    for shares, watched in _by_shares(runs, "measure"):
         for kind in reversed(KINDS):
             cells = []
             for n in _AFTER:
                 reached = [each for each in _of(watched, kind) if each.eligible >= n]
                 cells.append(_share(each.retired_at is not None and each.retired_at <= n for each in reached))
-            lines.append(f"| {share:.0%} | {kind} | {' | '.join(cells)} |")
+            lines.append(f"| {shares} | {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _soon(soon: Sequence[Soon]) -> str:
     heads = " | ".join(f"after {n}" for n in _AFTER_ALONE)
     lines = [f"| share withheld | lessons | {heads} |", "| --- " * (2 + len(_AFTER_ALONE)) + "|"]
-    for each in sorted(soon, key=lambda s: (s.share, EFFECT[s.kind])):
+    for each in sorted(soon, key=lambda s: (s.shares, EFFECT[s.kind])):
         cells = [_share(at is not None and at <= n for at in each.retired_at) for n in _AFTER_ALONE]
-        lines.append(_row(f"{each.share:.0%}", each.kind, *cells))
+        lines.append(_row(str(each.shares), each.kind, *cells))
     return "\n".join(lines)
 
 
@@ -182,15 +183,15 @@ def _success(runs: Sequence[Run]) -> str:
         ),
         "| --- " * 6 + "|",
     ]
-    best, worst = (_mean_of(runs, arm, 0.0, 0.25) for arm in ("oracle", "none"))
-    for arm, share in sorted(
-        {(run.arm, run.share) for run in runs}, key=lambda each: (_ORDER[each[0]], each[1])
+    best, worst = (_mean_of(runs, arm, Shares(), 0.25) for arm in ("oracle", "none"))
+    for arm, shares in sorted(
+        {(run.arm, run.shares) for run in runs}, key=lambda each: (_ORDER[each[0]], each[1])
     ):
-        late = _mean_of(runs, arm, share, 0.25)
+        late = _mean_of(runs, arm, shares, 0.25)
         lost = difference_of_means(late, best)
         part = lost.value / (best.value - worst.value) if best.value > worst.value else float("nan")
         lines.append(
-            f"| {_LABEL[arm]} | {f'{share:.0%}' if share else ''} | {_mean_of(runs, arm, share, 1.0).value:.1%} |"
+            f"| {_LABEL[arm]} | {shares if shares.share else ''} | {_mean_of(runs, arm, shares, 1.0).value:.1%} |"
             f" {late.value:.1%} | {100 * lost.value:.1f} points ({100 * lost.low:.1f} to {100 * lost.high:.1f}) |"
             f" {part:.0%} |"
         )
@@ -200,11 +201,11 @@ def _success(runs: Sequence[Run]) -> str:
 _ORDER: Final[dict[Arm, int]] = {"oracle": 0, "none": 1, "measure": 2, "retire": 3, "rank": 4}
 
 
-def _mean_of(runs: Sequence[Run], arm: Arm, share: float, last: float) -> Mean:
+def _mean_of(runs: Sequence[Run], arm: Arm, shares: Shares, last: float) -> Mean:
     solved = [
         each
         for run in runs
-        if (run.arm, run.share) == (arm, share)
+        if (run.arm, run.shares) == (arm, shares)
         for each in run.solved[-int(len(run.solved) * last) :]
     ]
     return Mean(sum(solved) / len(solved), len(solved))
@@ -219,15 +220,15 @@ def _library(runs: Sequence[Run]) -> str:
         interval = f"{100 * lift.low:+.1f} to {100 * lift.high:+.1f}"
         found = f"{100 * lift.value:+.1f} points ({interval}; {lift.n_with} with, {lift.n_without} without)"
         true = f"{100 * run.library_truth:+.1f}"
-        lines.append(_row(_LABEL[run.arm], f"{run.share:.0%}", str(run.seed), found, true))
+        lines.append(_row(_LABEL[run.arm], str(run.shares), str(run.seed), found, true))
     return "\n".join(lines)
 
 
-def _by_share(runs: Sequence[Run], arm: Arm) -> list[tuple[float, list[Watched]]]:
+def _by_shares(runs: Sequence[Run], arm: Arm) -> list[tuple[Shares, list[Watched]]]:
     mine = [run for run in runs if run.arm == arm]
     return [
-        (share, [each for run in mine if run.share == share for each in run.watched.values()])
-        for share in sorted({run.share for run in mine})
+        (shares, [each for run in mine if run.shares == shares for each in run.watched.values()])
+        for shares in sorted({run.shares for run in mine})
     ]
 
 

@@ -22,6 +22,7 @@ from benchmarks.alfworld.agent import tasks_for
 from benchmarks.alfworld.experiment import STEP_LIMIT
 from benchmarks.alfworld.generator import generate_games
 from benchmarks.alfworld.pool import EnginePool
+from benchmarks.lessons.harm_kept import Kept
 from benchmarks.lessons.harm_lessons import PLANTED_SHARE
 from benchmarks.lessons.harm_play import K, Library, Played, Setting, Table, play
 from benchmarks.lessons.harm_report import tables
@@ -36,16 +37,17 @@ _PAGE: Final = """\
 {games} generated ALFWorld games (game seed {game_seed}), played {rounds} times by the offline player ({steps}
 commands a try, one try a round, k = {k}, {embedder} embeddings) with a library of the lessons of two first tries at
 each game. {planted:.0%} of the library are planted: in the words of a true lesson, they send the player to wrong places
-and call the right one empty. Nothing is learned during the rounds. With credit, {share:.0%} of what would be recalled
-is withheld until it is shown to help, lessons are ranked by similarity plus utility, and those shown to harm are
-retired; what withholding costs is in the figures. In each round the player searches a game in one of {orders} orders,
-the same in all arms; an attempt with the same order and the same lessons is the same, and played once. Intervals at
-95 %, by a bootstrap over games ({seeds}; a game is one cluster).
+and call the right one empty. Nothing is learned during the rounds. With credit, a lesson of which nothing is known is
+withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%} and, once it is shown to
+help, none; lessons are ranked by similarity plus utility, and those shown to harm are retired; what withholding costs
+is in the figures. In each round the player searches a game in one of {orders} orders, the same in all arms; an attempt
+with the same order and the same lessons is the same, and played once. Intervals at 95 %, by a bootstrap over games
+({seeds}; a game is one cluster).
 
 ```
 {command}
 ```
-{minutes:.0f} minutes, {played} attempts in the engine.
+{played} attempts in the engine, of which {kept} were kept from earlier runs; {minutes:.0f} minutes for the others.
 
 {tables}
 """
@@ -53,11 +55,12 @@ the same in all arms; an attempt with the same order and the same lessons is the
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one seed came to; ``attempts`` and ``minutes`` are of the engine and of its wall clock."""
+    """What one seed came to: attempts in the engine, those of them kept from earlier, and minutes for the others."""
 
     played: list[Played]
     library: Library
     attempts: int
+    kept: int
     minutes: float
 
 
@@ -75,6 +78,7 @@ async def measure(chosen: Games, seeds: Sequence[int], setting: Setting) -> list
     """Make the games and play all arms for each seed; a seed that was kept with the same settings is read instead."""
     games = await generate_games(chosen.folder, count=chosen.count, seed=chosen.seed, workers=setting.workers)
     results: list[Result] = []
+    store = Kept(chosen.keep / f"{chosen.count}-{chosen.seed}") if chosen.keep else None
     async with EnginePool(setting.workers) as pool:
         tasks = await tasks_for(pool, games, workers=setting.workers)
         for seed in seeds:
@@ -82,9 +86,10 @@ async def measure(chosen: Games, seeds: Sequence[int], setting: Setting) -> list
             result = _read(kept)
             if result is None:
                 begun = time.perf_counter()
-                table = Table(pool, {game.id: game for game in games}, tasks)
+                table = Table(pool, {game.id: game for game in games}, tasks, store)
                 played, library = await play(table, seed, setting)
-                result = Result(played, library, table.played, (time.perf_counter() - begun) / 60)
+                minutes = (time.perf_counter() - begun) / 60
+                result = Result(played, library, table.played, table.kept, minutes)
                 _write(kept, result)
             results.append(result)
             click.echo(f"seed {seed}: {result.attempts} attempts in the engine, {result.library}", err=True)
@@ -94,7 +99,8 @@ async def measure(chosen: Games, seeds: Sequence[int], setting: Setting) -> list
 def _kept_at(chosen: Games, seed: int, setting: Setting) -> Path | None:
     if chosen.keep is None:
         return None
-    played = f"{setting.rounds}-{setting.orders}-{setting.share:g}-{setting.embedder.dim}"
+    shares = f"{setting.share:g}-{setting.early:g}"
+    played = f"{setting.rounds}-{setting.orders}-{shares}-{setting.embedder.dim}"
     return chosen.keep / f"{chosen.count}-{chosen.seed}-{played}-seed-{seed}.json"
 
 
@@ -103,7 +109,7 @@ def _read(file: Path | None) -> Result | None:
         return None
     kept = json.loads(file.read_text(encoding="utf-8"))
     played = [Played(*row) for row in kept["played"]]
-    return Result(played, Library(**kept["library"]), kept["attempts"], kept["minutes"])
+    return Result(played, Library(**kept["library"]), kept["attempts"], kept["kept"], kept["minutes"])
 
 
 def _write(file: Path | None, result: Result) -> None:
@@ -119,12 +125,15 @@ def _write(file: Path | None, result: Result) -> None:
 @click.option("--game-seed", type=int, default=0, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--orders", type=click.IntRange(min=1), default=4, show_default=True, help="Search orders.")
-@click.option("--share", type=click.FloatRange(0.0, 0.5), default=0.2, show_default=True, help="Withheld.")
+@click.option("--share", type=click.FloatRange(0.0, 0.5), default=0.05, show_default=True, help="Withheld.")
+@click.option(
+    "--early", type=click.FloatRange(0.0, 0.5), default=0.5, show_default=True, help="Withheld at first."
+)
 @click.option("--seeds", default="0,1", show_default=True, help="Seeds of the player, by commas.")
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
 @click.option("--made-games", type=click.Path(path_type=Path), default=Path("runs/games"), show_default=True)
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder of finished seeds, to go on from.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder of what was played, to go on from.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULT, show_default=True)
 def main(  # noqa: PLR0913 - one for each option
     *,
@@ -133,6 +142,7 @@ def main(  # noqa: PLR0913 - one for each option
     rounds: int,
     orders: int,
     share: float,
+    early: float,
     seeds: str,
     workers: int,
     embedder: str,
@@ -142,7 +152,9 @@ def main(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Play all arms, print the tables and write them to a file."""
     with_model: Embedder = HashingEmbedder() if embedder == "hashing" else default_embedder()
-    setting = Setting(rounds, orders, share, workers, with_model, lambda line: click.echo(line, err=True))
+    setting = Setting(
+        rounds, orders, share, early, workers, with_model, lambda line: click.echo(line, err=True)
+    )
     numbers = [int(seed) for seed in seeds.split(",")]
     results = anyio.run(measure, Games(made_games, count, game_seed, keep), numbers, setting)
     options = f"--count {count} --game-seed {game_seed} --rounds {rounds} --orders {orders}"
@@ -156,10 +168,12 @@ def main(  # noqa: PLR0913 - one for each option
         embedder={"minilm": "MiniLM", "hashing": "hashing"}[embedder],
         planted=PLANTED_SHARE,
         share=share,
+        early=max(early, share),
         seeds=f"seed {seeds}" if len(numbers) == 1 else f"seeds {seeds} pooled",
-        command=f"python -m benchmarks.lessons.harm {options} --share {share:g} --seeds {seeds}",
+        command=f"python -m benchmarks.lessons.harm {options} --share {share:g} --early {early:g} --seeds {seeds}",
         minutes=sum(each.minutes for each in results),
         played=sum(each.attempts for each in results),
+        kept=sum(each.kept for each in results),
         tables=tables([row for each in results for row in each.played], [each.library for each in results]),
     )
     out.parent.mkdir(parents=True, exist_ok=True)

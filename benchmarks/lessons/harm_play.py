@@ -20,6 +20,7 @@ from benchmarks.alfworld.agent import (
 from benchmarks.alfworld.experiment import STEP_LIMIT
 from benchmarks.alfworld.games import Game
 from benchmarks.alfworld.pool import EnginePool
+from benchmarks.lessons.harm_kept import Kept, Play
 from benchmarks.lessons.harm_lessons import Sentence, mixed
 from jeeves_reflexion import (
     Attempt,
@@ -50,11 +51,12 @@ _SOURCE: Final = Provenance("library", 1, None)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is played: how often each game, in how many search orders, and with which share withheld."""
+    """What is played: how often each game, in how many search orders, and with which shares withheld."""
 
     rounds: int
     orders: int
     share: float
+    early: float
     workers: int
     embedder: Embedder
     say: Callable[[str], None]
@@ -86,29 +88,42 @@ class Table:
     """Games, tasks and what was played with them: an attempt that would be the same again is played once.
 
     The engine and the offline player are deterministic: game, order of the search and lessons decide an attempt.
+    ``played`` counts those that were asked for, ``kept`` those of them that an earlier run played.
     """
 
-    def __init__(self, pool: EnginePool, games: Mapping[str, Game], tasks: Sequence[Task]) -> None:
+    def __init__(
+        self, pool: EnginePool, games: Mapping[str, Game], tasks: Sequence[Task], store: Kept | None = None
+    ) -> None:
         self.pool = pool
         self.games = games
         self.tasks = tasks
-        self.played = 0
+        self.played = self.kept = 0
         self.won: dict[tuple[Arm, int, str, int], bool] = {}
-        self._known: dict[tuple[int, str, str], Attempt] = {}
+        self._store = store
+        self._known: dict[Play, Attempt] = {}
 
     async def attempt(self, seed: int, task: Task, session: Session) -> Attempt:
         """Play, or remember."""
         key = (seed, task.id, session.blocks.get(LESSONS_BLOCK, ""))
         if key not in self._known:
-            agent = GameAgent(
-                self.pool,
-                self.games,
-                lambda task, session: OfflinePlayer(task, session, room_for=K, seed=seed),
-                step_limit=STEP_LIMIT,
-            )
-            self._known[key] = await agent(task, session)
+            self._known[key] = await self._play(key, task, session)
             self.played += 1
         return self._known[key]
+
+    async def _play(self, key: Play, task: Task, session: Session) -> Attempt:
+        if self._store is not None and key in self._store.attempts:
+            self.kept += 1
+            return self._store.attempts[key]
+        agent = GameAgent(
+            self.pool,
+            self.games,
+            lambda task, session: OfflinePlayer(task, session, room_for=K, seed=key[0]),
+            step_limit=STEP_LIMIT,
+        )
+        attempt = await agent(task, session)
+        if self._store is not None:
+            self._store.keep(key, attempt)
+        return attempt
 
 
 async def play(table: Table, seed: int, setting: Setting) -> tuple[list[Played], Library]:
@@ -119,7 +134,8 @@ async def play(table: Table, seed: int, setting: Setting) -> tuple[list[Played],
     played: list[Played] = []
     library: Library | None = None
     for arm in ARMS:
-        credit = Credit(Withholding(setting.share, seed=seed), max_age=math.inf) if arm == "credit" else None
+        drawing = Withholding(setting.share, seed=seed, early=setting.early)
+        credit = Credit(drawing, max_age=math.inf) if arm == "credit" else None
         settings = LessonSettings(credit=credit)
         async with InMemoryVectorStore(setting.embedder, namespace=arm) as store:
             lessons = VectorLessonStore(store, settings=settings)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
 
@@ -27,8 +27,14 @@ from jeeves_reflexion.types import Lift
 MIN_EACH: Final = 5
 """Scored attempts that are needed with a lesson, and as many without, before anything is said of it."""
 
+RANK_EACH: Final = 2
+"""Scored attempts that are needed of each before they move a lesson's rank, where the prior weighs against them."""
+
 RETIRE_ERROR: Final = 0.05
 """The chance that a lesson without any effect is ever retired, however often one looks."""
+
+EARLY_ATTEMPTS: Final = 10
+"""After so many scored attempts, half of them without the lesson, an early share of a half is halved."""
 
 HALF_LIFE_DAYS: Final = 90.0
 """After how long without a recall what is known of a lesson weighs half."""
@@ -39,10 +45,11 @@ _WHOLE_PART: Final = 0.2
 _PRIOR_FROM: Final = 10
 _LEAST_SPREAD: Final = 0.02
 _DAY: Final = 86400.0
+_NOTHING_KNOWN: Final[Mapping[str, int]] = {}
 
 Stratum: TypeAlias = tuple[float, ...]
 """Attempts that were drawn alike: for a lesson the share withheld; for the library also the share of whole recalls, how
-many lessons were at stake, and how many of them were exempt."""
+many lessons were at stake, how many of them were exempt, and the shares of those with one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class Draw:
     """Which lessons of one recall are withheld, and by which shares that was drawn.
 
     ``whole`` says that the recall was drawn to be withheld as a whole, for the lift of the library. ``exempt`` are the
-    lessons that no draw by themselves decided on.
+    lessons that no draw by themselves decided on, ``shares`` the shares of those that were not drawn by ``share``.
     """
 
     share: float = 0.0
@@ -87,6 +94,11 @@ class Draw:
     whole: bool = False
     withheld: frozenset[str] = frozenset()
     exempt: frozenset[str] = frozenset()
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    def share_of(self, lesson_id: str) -> float:
+        """Return the share by which a lesson was drawn."""
+        return self.shares.get(lesson_id, self.share)
 
 
 NO_DRAW: Final = Draw()
@@ -100,14 +112,21 @@ class Withholding:
     with probability ``whole_share`` (a fifth of ``share`` unless given), which is what tells the lift of the library.
     What is withheld is not replaced by the next best: the lift is that of the lesson against its absence. The same
     seed, key and lesson give the same draw.
+
+    ``early`` (``share`` unless given) is the share for a lesson of which nothing is known. It is halved after
+    :data:`EARLY_ATTEMPTS` scored attempts, and after each time twice as many more, down to ``share``: so harm is
+    found soon, and the cost grows with the logarithm of the attempts (Auer et al. 2002, epsilon-greedy). It depends
+    on how many scores there are and never on what they are, which would bias the lift.
     """
 
     share: float = 0.0
     seed: int = 0
     whole_share: float | None = None
+    early: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("share", self.share), ("whole_share", self.whole_share)):
+        shares = (("share", self.share), ("whole_share", self.whole_share), ("early", self.early))
+        for name, value in shares:
             if value is not None and not 0.0 <= value <= _MAX_SHARE:
                 raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {value}")
 
@@ -116,13 +135,27 @@ class Withholding:
         """Whether anything is ever withheld."""
         return bool(self.share or self.whole_share)
 
+    def share_for(self, scored: int) -> float:
+        """Return the share for a lesson of which so many scored attempts are known that a draw decided."""
+        if self.early is None or not self.share:
+            return self.share
+        halvings = int(math.log2(1 + scored / EARLY_ATTEMPTS))
+        return max(self.share, math.ldexp(self.early, -halvings))
+
     def draw(
-        self, key: str, lesson_ids: Sequence[str], *, exempt: Collection[str] = (), whole: bool = True
+        self,
+        key: str,
+        lesson_ids: Sequence[str],
+        *,
+        exempt: Collection[str] = (),
+        whole: bool = True,
+        scored: Mapping[str, int] = _NOTHING_KNOWN,
     ) -> Draw:
         """Draw for one recall, named by its ``key`` (see :func:`recall_key`), over the lessons that it would offer.
 
         ``exempt`` lessons are not withheld by themselves, and with ``whole=False`` the recall is not withheld as a
-        whole: for what is known well enough to cost nothing more.
+        whole: for what is known well enough to cost nothing more. ``scored`` says how much is known of each lesson
+        (see :meth:`share_for`).
         """
         if not self.on:
             return NO_DRAW
@@ -131,8 +164,10 @@ class Withholding:
         # A lesson's id is a string, so that this draw can't be that of a lesson.
         none = self._uniform(key, None) < whole_share
         apart = frozenset(each for each in lesson_ids if each in exempt)
-        drawn = (each for each in lesson_ids if each not in apart and self._uniform(key, each) < self.share)
-        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), apart)
+        shares = {each: self.share_for(scored.get(each, 0)) for each in lesson_ids if each not in apart}
+        drawn = (each for each, share in shares.items() if self._uniform(key, each) < share)
+        own = {each: share for each, share in shares.items() if share != self.share}
+        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), apart, own)
 
     def _uniform(self, key: str, lesson_id: str | None) -> float:
         digest = blake2b(json.dumps([self.seed, key, lesson_id]).encode(), digest_size=8).digest()
@@ -144,15 +179,15 @@ def recall_key(run_id: str, attempt: int, task_id: str) -> str:
     return json.dumps([run_id, attempt, task_id])
 
 
-def lift(cells: Cells) -> Lift:
+def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
     """Return how much higher attempts score with than without, at 95 % for one look.
 
     Attempts are compared within strata and the differences weighed by n1 n0 / (n1 + n0) (Mantel and Haenszel 1959), so
     that a change of the share withheld, beside a change of the agent, is not taken for an effect. ``value`` is None
-    ("not enough data") below :data:`MIN_EACH` of each.
+    ("not enough data") below ``least`` of each.
     """
     n_with, n_without = _counts(cells)
-    means = _means(cells)
+    means = _means(cells, least)
     if means is None:
         return Lift(n_with=n_with, n_without=n_without)
     found = difference_of_means(*means)
@@ -242,10 +277,10 @@ def _counts(cells: Cells) -> tuple[int, int]:
     return sum(c.n_with for c in cells.values()), sum(c.n_without for c in cells.values())
 
 
-def _means(cells: Cells) -> tuple[Mean, Mean] | None:
+def _means(cells: Cells, least: int = MIN_EACH) -> tuple[Mean, Mean] | None:
     """The means without and with, of the strata that have both; None if that is not enough."""
     usable = [cell for cell in cells.values() if cell.n_with and cell.n_without]
-    enough = min(sum(c.n_with for c in usable), sum(c.n_without for c in usable)) >= MIN_EACH
+    enough = min(sum(c.n_with for c in usable), sum(c.n_without for c in usable)) >= least
     if not enough:
         return None
     weights = [c.n_with * c.n_without / (c.n_with + c.n_without) for c in usable]

@@ -103,7 +103,10 @@ class Ledger:
         task_kind: str | None = None,
         draw: Draw = NO_DRAW,
     ) -> None:
-        """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld."""
+        """Note a recall, once, and in the index of its run if it has one; ``draw`` decided what was withheld.
+
+        Of what was left out, which is most of what was found and says nothing of the attempt, the ids alone are noted.
+        """
         run_id, task_id = redact_id(run_id), redact_id(recall.task_id)
         entry: dict[str, JSON] = {
             "format": _FORMAT,
@@ -116,8 +119,10 @@ class Ledger:
             "exempt": sorted(draw.exempt),
             "offered": _items(recall.offered),
             "withheld": _items(recall.withheld),
-            "left_out": _items(recall.left_out),
+            "left_out": [item.lesson.id for item in recall.left_out],
         }
+        if draw.shares:
+            entry["shares"] = [{"lesson_id": each, "share": share} for each, share in draw.shares.items()]
         writes = [RecordWrite(RECALLS, recall.id, entry)]
         if run_id:
             mine: JSON = {"recall_id": recall.id, "attempt": attempt, "task_id": task_id}
@@ -236,9 +241,9 @@ class Ledger:
         async with store_errors("strike a lesson from the ledger"):
             # Recalls first: verdicts take the lessons from them.
             struck = await strike(
-                self.records, RECALLS, lesson_id, ("offered", "withheld", "left_out", "exempt")
+                self.records, RECALLS, lesson_id, ("offered", "withheld", "left_out", "exempt", "shares")
             )
-            struck += await strike(self.records, OUTCOMES, lesson_id, ("with", "without", "exempt"))
+            struck += await strike(self.records, OUTCOMES, lesson_id, ("with", "without", "exempt", "shares"))
             await self._reading.forget(lesson_id)
         self._credits = None
         return struck

@@ -11,7 +11,7 @@ from jeeves_reflexion.types import JSON
 from vectorstores.base import ConflictError, Record, RecordStore
 
 _TRIES: Final = 50
-_PAGE: Final = 500
+_PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
 
 
 async def swap(

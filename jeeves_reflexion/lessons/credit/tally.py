@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, cast
 
 from jeeves_reflexion.lessons.credit.effects import (
     NO_DRAW,
+    RANK_EACH,
     Cell,
     Draw,
     Judgement,
@@ -74,6 +75,7 @@ class Credits:
     library: Tally = NO_TALLY
     prior: Prior = Prior()  # noqa: RUF009 - frozen
     _lifts: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _hints: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
     _judged: dict[str | None, Judgement] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tally(self, lesson_id: str) -> Tally:
@@ -95,6 +97,10 @@ class Credits:
         """
         return lift(self.library.cells)
 
+    def scored(self, lesson_id: str) -> int:
+        """Return how many scored attempts there are of a lesson that a draw decided, with it and without."""
+        return sum(cell.n_with + cell.n_without for cell in self.tally(lesson_id).cells.values())
+
     def judge(self, lesson_id: str) -> Judgement:
         """Say whether a lesson is to be retired, and why."""
         return self._judge(lesson_id, self.tally(lesson_id))
@@ -105,7 +111,8 @@ class Credits:
             return NO_DRAW
         proven = {each for each in lesson_ids if self.judge(each).kind == "helps"}
         whole = self.library_judgement().kind in ("unknown", "keep")
-        return drawing.draw(key, lesson_ids, exempt=proven, whole=whole)
+        scored = {each: self.scored(each) for each in lesson_ids}
+        return drawing.draw(key, lesson_ids, exempt=proven, whole=whole, scored=scored)
 
     def library_judgement(self) -> Judgement:
         """Say whether recalling at all helps or harms."""
@@ -113,7 +120,17 @@ class Credits:
 
     def utility(self, lesson_id: str) -> float:
         """Return the lift to rank a lesson by: shrunken towards the library's prior."""
-        return utility(self.lift(lesson_id), self.prior)
+        return utility(self._hint(lesson_id), self.prior)
+
+    def _hint(self, lesson_id: str) -> Lift:
+        """The lift, also of fewer attempts than it is shown from."""
+        shown = self.lift(lesson_id)
+        if shown.value is not None:
+            return shown
+        known = self._hints.get(lesson_id)
+        if known is None:
+            known = self._hints[lesson_id] = lift(self.tally(lesson_id).cells, least=RANK_EACH)
+        return known
 
     def _judge(self, key: str | None, tally: Tally) -> Judgement:
         known = self._judged.get(key)
@@ -123,7 +140,7 @@ class Credits:
 
     def own_prior(self) -> Prior:
         """Return the prior that these lessons make; takes a while with many."""
-        return prior_of(lift(tally.cells) for tally in self.tallies.values())
+        return prior_of(map(self._hint, self.tallies))
 
     def idle(self, lesson_id: str, now: float) -> float | None:
         """Return the seconds since a lesson was last recalled for a scored attempt; None if it never was."""
@@ -172,13 +189,12 @@ class Tallies:
         total = sign * (counted.after - (counted.before or 0.0))
         draw = counted.draw
         drawn = draw.share > 0.0 and not draw.whole
-        stratum = (draw.share,)
         for lesson_id in counted.had:
             compared = drawn and lesson_id not in draw.exempt
-            cell = (stratum, Cell(n_with=n, sum_with=total)) if compared else None
+            cell = ((draw.share_of(lesson_id),), Cell(n_with=n, sum_with=total)) if compared else None
             self._put(lesson_id, cell, n, counted.recalled_at)
         for lesson_id in counted.lacked:
-            cell = (stratum, Cell(n_without=n, sum_without=total)) if drawn else None
+            cell = ((draw.share_of(lesson_id),), Cell(n_without=n, sum_without=total)) if drawn else None
             self._put(lesson_id, cell, 0, counted.recalled_at)
         if draw.whole_share > 0.0 and counted.stake:
             self._put(_LIBRARY, _library_cell(counted, n, total), 0, counted.recalled_at)
@@ -195,7 +211,7 @@ class Tallies:
 def _library_cell(counted: Counted, n: int, total: float) -> tuple[Stratum, Cell] | None:
     draw = counted.draw
     # Whether none of a recall is withheld depends on all of these: within a stratum, on chance alone.
-    stratum = (draw.share, draw.whole_share, counted.stake, len(draw.exempt))
+    stratum = (draw.share, draw.whole_share, counted.stake, len(draw.exempt), *sorted(draw.shares.values()))
     if counted.draw.whole:
         return stratum, Cell(n_without=n, sum_without=total)
     return None if counted.lacked else (stratum, Cell(n_with=n, sum_with=total))

@@ -69,6 +69,7 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
             "draw": None,
         }
     had, lacked = _ids(recall.get("offered")), _ids(recall.get("withheld"))
+    shares: dict[str, JSON] = {"shares": recall["shares"]} if "shares" in recall else {}
     return {
         "with": had,
         "without": lacked,
@@ -76,6 +77,7 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
         "stake": len(had) + len(lacked),
         "recalled_at": recall.get("at"),
         "draw": recall.get("draw"),
+        **shares,
     }
 
 
@@ -152,4 +154,8 @@ def _draw(entry: Mapping[str, JSON]) -> Draw:
         cast("float", value["whole_share"]),
         bool(value["whole"]),
         exempt=exempt,
+        shares={
+            cast("str", each["lesson_id"]): cast("float", each["share"])
+            for each in cast("Sequence[Mapping[str, JSON]]", entry.get("shares", ()))
+        },
     )

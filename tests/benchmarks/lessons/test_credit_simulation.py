@@ -7,16 +7,16 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.lessons.credit import main
-from benchmarks.lessons.credit_play import Player
+from benchmarks.lessons.credit_play import Player, Shares
 from benchmarks.lessons.credit_rule import how_soon
 from benchmarks.lessons.credit_world import KINDS, World
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 
-def played(arm: str, share: float, attempts: int, lessons: int = 10):
+def played(arm: str, share: float, attempts: int, lessons: int = 10, early: float = 0.0):
     async def play():
         async with InMemoryVectorStore(HashingEmbedder(), namespace="tests") as store:
-            return await Player(World(1, lessons), arm, share, store).play(attempts)
+            return await Player(World(1, lessons), arm, Shares(share, early), store).play(attempts)
 
     return anyio.run(play)
 
@@ -59,8 +59,23 @@ def test_the_ledgers_figures_hold_the_truth():
     assert run.library.low <= run.library_truth <= run.library.high
 
 
+def test_an_early_share_finds_harm_sooner_and_claims_no_more():
+    run = played("measure", 0.05, 1200, early=0.5)
+    known = [each for each in run.watched.values() if each.lift.value is not None]
+    held = [each.lift.low <= each.true_lift <= each.lift.high for each in known]
+    assert sum(held) >= len(known) - 2
+    late, early = (
+        {each.kind: each.retired_at for each in how_soon(shares, 40, recalls=100)}
+        for shares in (Shares(0.05), Shares(0.05, 0.5))
+    )
+    retired = [sum(at is not None for at in found["harmful"]) for found in (late, early)]
+    assert retired[0] + 3 < retired[1]
+    assert not any(early["helpful"])
+    assert len([at for at in early["useless"] if at]) <= 2
+
+
 def test_the_rule_alone_retires_harmful_lessons_and_few_others():
-    soon = {each.kind: each.retired_at for each in how_soon(0.2, 12, recalls=600)}
+    soon = {each.kind: each.retired_at for each in how_soon(Shares(0.2), 12, recalls=600)}
     retired = {kind: sum(at is not None for at in found) for kind, found in soon.items()}
     assert retired["harmful"] >= 9
     assert retired["useless"] <= 2

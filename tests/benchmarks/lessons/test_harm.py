@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.alfworld.lesson_words import read_advice
 from benchmarks.lessons.harm import main
+from benchmarks.lessons.harm_kept import Kept
 from benchmarks.lessons.harm_lessons import Sentence, misleading, mixed
 from benchmarks.lessons.harm_play import Library, Played
 from benchmarks.lessons.harm_report import tables
@@ -73,11 +75,24 @@ def test_the_tables_say_what_it_cost():
     assert "| 0 | 8 | 0 | 2 | 1 |" in page
 
 
+def test_attempts_are_kept_up_to_the_line_that_was_cut_short(tmp_path):
+    won = replace(WON, metadata={"won": True})
+    kept = Kept(tmp_path / "kept")
+    kept.keep((1, "mug", "Look.\n"), won)
+    kept.keep((2, "mug", ""), replace(won, error="EngineError: gone"))
+    (file,) = (tmp_path / "kept").iterdir()
+    file.write_text(file.read_text() + '[3, "mug", "", tr')
+    again = Kept(tmp_path / "kept")
+    assert again.attempts == {(1, "mug", "Look.\n"): replace(won, output="")}
+    again.keep((3, "mug", ""), won)
+    assert set(Kept(tmp_path / "kept").attempts) == {(1, "mug", "Look.\n"), (3, "mug", "")}
+
+
 @pytest.mark.engine
 @pytest.mark.timeout(400)
 def test_the_command_plays_all_arms(made_games, made_folder, tmp_path):
     out = tmp_path / "page.md"
-    options = ["--count", "6", "--rounds", "1", "--seeds", "0", "--workers", "2", "--embedder", "hashing"]
+    options = ["--count", "6", "--rounds", "1", "--seeds", "0", "--workers", "1", "--embedder", "hashing"]
     options += ["--made-games", str(made_folder), "--keep", str(tmp_path / "kept"), "--out", str(out)]
     done = CliRunner().invoke(main, options)
     assert done.exit_code == 0, done.output

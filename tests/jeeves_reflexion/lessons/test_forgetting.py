@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from jeeves_reflexion import LessonSettings, LessonStoreError, Provenance, Reflection, Task, VectorLessonStore
@@ -14,7 +17,7 @@ from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.forgetting import forgotten
 from jeeves_reflexion.lessons.merging import COPIES, WORDINGS
 from jeeves_reflexion.lessons.shelf import Change, whole
-from vectorstores import FaissVectorStore, HashingEmbedder, open_store
+from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -185,3 +188,26 @@ async def test_no_byte_of_it_is_left_on_disk(tmp_path):
 
 def _bytes(folder) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+async def test_a_long_ledger_is_gone_through_in_small_pieces(cheap_collections):
+    store = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
+    async with VectorLessonStore(store) as lessons:
+        gone = await learn(lessons, TEAPOT, BRUSH, "a")
+        left_out = [{"lesson_id": f"{n}", "similarity": 0.5, "reason": "4 better ones"} for n in range(40)]
+        for n in range(600):
+            await lessons.records.append_once("recalls", f"r{n}", {"left_out": left_out})
+        turns = [time.thread_time()]
+
+        async def turn() -> None:
+            while True:
+                await anyio.lowlevel.checkpoint()
+                turns.append(time.thread_time())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(turn)
+            assert await lessons.forget(gone.id)
+            group.cancel_scope.cancel()
+        # Time of this thread, so that it doesn't matter what else the machine does.
+        longest = max(later - sooner for sooner, later in itertools.pairwise(turns))
+        assert longest < (turns[-1] - turns[0]) / 3

@@ -13,6 +13,7 @@ from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import (
     MIN_EACH,
     NO_DRAW,
+    RANK_EACH,
     Cell,
     Prior,
     Withholding,
@@ -25,6 +26,7 @@ from jeeves_reflexion.lessons.credit.effects import (
     standard_error,
     utility,
 )
+from jeeves_reflexion.lessons.credit.tally import Credits, Tally
 from jeeves_reflexion.statistics import difference
 from jeeves_reflexion.types import Lift
 
@@ -216,9 +218,40 @@ def test_what_is_exempt_is_withheld_with_the_whole_recall_alone():
     ]
 
 
-@pytest.mark.parametrize("wrong", [{"share": -0.1}, {"share": 0.6}, {"share": 0.1, "whole_share": 0.7}])
+def test_an_early_share_halves_with_the_attempts_and_ends_at_the_share():
+    drawing = Withholding(0.05, early=0.5)
+    shares = [drawing.share_for(n) for n in (0, 9, 10, 29, 30, 69, 70, 149, 150, 10**6)]
+    assert shares == [0.5, 0.5, 0.25, 0.25, 0.125, 0.125, 0.0625, 0.0625, 0.05, 0.05]
+    assert Withholding(0.1).share_for(0) == Withholding(0.1, early=0.02).share_for(0) == 0.1
+    assert Withholding(early=0.5).share_for(0) == 0.0
+
+
+def test_lessons_of_one_recall_are_drawn_by_shares_of_their_own():
+    drawing = Withholding(0.1, seed=3, whole_share=0.0, early=0.5)
+    scored = {IDS[1]: 12, IDS[2]: 1000, IDS[3]: 0}
+    draws = [drawing.draw(str(n), IDS[:4], exempt={IDS[3]}, scored=scored) for n in range(4000)]
+    for lesson_id, share in zip(IDS, (0.5, 0.25, 0.1, 0.0), strict=False):
+        withheld = sum(lesson_id in draw.withheld for draw in draws) / 4000
+        assert withheld == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 4000))
+    # Only what differs from the share is noted.
+    assert draws[0].shares == {IDS[0]: 0.5, IDS[1]: 0.25}
+    assert [draws[0].share_of(each) for each in IDS[:3]] == [0.5, 0.25, 0.1]
+    assert drawing.draw("key", IDS[2:3], scored=scored).shares == {}
+
+
+def test_few_attempts_move_the_rank_and_claim_nothing():
+    few = {(0.5,): Cell(RANK_EACH, 0.0, RANK_EACH, float(RANK_EACH))}
+    known = Credits({"few": Tally(few), "one": Tally({(0.5,): Cell(1, 0.0, 1, 1.0)})})
+    assert known.utility("few") < known.utility("one") == known.prior.mean
+    assert known.lift("few").value is None
+    assert known.judge("few").kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"share": -0.1}, {"share": 0.6}, {"share": 0.1, "whole_share": 0.7}, {"early": math.nan}]
+)
 def test_a_share_that_is_none_is_refused(wrong):
-    with pytest.raises(ConfigurationError, match="share must lie in"):
+    with pytest.raises(ConfigurationError, match=rf"{[*wrong][-1]} must lie in"):
         Withholding(**wrong)
 
 

@@ -11,7 +11,7 @@ from ledger_parts import DRAWN, figures, note, recall
 
 from jeeves_reflexion import Evaluation, LessonStoreError
 from jeeves_reflexion.lessons.credit import reading
-from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, Withholding
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Cell, Draw, Withholding
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Ledger, RunRecall
 from jeeves_reflexion.lessons.credit.reading import CREDIT, SNAPSHOT
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS
@@ -69,6 +69,22 @@ async def test_what_no_draw_decided_is_no_part_of_the_comparison(ledger):
     assert known.tally("a").offered == 1
     assert known.lift("a").value is None
     assert "b" not in known.tallies
+
+
+async def test_what_was_left_out_is_noted_by_its_id_and_forgotten(ledger, records):
+    await ledger.note_recall(recall("r1", ["a"], ["b"], left_out=["c", "gone"]))
+    assert (await records.get(RECALLS, "r1")).value["left_out"] == ["c", "gone"]
+    assert await ledger.forget("gone") == 1
+    assert (await records.get(RECALLS, "r1")).value["left_out"] == ["c"]
+
+
+async def test_what_older_versions_noted_as_left_out_is_forgotten(ledger, records):
+    item = {"lesson_id": "gone", "similarity": 0.5, "reason": "3 better ones"}
+    await records.append_once(
+        RECALLS, "old", {"format": 2, "offered": [], "withheld": [], "left_out": [item]}
+    )
+    assert await ledger.forget("gone") == 1
+    assert (await records.get(RECALLS, "old")).value["left_out"] == []
 
 
 async def test_an_outcome_counts_once(ledger):
@@ -149,6 +165,34 @@ async def test_what_is_exempt_is_no_part_of_its_own_comparison(ledger):
     assert figures(known, "b") == (1, 1.0, 0, 0)
     assert known.library_lift().n_with == 1
     assert list(known.library.cells) == [(0.2, 0.04, 2, 1)]
+
+
+async def test_each_lesson_is_compared_within_its_own_share(ledger, records):
+    draw = Draw(0.1, 0.02, shares={"new": 0.5, "newer": 0.25})
+    await note(ledger, "r1", ["new", "known"], ["newer"], draw=draw)
+    await note(ledger, "r2", ["new", "newer"], draw=draw)
+    for each in ("r1", "r2"):
+        await ledger.note_outcome(each, Evaluation(1.0))
+    for reader in (ledger, Ledger(records)):
+        known = await reader.credits(max_age=0)
+        cells = {each: dict(known.tally(each).cells) for each in ("new", "newer", "known")}
+        assert cells == {
+            "new": {(0.5,): Cell(2, 2.0)},
+            "newer": {(0.25,): Cell(1, 1.0, 1, 1.0)},
+            "known": {(0.1,): Cell(1, 1.0)},
+        }
+        assert [known.scored(each) for each in ("new", "newer", "known", "other")] == [2, 2, 1, 0]
+        # Whether all of a recall are offered depends on their shares.
+        assert list(known.library.cells) == [(0.1, 0.02, 2, 0, 0.25, 0.5)]
+
+
+async def test_the_draw_withholds_less_of_what_is_known(ledger):
+    drawing = Withholding(0.1, early=0.5)
+    for n in range(15):
+        await note(ledger, f"r{n}", ["known"], draw=Draw(0.1, shares={"known": 0.5}))
+        await ledger.note_outcome(f"r{n}", Evaluation(0.5))
+    known = await ledger.credits(max_age=0)
+    assert known.draw(drawing, "key", ["known", "new"]).shares == {"known": 0.25, "new": 0.5}
 
 
 async def test_what_is_shown_to_help_is_proven(ledger):
@@ -299,7 +343,7 @@ async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
     monkeypatch.setattr(reading, "_PAGE", 1)
     monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 1)
     ledger = Ledger(records, lambda: 1000.0, settle_seconds=0)
-    exempting = Draw(0.2, 0.04, exempt=frozenset({"gone"}))
+    exempting = Draw(0.2, 0.04, exempt=frozenset({"gone"}), shares={"gone": 0.5, "a": 0.5})
     for n in range(4):
         await note(ledger, f"more{n}", ["gone"])
         await ledger.note_outcome(f"more{n}", Evaluation(1.0))

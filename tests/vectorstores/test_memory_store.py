@@ -1,0 +1,66 @@
+"""What is the store's in memory alone: who waits for whom within one process."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from vectorstores import Chunk, HashingEmbedder, InMemoryVectorStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_event_loop_goes_on_while_a_worker_thread_has_the_store():
+    async with InMemoryVectorStore(HashingEmbedder(dim=8), namespace="tests") as store:
+        # Metadata is read when it is first filtered by: so much of it takes a while.
+        long = "word " * 4000
+        chunks = [Chunk("text", id=f"c{n}", metadata={"long": long, "n": n}) for n in range(1100)]
+        await store.add(chunks)
+        await store.append_once("collection", "key", {"n": 1})
+        counted = turns = most = 0
+
+        async def count() -> None:
+            nonlocal counted
+            counted = await store.count(filter={"n": {"$gte": 0}})
+
+        async def turn() -> None:
+            nonlocal turns
+            while not counted:
+                turns += 1
+                await anyio.lowlevel.checkpoint()
+
+        async def ask() -> None:
+            nonlocal most
+            while not counted:
+                before = turns
+                assert await store.get("collection", "key") is not None
+                most = max(most, turns - before)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(count)
+            group.start_soon(turn)
+            group.start_soon(ask)
+        assert counted == 1100
+        assert most > 10
+
+
+async def test_pages_of_what_was_deleted_and_added_again_have_each_once():
+    async with InMemoryVectorStore(HashingEmbedder(dim=8), namespace="tests") as store:
+        for n in range(10):
+            await store.append_once("notes", f"k{n}", n)
+            await store.add([Chunk(f"text {n}", id=f"c{n}")])
+        await store.delete_records("notes", ["k2", "k7"])
+        await store.delete(["c2", "c7"])
+        first, page = await store.scan_records("notes", limit=3), await store.scan(limit=3)
+        await store.append_once("notes", "k2", 2)
+        await store.add([Chunk("text 2", id="c2")])
+        keys, ids = [each.key for each in first.records], [each.id for each in page.chunks]
+        while first.next is not None:
+            first = await store.scan_records("notes", after=first.next, limit=3)
+            keys += [each.key for each in first.records]
+        while page.next is not None:
+            page = await store.scan(after=page.next, limit=3)
+            ids += [each.id for each in page.chunks]
+        assert keys == ["k0", "k1", "k3", "k4", "k5", "k6", "k8", "k9", "k2"]
+        assert ids == [f"c{key[1:]}" for key in keys]
