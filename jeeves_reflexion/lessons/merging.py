@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons.likeness.comparing import Comparison, compare
+from jeeves_reflexion.lessons.likeness.comparing import Comparison, compare, one_letter_apart
 from jeeves_reflexion.types import JSON, Lesson, Trust
 
 COPIES: Final = "copies"
@@ -27,8 +27,12 @@ MERGED_INTO: Final = "merged_into"
 
 Kind: TypeAlias = Literal["merge", "link", "new"]
 
+SLIP_IN: Final = 50
+"""So many times as often a lesson must have been learned as one that differs by a letter, for that to be a slip."""
 _SAME_WORDS: Final = 0.95
 """From this likeness on, a copy is no other way to say it."""
+_SAID_ALIKE: Final = 0.85
+"""From this likeness on, a way to say it that two lessons keep says that they are one."""
 _HOPELESS: Final = 0.25
 """Below this likeness to the text, no other wording of it is looked at: that would cost more than it finds."""
 _RANK: Final[Mapping[Trust, int]] = {"own": 2, "shared": 1, "imported": 0}
@@ -39,9 +43,10 @@ class MergeSettings:
     """When two lessons are one.
 
     Similarities are cosines in [-1, 1], likenesses lie in [0, 1]. A newcomer is a copy when its text is at least
-    ``min_similarity`` near and ``min_likeness`` alike, neither has more than ``max_added`` words of advice on top, and
-    no word of the advice is replaced by an unknown one; below 1.0, one such word may be where the similarity is
-    ``sure_similarity``, which finds more copies and took a pencil for a mug in logged reflections. A lesson keeps up
+    ``min_similarity`` near and ``min_likeness`` alike, neither has more than ``max_added`` words of advice on top, no
+    more than ``max_within`` of them within what both say ("the old API", "on Friday"), and no word of the advice is
+    replaced by an unknown one; below 1.0, one such word may be where the similarity is ``sure_similarity``, which finds
+    more copies and took a pencil for a mug in logged reflections. A lesson keeps up
     to ``wordings`` other ways to say it, and what is alike one of them (``wording_likeness``) is a copy too unless it
     is in conflict with the lesson itself. It keeps notes of its last ``copies``.
 
@@ -52,6 +57,7 @@ class MergeSettings:
     min_similarity: float = 0.2
     min_likeness: float = 0.6
     max_added: int = 2
+    max_within: int = 0
     sure_similarity: float = 1.0
     wording_likeness: float = 0.7
     wordings: int = 8
@@ -67,8 +73,10 @@ class MergeSettings:
         for name in ("min_likeness", "wording_likeness"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ConfigurationError(f"{name} must lie in [0, 1], not {getattr(self, name)}")
-        if min(self.wordings, self.copies, self.max_added, self.tasks - 1) < 0:
-            raise ConfigurationError("wordings, copies and max_added must be at least 0 and tasks at least 1")
+        if min(self.wordings, self.copies, self.max_added, self.max_within, self.tasks - 1) < 0:
+            raise ConfigurationError(
+                "wordings, copies, max_added and max_within must be 0 or more, tasks 1 or more"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,8 @@ def decide(newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings 
             continue
         seen = compare(newcomer.text, each.lesson.text)
         strength = _strength(newcomer, each, seen, settings)
+        if strength is None and slip_of(newcomer, each.lesson):
+            strength = seen.likeness
         if strength is not None and _compatible(newcomer, each, settings):
             order = (strength, each.lesson_similarity, each.lesson.support, each.lesson.id)
             found.append((order, each))
@@ -141,7 +151,9 @@ def unsettled(
     for each in near:
         seen = compare(newcomer.text, each.lesson.text)
         if newcomer.task_id not in _known_tasks(each.lesson) and (
-            seen.contradictory or _strength(newcomer, each, seen, settings) is not None
+            seen.contradictory
+            or _strength(newcomer, each, seen, settings) is not None
+            or slip_of(newcomer, each.lesson)
         ):
             found.append(each.lesson.id)
     return tuple(found)
@@ -180,7 +192,9 @@ def absorbed(
         COPIES: earlier[-settings.copies :] if settings.copies else [],
         COPIES_TOTAL: total,
     }
-    said = _said(base.text, [*wordings(kept), kept.text, copy.text, *wordings(copy)], settings.wordings)
+    new = (kept.text, *wordings(kept)) if better else ()
+    known = () if better else wordings(kept)
+    said = _said(base.text, known, (*new, copy.text, *wordings(copy)), settings.wordings)
     if said:
         metadata[WORDINGS] = said
     if tasks:
@@ -202,6 +216,16 @@ def same_advice(one: Lesson, other: Lesson, settings: MergeSettings | None = Non
     return _same_scope(one, other) and _strength(one, near, seen, by_text) is not None
 
 
+def slip_of(copy: Lesson, known: Lesson) -> bool:
+    """Whether a lesson is one that was learned fifty times as often, but for a slip of the fingers that is a word."""
+    if known.support < SLIP_IN * copy.support:
+        return False
+    seen = compare(known.text, copy.text)
+    if seen.conflict or seen.likeness < _HOPELESS:
+        return False
+    return any(one_letter_apart(text, copy.text) for text in (known.text, *wordings(known)))
+
+
 def wordings(lesson: Lesson) -> tuple[str, ...]:
     """Return the other ways to say it that a lesson keeps."""
     return cast("tuple[str, ...]", tuple(_listed(lesson, WORDINGS)))
@@ -213,7 +237,12 @@ def _strength(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: Mer
         return None
     sure = settings.sure_similarity < 1.0 and each.lesson_similarity >= settings.sure_similarity
     much = seen.added > settings.max_added
-    if seen.likeness >= settings.min_likeness and seen.replaced <= (1 if sure else 0) and not much:
+    narrow = seen.within > settings.max_within
+    if (
+        seen.likeness >= settings.min_likeness
+        and seen.replaced <= (1 if sure else 0)
+        and not (much or narrow)
+    ):
         return seen.likeness
     if seen.likeness < _HOPELESS or (much and seen.replaced):
         return None
@@ -225,13 +254,13 @@ def _strength(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: Mer
     ]
     if not seen.replaced:
         # A way to say it that both have, where one says no more than the other but for some words on top.
-        ways += [(one, other, _SAME_WORDS) for one in mine for other in theirs]
-    best = None
+        ways += [(one, other, _SAID_ALIKE) for one in mine for other in theirs]
     for one, other, at_least in ways:
         again = compare(one, other)
-        if not again.conflict and again.replaced == 0 and again.likeness >= at_least:
-            best = max(best or 0.0, again.likeness)
-    return best
+        added = again.within > settings.max_within
+        if not (again.conflict or again.replaced or added) and again.likeness >= at_least:
+            return again.likeness
+    return None
 
 
 def _compatible(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
@@ -292,15 +321,20 @@ def _note(copy: Lesson) -> dict[str, JSON]:
     }
 
 
-def _said(text: str, texts: Sequence[str], most: int) -> list[JSON]:
-    """Keep the first ways to say it that are no mere repetition of the text or of one another."""
-    kept: list[str] = []
-    for other in texts:
+def _said(text: str, known: Sequence[str], others: Sequence[str], most: int) -> list[JSON]:
+    """Keep the first ways to say it that do not have the words of the text or of one another; ``known`` do not."""
+    kept = [*known][:most]
+    for other in others:
         if len(kept) == most:
             break
-        if all(compare(other, known).likeness < _SAME_WORDS for known in (text, *kept)):
+        if not any(_repeats(other, each) for each in (text, *kept)):
             kept.append(other)
     return [*kept]
+
+
+def _repeats(one: str, other: str) -> bool:
+    seen = compare(one, other)
+    return seen.same_words and seen.likeness >= _SAME_WORDS
 
 
 def _evidence(lesson: Lesson) -> tuple[JSON, JSON, JSON]:

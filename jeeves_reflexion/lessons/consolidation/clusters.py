@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
@@ -10,11 +9,12 @@ from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.likeness.comparing import likeness
+from jeeves_reflexion.lessons.likeness.sense import sense_of
 from jeeves_reflexion.types import Lesson, Trust
 
 LIKENESS: Final = 0.5
 MOST: Final = 12
-_RARE_WORDS: Final = 4
+_RARE_WORDS: Final = 6
 _WIDEST: Final = 40
 """Lessons that share a word with more others than this are compared with their neighbours in the list only."""
 
@@ -70,7 +70,7 @@ def _connected(
 
 def _candidates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Pairs that share one of the rarest words of both."""
-    words = [frozenset(re.findall(r"\w+", text.lower())) for text in texts]
+    words = [frozenset(sense_of(text).words) for text in texts]
     spread = Counter(word for each in words for word in each)
     having: defaultdict[str, list[int]] = defaultdict(list)
     for number, each in enumerate(words):

@@ -13,8 +13,8 @@ from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
-from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts, one_letter_apart
-from jeeves_reflexion.lessons.merging import same_advice, wordings
+from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
+from jeeves_reflexion.lessons.merging import same_advice, slip_of
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
@@ -22,8 +22,6 @@ from jeeves_reflexion.types import JSON, Lesson, Lift
 
 UNUSED_DAYS: Final = 180.0
 _SHOWN: Final = 160
-_SLIP_IN: Final = 50
-"""So many times as often a lesson must have been learned as one that differs by a letter, for that to be a slip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +89,13 @@ class RuleConsolidator:
             one.trust == other.trust
             and one.id not in other.contradicts
             and other.id not in one.contradicts
-            and (same_advice(one, other) or self._alike(one, other) or _slip(one, other))
+            and (same_advice(one, other) or self._alike(one, other) or slip_of(other, one))
             and not contradicts(one.text, other.text)
         )
 
     def _alike(self, one: Lesson, other: Lesson) -> bool:
         seen = compare(one.text, other.text)
-        return seen.likeness >= self._copy and not seen.replaced
+        return seen.likeness >= self._copy and not seen.replaced and not seen.within
 
     def _harmful(self, lesson: Lesson) -> Operation | None:
         lift = self._known(lesson).lift
@@ -116,13 +114,6 @@ class RuleConsolidator:
             return None
         why = f"not recalled for {idle:.0f} days"
         return Operation("downvote" if votes >= 0 else "retire", (lesson.id,), reason=why)
-
-
-def _slip(one: Lesson, other: Lesson) -> bool:
-    """Whether the second is the first with a word that is another by a slip, by how often each was learned."""
-    return one.support >= _SLIP_IN * other.support and any(
-        one_letter_apart(text, other.text) for text in (one.text, *wordings(one))
-    )
 
 
 def _foremost(lesson: Lesson) -> tuple[int, float, str]:

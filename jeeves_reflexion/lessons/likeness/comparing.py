@@ -8,19 +8,23 @@ with its nearest neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from jeeves_reflexion.lessons.likeness.sense import Sense, one_off, sense_of
+from jeeves_reflexion.lessons.likeness.sense import Sense, sense_of
+from jeeves_reflexion.lessons.likeness.spelling import misspelt, one_off, slipped
 from jeeves_reflexion.lessons.likeness.wording import (
+    ELSEWHERE,
     EMPTY,
     EXCLUDED_BY,
     LIGHT,
     LOOSE_NUMBERS,
     OPPOSITE_OF,
     SAME_AS,
+    SAME_BESIDE,
+    SMALL,
     forms,
     in_a_table,
     is_word,
@@ -36,8 +40,11 @@ _SECOND_HAND: Final = 0.9
 _ASIDE: Final = 0.4
 """What a word of a reason, or a word that says little, weighs beside a word of the advice."""
 _LIGHT_STEMS: Final = frozenset(map(stem, LIGHT))
+_NOWHERE: Final[frozenset[str]] = frozenset()
 _IN_CONFLICT: Final = 0.4
 _SAME_MATTER: Final = 0.7
+_FEW: Final = 2
+"""Texts that differ in more words are not the same, whatever is found for one of them."""
 _SHORTEST_TYPO: Final = 4
 _LONG_NAME: Final = 7
 
@@ -48,14 +55,18 @@ class Comparison:
 
     ``likeness`` lies in [0, 1] and is the same in both directions. ``conflict`` names the first thing found that makes
     them say different things, whatever their words share. ``replaced`` counts words of one that stand for unknown
-    other words in the other; ``added`` counts words that one has on top. ``contradictory`` says that they
-    advise the opposite on one matter.
+    other words in the other; ``added`` counts words that one has on top, ``within`` those of them that say more
+    closely what the other speaks of ("the old API", "on Friday") rather than something besides it. ``same_words`` says
+    that both have the same words, or such that say the same; ``contradictory`` that they advise the opposite on one
+    matter.
     """
 
     likeness: float
     conflict: Conflict = ""
     replaced: int = 0
     added: int = 0
+    within: int = 0
+    same_words: bool = False
     contradictory: bool = False
 
 
@@ -82,29 +93,41 @@ def contradicts(a: str, b: str) -> bool:
 def one_letter_apart(a: str, b: str) -> bool:
     """Whether two lessons differ in one slip of the fingers that happens to be a word ("heat the egg", "hate the egg").
 
+    Or in one word that is none, where the other has nothing that it could be a slip of.
     Without more evidence nobody can tell the slip from another lesson: :func:`compare` calls such a word replaced.
     """
     seen = compare(a, b)
-    if seen.conflict or seen.replaced != 1:
+    if seen.conflict or seen.replaced > 1:
         return False
     one, other = sense_of(a), sense_of(b)
     _, left, right = _matched(one, other)
-    pairs = (
-        (one.surface.get(word, word), other.surface.get(near, near), word, near)
+    if not seen.replaced:
+        left, right = _unsaid(left, right, one, other)
+        odd = [one.surface.get(word, word) for word in left - one.aside - _LIGHT_STEMS]
+        odd += [other.surface.get(word, word) for word in right - other.aside - _LIGHT_STEMS]
+        if len(odd) != 1:
+            return False
+        if misspelt(odd[0]):
+            return True
+    return any(
+        _slip_for(one.surface.get(word, word), near) or _slip_for(other.surface.get(near, near), word)
         for word in left - one.aside
         for near in right - other.aside
+        if one.words[word] * other.words[near] > 0  # "must not be repeated" is no slip of "must be retired"
     )
-    return any(
-        any(_slipped(x, form) for form in forms(near)) or any(_slipped(y, form) for form in forms(word))
-        for x, y, word, near in pairs
-        if x.isalpha() and y.isalpha()
+
+
+def _slip_for(written: str, root: str) -> bool:
+    """Whether a word is a slip of another, or of one that says the same."""
+    return written.isalpha() and any(
+        slipped(written, form) for near in (root, *SAME_AS.get(root, ())) for form in forms(near)
     )
 
 
 def compare(a: str, b: str) -> Comparison:
     """Compare two lessons as texts."""
     if a == b:
-        return Comparison(1.0)
+        return Comparison(1.0, same_words=True)
     if b < a:  # what is matched greedily must not depend on who comes first
         a, b = b, a
     return _compared(a, b)
@@ -114,7 +137,7 @@ def compare(a: str, b: str) -> Comparison:
 def _compared(text: str, other: str) -> Comparison:
     a, b = sense_of(text), sense_of(other)
     if a == b:
-        return Comparison(1.0)
+        return Comparison(1.0, same_words=True)
     if not a.words or not b.words:
         return Comparison(0.0)
     twins, left, right = _matched(a, b)
@@ -130,21 +153,31 @@ def _compared(text: str, other: str) -> Comparison:
     conflict = _conflict(a, b, left, right, twins=twins)
     if not conflict:
         conflict = "opposite" if opposed else "negation" if turned else "order" if crossed else ""
+    rest, unopposed = left | right, min(len(left - opposed), len(right - opposed))
+    left, right = _unsaid(left, right, a, b)
     lacking = (_telling(left, a), _telling(right, b))
-    replaced = min(lacking)
+    light = (left & _LIGHT_STEMS - a.aside, right & _LIGHT_STEMS - b.aside)
+    # A word of the advice that the other has in a reason alone is no word of its advice.
+    apart = (
+        sum(x not in a.aside and y in b.aside for x, y in twins.items()),
+        sum(x in a.aside and y not in b.aside for x, y in twins.items()),
+    )
+    replaced = min(lacking[0] + apart[0], lacking[1] + apart[1]) + bool(light[0] and light[1])
+    within = (_within(left, a, twins, light[1]), _within(right, b, {*twins.values()}, light[0]))
     matter = 2 * (len(twins) + len(opposed) / 2) / (len(a.words) + len(b.words))
-    rest = left | right
     return Comparison(
         likeness=alike * _IN_CONFLICT if conflict else alike,
         conflict=conflict,
         replaced=replaced,
-        added=max(lacking) - replaced,
+        added=max(lacking) - min(lacking),
+        same_words=not rest,
+        within=0 if lacking[0] == lacking[1] else within[lacking[0] < lacking[1]],
         contradictory=conflict in ("opposite", "negation", "order")
         and matter >= _SAME_MATTER
         and len(opposed) in (0, 2)
         and not (turned and turned <= straight)
         and bool(opposed) ^ bool(turned) ^ crossed
-        and min(len(left - opposed), len(right - opposed)) == 0
+        and unopposed == 0
         and len(rest - opposed) <= 0.3 * (len(a.words) + len(b.words)),
     )
 
@@ -162,6 +195,52 @@ def _telling(words: set[str], sense: Sense) -> int:
     return sum(1 for word in words if word not in sense.aside and word not in _LIGHT_STEMS)
 
 
+def _within(words: set[str], sense: Sense, matched: Collection[str], other_act: set[str]) -> int:
+    """Count the telling words that narrow what is shared: neither in a part of their own nor its verb.
+
+    A verb that the other text goes without is none, unless another act stands there in its place.
+    """
+    found = 0
+    for word in words:
+        verb = word in sense.states or (word in sense.heads and not other_act)
+        if verb or word in sense.aside or word in _LIGHT_STEMS:
+            continue
+        parts = [part for part in sense.parts if word in part]
+        found += any(near in matched and near not in _LIGHT_STEMS for part in parts for near in part)
+    return found
+
+
+def _unsaid(left: set[str], right: set[str], a: Sense, b: Sense) -> tuple[set[str], set[str]]:
+    """Leave out what the other text says by a small word, numbers said in passing, and what one text says twice.
+
+    Of two texts that each lack something nothing is said twice: the second word may be another thing of its kind.
+    """
+    if min(len(left), len(right)) > _FEW:
+        return left, right
+    left, right = _in_full(left, a, b), _in_full(right, b, a)
+    if left and not _telling(right, b):
+        left = {word for word in left if not any(_stands_for(word, near, a, b) for near in b.words)}
+    elif right and not _telling(left, a):
+        right = {word for word in right if not any(_stands_for(word, near, b, a) for near in a.words)}
+    return left, right
+
+
+def _in_full(words: set[str], own: Sense, other: Sense) -> set[str]:
+    return {
+        word
+        for word in words
+        if not (word in LOOSE_NUMBERS and word in own.spelled)
+        and other.all.isdisjoint(SMALL.get(own.surface.get(word, word), ()))
+    }
+
+
+def _stands_for(word: str, near: str, own: Sense, other: Sense) -> bool:
+    if _elsewhere(word, near, own, other):
+        return False
+    written, said = own.surface.get(word, word), other.surface.get(near, near)
+    return near in SAME_AS.get(word, ()) or _mistyped(written, word, said, near)
+
+
 def _matched(a: Sense, b: Sense) -> tuple[dict[str, str], set[str], set[str]]:
     """Match words with themselves, then with synonyms, then with typing errors of them; return what is left too."""
     twins = {word: word for word in a.words if word in b.words}
@@ -172,7 +251,8 @@ def _matched(a: Sense, b: Sense) -> tuple[dict[str, str], set[str], set[str]]:
         for word in sorted(left):
             written = a.surface.get(word, word)
             for other in sorted(right):
-                if same(written, word, b.surface.get(other, other), other):
+                found = same(written, word, b.surface.get(other, other), other)
+                if (found and not _elsewhere(word, other, a, b)) or _same_here(word, other, a, b):
                     twins[word] = other
                     left.discard(word)
                     right.discard(other)
@@ -263,6 +343,18 @@ def _shared_pairs(a: Sense, b: Sense, twins: dict[str, str]) -> float:
     return 2 * len(translated & b.pairs) / (len(a.pairs) + len(b.pairs))
 
 
+def _elsewhere(word: str, other: str, a: Sense, b: Sense) -> bool:
+    """Whether one of two words means something else beside the words that it stands with."""
+    beside = ELSEWHERE.get(word, _NOWHERE) | ELSEWHERE.get(other, _NOWHERE)
+    return bool(beside) and not (beside.isdisjoint(a.all) and beside.isdisjoint(b.all))
+
+
+def _same_here(word: str, other: str, a: Sense, b: Sense) -> bool:
+    """Whether two words say the same beside a word that either text has."""
+    beside = SAME_BESIDE.get((word, other), _NOWHERE)
+    return bool(beside) and not (beside.isdisjoint(a.all) and beside.isdisjoint(b.all))
+
+
 def _synonyms(_: str, word: str, __: str, other: str) -> bool:
     return other in SAME_AS.get(word, ())
 
@@ -287,13 +379,6 @@ def _slip_of(written: str, whole: str, root: str) -> bool:
     if is_word(written, common=True):
         return False
     if root in SAME_AS or is_word(whole):
-        return any(_slipped(written, form) for form in (whole, *forms(root)))
+        return any(slipped(written, form) for form in (whole, *forms(root)))
     # Neither is known: names that differ by a letter ("mongod", "mongos") are more frequent than slips.
-    return _slipped(written, whole) and (len(whole) >= _LONG_NAME or sorted(written) == sorted(whole))
-
-
-def _slipped(written: str, form: str) -> bool:
-    """Two letters changed places, or any slip within: an ending carries meaning ("caller", "callee")."""
-    if len(form) < _SHORTEST_TYPO or not one_off(written, form, wrong_from=_SHORTEST_TYPO):
-        return False
-    return written[-1] == form[-1] or sorted(written) == sorted(form)
+    return slipped(written, whole) and (len(whole) >= _LONG_NAME or sorted(written) == sorted(whole))

@@ -9,21 +9,28 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from jeeves_reflexion.lessons.likeness.spelling import (
+    contractions,
+    corrected,
+    mended,
+    one_off,
+    phrases_mended,
+)
 from jeeves_reflexion.lessons.likeness.wording import (
-    BESIDE,
     BREAKS,
+    DESCRIBING,
     DETERMINERS,
     DIRECTED,
     EMPTY,
     NEGATORS,
     NUMBERS,
     PHRASES,
+    PREPOSITIONS,
     PURPOSES,
     REASONS,
     STOPS,
     UNITS,
     in_a_table,
-    is_word,
     stem,
 )
 
@@ -38,25 +45,21 @@ _WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _WITH_UNIT: Final = re.compile(rf"(\d)({'|'.join(sorted(UNITS, key=len, reverse=True))})\b")
 _PHRASE: Final = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(PHRASES, key=len, reverse=True)))})\b")
 _NOT_UNTIL: Final = re.compile(r"\b(?:do not|never|not) ([^,;:.]+?) (?:until|unless|without|before) ")
-_LONG: Final = 5
-_PHRASE_WORDS: Final = frozenset(word for words in PHRASES for word in words.split())
-_TELLING: Final = NEGATORS | NUMBERS.keys() | BREAKS
-_STRUCTURE: Final = _TELLING | EMPTY | _PHRASE_WORDS
-
-
-def _mendable(word: str) -> bool:
-    # "mustt" before a "not" of its own must not become a second one.
-    return len(word) >= _LONG and not (word in PHRASES and PHRASES[word].endswith(" not"))
-
-
-_BY_LETTER: Final = {
-    letter: tuple(sorted(word for word in _STRUCTURE if word[0] == letter and _mendable(word)))
-    for letter in "abcdefghijklmnopqrstuvwxyz"
-}
+_PREPOSITIONS: Final = DIRECTED | PREPOSITIONS
+_RELATIVE: Final = frozenset({"that", "which", "who"})
+_ARTICLES: Final = frozenset({"a", "an", "the", "its", "their", "your", "this", "that", "these", "those"})
+_PRONOUNS: Final = frozenset({"it", "them"})
+_SUBJECT: Final = 2
+"""So many words stand before a verb that says something of a thing ("The endpoint expects")."""
+_HALVES: Final = frozenset({"half", "twice", "double"})
+"""Words that stand between a verb and its object, and change how much of it is meant."""
+_REMARK: Final = 5
+"""A clause with fewer words may be advice."""
 _SOURCES: Final = frozenset({"from"})
 _TARGETS: Final = frozenset({"to", "into", "onto"})
 _ONES: Final = DETERMINERS | {"which", "no", "any", "another", "other", "last", "first", "same", "by"}
 _EMPTY_STEMS: Final = EMPTY | frozenset(map(stem, EMPTY))
+_EMPTY_LONG: Final = tuple(sorted(word for word in _EMPTY_STEMS if len(word) > 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ class Sense:
     ``all`` every stem. ``numbers`` are in digits, those of ``spelled`` were written as words; ``bound`` holds the
     numbers that follow a word ("fridge 1"). ``pairs`` are words that stand near each other, ``directed`` words on
     either side of a preposition, ``sources`` and ``targets`` what follows "from" and "to", ``order`` the words of
-    what comes first and of what comes later, where the text says so.
+    what comes first and of what comes later, where the text says so. ``parts`` are the words of each clause, and of
+    each side of an "and" in it; ``heads`` are words that stand where the verb of an order does, ``states`` those that
+    stand where the verb of a statement does.
     """
 
     words: Mapping[str, int]
@@ -84,6 +89,9 @@ class Sense:
     sources: frozenset[str]
     targets: frozenset[str]
     order: tuple[frozenset[str], frozenset[str]] | None
+    parts: tuple[frozenset[str], ...]
+    heads: frozenset[str]
+    states: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -93,6 +101,14 @@ class _Clause:
     negations: int = 0
     before: int = 0
     words: list[str] = field(default_factory=list)
+    parts: list[set[str]] = field(default_factory=lambda: [set()])
+    heads: set[str] = field(default_factory=set)
+    states: set[str] = field(default_factory=set)
+    tokens: int = 0
+
+    def take(self, word: str) -> None:
+        self.words.append(word)
+        self.parts[-1].add(word)
 
     def signs(self) -> Iterator[tuple[str, int]]:
         """Each word with its sign: what stands before the "not" may be meant or be what is not to be done to."""
@@ -106,7 +122,7 @@ class _Clause:
 def sense_of(text: str) -> Sense:
     """Read a text; the last few thousand readings are kept."""
     text = unicodedata.normalize("NFKC", text[:MOST_CHARACTERS])
-    tokens = _tokens(text)
+    tokens, written = _tokens(text)
     clauses, spelled = _clauses(tokens)
     words: dict[str, int] = {}
     for clause in clauses:
@@ -116,7 +132,7 @@ def sense_of(text: str) -> Sense:
     return Sense(
         words=words,
         aside=frozenset(words).difference(*(clause.words for clause in clauses if not clause.reason)),
-        surface={stem(token): token for token in tokens},
+        surface={stem(token): written.get(token, token) for token in tokens},
         all=frozenset(map(stem, tokens)),
         numbers=numbers,
         spelled=frozenset(spelled) & numbers,
@@ -127,17 +143,23 @@ def sense_of(text: str) -> Sense:
         sources=_following(tokens, _SOURCES),
         targets=_following(tokens, _TARGETS),
         order=_order(clauses),
+        parts=tuple(frozenset(part) for clause in clauses for part in clause.parts if part),
+        heads=frozenset(word for clause in clauses for word in clause.heads),
+        states=frozenset(word for clause in clauses for word in clause.states),
     )
 
 
-def _tokens(text: str) -> list[str]:
-    plain = " ".join(text.casefold().split()).replace("\u2019", "'").replace("n't", " not")
-    plain = _WORD.sub(lambda found: _mended(found[0]), plain)
+def _tokens(text: str) -> tuple[list[str], dict[str, str]]:
+    """The words of a text, mended, and as what those were written that were no words."""
+    plain = contractions(" ".join(text.casefold().split()).replace("\u2019", "'"))
+    plain = phrases_mended(_WORD.sub(lambda found: mended(found[0]), plain))
+    written = {corrected(word): word for word in _WORD.findall(plain)}
+    plain = _WORD.sub(lambda found: corrected(found[0]), plain)
     plain = _PHRASE.sub(lambda found: PHRASES[found[0]], plain)
     plain = _WITH_UNIT.sub(lambda found: f"{found[1]} {UNITS[found[2]]}", plain)
     # "do not write until you have read" says "write after you have read".
     plain = _NOT_UNTIL.sub(r"\1 after ", plain)
-    return _TOKEN.findall(plain)
+    return _TOKEN.findall(plain), written
 
 
 def _clauses(tokens: list[str]) -> tuple[list[_Clause], set[str]]:
@@ -145,78 +167,88 @@ def _clauses(tokens: list[str]) -> tuple[list[_Clause], set[str]]:
     spelled: set[str] = set()
     for at, token in enumerate(tokens):
         following = tokens[at + 1] if at + 1 < len(tokens) else ""
+        before = tokens[at - 1] if at else ""
         here = clauses[-1]
         if _breaks(token, following, here):
             here = _Clause(token, reason=_opens_reason(token, here))
             clauses.append(here)
+        here.tokens += token not in STOPS
         if token in NEGATORS:
             here.before = here.before if here.negations else len(here.words)
             here.negations += 1
             continue
+        if token in ("and", "or"):
+            here.parts.append(set())
         number = NUMBERS.get(token)
-        if number is not None:
-            if token == "one" and (following in ("by", "of") or (at and tokens[at - 1] in _ONES)):  # noqa: S105
-                continue
+        if number is None:
+            _take(here, tokens, at)
+        elif token != "one" or not (following in ("by", "of") or (at and before in _ONES)):  # noqa: S105
             spelled.add(number)
-            here.words.append(number)
-        elif token not in _EMPTY_STEMS and token not in BREAKS and (token[0].isalnum()):
-            word = stem(token)
-            if word not in _EMPTY_STEMS:
-                here.words.append(word)
-    return clauses, spelled
+            here.take(number)
+    return [clause for clause in clauses if not _remark(clause)], spelled
+
+
+def _take(clause: _Clause, tokens: list[str], at: int) -> None:
+    """Take a word into its clause, if it is one that carries advice."""
+    token, before = tokens[at], tokens[at - 1] if at else ""
+    following = tokens[at + 1] if at + 1 < len(tokens) else ""
+    if _describes(before, token, following):
+        clause.take(stem(token))
+    elif _tells(token):
+        clause.take(stem(token))
+        if _states(tokens, at):
+            clause.states.add(stem(token))
+        elif _heads(before, following):
+            clause.heads.add(stem(token))
+
+
+def _tells(token: str) -> bool:
+    known = token in _EMPTY_STEMS or token in BREAKS or not token[0].isalnum()
+    return not known and stem(token) not in _EMPTY_STEMS
+
+
+def _describes(before: str, token: str, following: str) -> bool:
+    return token in DESCRIBING and before in DETERMINERS and bool(following) and _tells(following)
+
+
+def _states(tokens: list[str], at: int) -> bool:
+    """Whether a word stands where a verb does between what it is said of and what it is done to."""
+    before, early = (tokens[at - back] if at >= back else "" for back in (1, 2))
+    following = tokens[at + 1] if at + 1 < len(tokens) else ""
+    if before in _RELATIVE:
+        return bool(early) and _tells(early)
+    said_of = bool(before) and _tells(before) and at >= _SUBJECT and tokens[at] not in _HALVES
+    return said_of and (following in _ARTICLES or following in _PRONOUNS)
+
+
+def _heads(before: str, following: str) -> bool:
+    """Whether a word stands where the verb of an order does, and describes nothing."""
+    opens = not before or before in BREAKS or before in NEGATORS or before in ("and", "or", "to")
+    opens = opens or (before in EMPTY and before not in DETERMINERS and before not in _PREPOSITIONS)
+    return opens and (not following or following in BREAKS or following in EMPTY)
+
+
+def _remark(clause: _Clause) -> bool:
+    """Whether a clause says nothing but for a word that is a slip of such words: "that is what went wring"."""
+    if len(clause.words) != 1 or clause.tokens < _REMARK:
+        return False
+    (word,) = clause.words
+    return word.isalpha() and any(
+        one_off(word, whole, wrong_from=4) for whole in _EMPTY_LONG if whole[0] == word[0]
+    )
 
 
 def _breaks(token: str, following: str, clause: _Clause) -> bool:
     if token == "and":  # noqa: S105
         held = clause.negations or clause.opened_by in ("before", "after")
         return bool(held) and following not in DETERMINERS
+    if token == "once":  # noqa: S105
+        return following not in _PREPOSITIONS and following not in ("every", "each", "a", "more")
     return token in BREAKS or (token == "to" and following in PURPOSES)  # noqa: S105
 
 
 def _opens_reason(token: str, before: _Clause) -> bool:
     return token in REASONS or token == "to" or (before.reason and token not in STOPS)  # noqa: S105
-
-
-@lru_cache(maxsize=16384)
-def _mended(word: str) -> str:
-    """Return the word of structure that a mistyped word stands for: "nver" must not be read as if it were not there."""
-    if len(word) < 4 or word in _STRUCTURE or in_a_table(stem(word)):
-        return word
-    known = is_word(word, common=True)
-    for whole in _BY_LETTER.get(word[0], ()):
-        if known and whole not in NEGATORS:
-            continue
-        if (
-            len(whole) == _LONG
-            and len(word) <= _LONG
-            and in_a_table(stem(whole))
-            and sorted(word) != sorted(whole)
-        ):
-            continue  # "plae" may be a plate as well as a place
-        if one_off(word, whole, wrong_from=_LONG if whole in _TELLING else _LONG + 1):
-            return whole
-    return word
-
-
-def one_off(word: str, whole: str, *, wrong_from: int = _LONG) -> bool:
-    """Whether ``word`` is ``whole`` with a letter too few or too many, with two swapped, or with one wrong.
-
-    The first letter is right. A wrong letter counts in words of ``wrong_from`` letters or more.
-    """
-    if abs(len(word) - len(whole)) > 1 or word[0] != whole[0]:
-        return False
-    if len(word) != len(whole):
-        longer, shorter = (word, whole) if len(word) > len(whole) else (whole, word)
-        at = next((n for n, letter in enumerate(shorter) if letter != longer[n]), len(shorter))
-        return longer[at + 1 :] == shorter[at:]
-    wrong = [at for at in range(len(whole)) if word[at] != whole[at]]
-    if len(wrong) == 1:
-        return len(whole) >= wrong_from or (
-            len(whole) == wrong_from - 1 and word[wrong[0]] + whole[wrong[0]] in BESIDE
-        )
-    if len(wrong) != 2 or wrong[1] != wrong[0] + 1:
-        return False
-    return word[wrong[0]] == whole[wrong[1]] and word[wrong[1]] == whole[wrong[0]]
 
 
 def _pairs(words: list[str]) -> set[tuple[str, str]]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
+from itertools import combinations
 from typing import Final
 
 _DATA: Final = tomllib.loads(
@@ -23,11 +25,14 @@ def _words(name: str) -> frozenset[str]:
 
 EMPTY: Final = _words("empty")
 LIGHT: Final = _words("light")
+DESCRIBING: Final = _words("describing")
 REASONS: Final = _words("reasons")
 PURPOSES: Final = _words("purposes")
 NEGATORS: Final = _words("negators")
 DETERMINERS: Final = _words("determiners")
 DIRECTED: Final = _words("directed")
+PREPOSITIONS: Final = _words("prepositions")
+AUXILIARIES: Final = _words("auxiliaries")
 STOPS: Final = frozenset(",;:.()")
 BREAKS: Final = (
     STOPS
@@ -101,6 +106,17 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 
+def _bent() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for word, whole in _IRREGULAR.items():
+        found.setdefault(stem(whole), set()).add(word)
+    return {root: frozenset(words) for root, words in found.items()}
+
+
+_BENT: Final = _bent()
+"""The irregular forms of a stem."""
+
+
 @lru_cache(maxsize=16384)
 def forms(root: str) -> frozenset[str]:
     """Return what a stem may have been before: the word, and the word with each ending that a stem goes without."""
@@ -108,30 +124,60 @@ def forms(root: str) -> frozenset[str]:
     found = {root + ending for ending in ("", "e", "s", "es", "ly", "ed", "ing", "ings")}
     found |= {doubled + ending for ending in ("ed", "ing", "ings")}
     if root.endswith("i"):
-        found |= {root[:-1] + ending for ending in ("y", "ies", "ied", "ying", "ily")}
+        found = {root, root + "s"} | {root[:-1] + ending for ending in ("y", "ies", "ied", "ying", "ily")}
     elif root.endswith("e"):
         found |= {root[:-1] + ending for ending in ("ed", "ing", "ings")}
+    found |= _BENT.get(root, frozenset())
     return frozenset(form for form in found if form == root or stem(form) == root)
 
 
-def _partners(name: str) -> dict[str, frozenset[str]]:
+def _partners(rows: Iterable[str]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for row in _DATA[name].strip().splitlines():
+    for row in rows:
         stems = {stem(word) for word in row.split()}
         for word in stems:
             found.setdefault(word, set()).update(stems - {word})
     return {word: frozenset(others) for word, others in found.items()}
 
 
-SAME_AS: Final = _partners("same")
-OPPOSITE_OF: Final = _partners("opposite")
-EXCLUDED_BY: Final = _partners("exclusive")
+def _rows(name: str) -> list[str]:
+    return [row for row in str(_DATA[name]).strip().splitlines() if row and row[0] != "#"]
+
+
+def _lines(file: str) -> list[str]:
+    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line[:1] != "#"]
+
+
+OPPOSITE_OF: Final = _partners(_rows("opposite"))
+EXCLUDED_BY: Final = _partners(_rows("exclusive"))
+SMALL: Final = {word: tuple(row.split()) for row in _rows("small") for word in row.split()}
+"""Small words by each of them: one of a row in one text stands for any other of it."""
+SAME_AS: Final = _partners([*_rows("same"), *filter(None, _lines("synonyms.txt"))])
+ELSEWHERE: Final = {
+    stem(word): frozenset(map(stem, beside.split())) for word, beside in _DATA["elsewhere"].items()
+}
+"""Words beside which a word means something else than its synonyms."""
+
+
+def _bound_to_others() -> dict[tuple[str, str], frozenset[str]]:
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for row in _rows("beside"):
+        words, _, others = row.partition("|")
+        stems = sorted({stem(word) for word in words.split()})
+        for one, other in combinations(stems, 2):
+            known = found.get((one, other), frozenset())
+            found[one, other] = found[other, one] = known | {stem(word) for word in others.split()}
+    return found
+
+
+SAME_BESIDE: Final = _bound_to_others()
+"""Pairs that say the same beside one of some words."""
 
 
 @lru_cache(maxsize=1)
 def _lexicon() -> tuple[frozenset[str], frozenset[str]]:
-    text = resources.files(__package__).joinpath("words.txt").read_text(encoding="utf-8")
-    common, rare = ("\n".join(x for x in text.splitlines() if x[:1] != "#")).split("\n\n")
+    common, rare = "\n".join(_lines("words.txt")).split("\n\n")
     return frozenset(common.split()) | frozenset(map(stem, _words("trade"))), frozenset(rare.split())
 
 
@@ -141,10 +187,22 @@ def is_word(word: str, *, common: bool = False) -> bool:
     if word in EMPTY or word in _IRREGULAR:
         return True
     root = stem(word)
-    if word not in forms(root) and word != root:
-        return False
     often, seldom = _lexicon()
-    return root in often or in_a_table(root) or (not common and root in seldom)
+    if not (root in often or in_a_table(root) or (not common and root in seldom)):
+        return False
+    return word == root or word in forms(root)
+
+
+@lru_cache(maxsize=1)
+def known_stems() -> frozenset[str]:
+    """Return the stems of the words that everybody knows, and of those of the tables."""
+    tables = (SAME_AS, OPPOSITE_OF, EXCLUDED_BY)
+    return common_stems() | frozenset(root for table in tables for root in table)
+
+
+def common_stems() -> frozenset[str]:
+    """Return the stems of the words that everybody knows."""
+    return _lexicon()[0]
 
 
 def in_a_table(root: str) -> bool:

@@ -11,6 +11,7 @@ from jeeves_reflexion.lessons.merging import (
     COPIES,
     COPIES_TOTAL,
     MERGED_INTO,
+    SLIP_IN,
     TASKS,
     WORDINGS,
     MergeSettings,
@@ -228,3 +229,27 @@ def test_one_unknown_word_stands_for_another_only_where_that_is_asked_for():
     assert decide(lesson("b", mug), [near(lesson("a", pencil), 0.99)]).kind == "new"
     lax = MergeSettings(sure_similarity=0.9)
     assert decide(lesson("b", mug), [near(lesson("a", pencil), 0.99)], lax).kind == "merge"
+
+
+def test_a_lesson_that_says_which_one_is_kept_unless_that_is_asked_for():
+    api, old = "Use the API for the export.", "Use the old API for the export."
+    assert decide(lesson("b", old), [near(lesson("a", api))]).kind == "new"
+    assert decide(lesson("b", api), [near(lesson("a", old))]).kind == "new"
+    assert decide(lesson("b", old), [near(lesson("a", api))], MergeSettings(max_within=1)).kind == "merge"
+
+
+def test_a_slip_that_is_a_word_merges_into_what_was_learned_fifty_times_as_often():
+    heat, hate = "Heat the egg in the pan.", "Hate the egg in the pan."
+    for support, kind in ((SLIP_IN, "merge"), (SLIP_IN - 1, "new")):
+        known = replace(lesson("a", heat), support=support)
+        assert decide(lesson("b", hate), [near(known)]).kind == kind
+        assert unsettled(lesson("b", hate, task="other"), [near(known)]) == (
+            ("a",) if kind == "merge" else ()
+        )
+
+
+def test_wordings_that_repeat_one_another_are_kept_once():
+    kept = lesson("a", "Open the drawer first.")
+    for number, text in enumerate(("OPEN THE DRAWER FIRST!", "Open the drawwer first.")):
+        kept = absorbed(kept, replace(lesson(f"c{number}", text)), another_task=False)
+    assert wordings(kept) == ()

@@ -90,6 +90,56 @@ def test_what_differs_otherwise_does_not_contradict(a, b):
     assert not contradicts(a, b)
 
 
+@pytest.mark.parametrize(
+    ("short", "narrow"),
+    [
+        ("Use the API.", "Use the old API."),
+        ("Close the ticket.", "Close the ticket on Friday."),
+        ("Return the rows.", "Return half the rows."),
+        ("Log the requests.", "Log the failed requests."),
+        ("Keep the dog in the yard.", "Feed the dog in the yard."),
+        ("APIs must be avoided.", "Old APIs must be avoided."),
+    ],
+)
+def test_a_word_within_what_both_say_is_counted(short, narrow):
+    seen = compare(short, narrow)
+    assert seen.within or seen.replaced
+    assert compare(narrow, short) == seen
+
+
+@pytest.mark.parametrize(
+    ("short", "more"),
+    [
+        ("Open the drawer first.", "Open the drawer first when you enter the room."),
+        ("Make a GET request to orders.", "Make a GET request to orders and put the id in the path."),
+        ("Make a GET request to orders.", "Send a GET request to orders."),
+        ("Wait because it is slow.", "Wait because the old server is slow."),
+    ],
+)
+def test_a_part_of_its_own_and_a_verb_narrow_nothing(short, more):
+    seen = compare(short, more)
+    assert (seen.conflict, seen.replaced, seen.within) == ("", 0, 0)
+
+
+def test_synonyms_hold_only_beside_their_words_or_away_from_others():
+    assert (
+        compare("Check the total against the budget.", "Compare the total against the budget.").replaced == 0
+    )
+    assert compare("Check the tyre.", "Compare the tyre.").replaced == 1
+    assert compare("Save the file.", "Store the file.").replaced == 0
+    assert compare("Save money on the trip.", "Store money on the trip.").replaced == 1
+
+
+def test_different_acts_are_not_one_another():
+    assert compare("Get the value of the flag.", "Set the value of the flag.").replaced == 1
+
+
+def test_a_remark_on_the_attempt_says_nothing_however_it_is_spelt():
+    plain = "Open the drawer first."
+    for remark in ("; that is what went wring.", " (my mistake in this trail)."):
+        assert compare(plain, plain.rstrip(".") + remark).same_words
+
+
 def test_another_object_is_a_replaced_word():
     assert compare("Put the plate in the cabinet.", "Put the cup in the cabinet.").replaced == 1
     assert compare("Put the plate in the cabinet.", "Put the plane in the cabinet.").replaced == 1

@@ -46,8 +46,8 @@ def test_forms_and_rare_words_are_words_and_slips_are_none():
     words = "walked buildings quickly committed fridge timestamp dessert easily"
     assert all(is_word(word) for word in words.split())
     assert not any(is_word(slip) for slip in ("wlaked", "anythhing", "handding", "frigde", "mongod"))
-    assert is_word("fridge")
-    assert not is_word("fridge", common=True)
+    assert is_word("fjord")
+    assert not is_word("fjord", common=True)
 
 
 @given(st.sampled_from(sorted(SAME_AS)))
