@@ -112,7 +112,12 @@ def similarity_option(function: F) -> F:
 
 def executor_options(function: F) -> F:
     """Add ``--executor``, ``--ray-address``, ``--ray-working-dir`` and ``--lessons``; see :func:`check_executor`."""
-    return _added(_EXECUTOR, function)
+    return cluster_options(_added(_LESSONS, function))
+
+
+def cluster_options(function: F) -> F:
+    """Add ``--executor``, ``--ray-address`` and ``--ray-working-dir``; see :func:`check_executor`."""
+    return _added(_CLUSTER, function)
 
 
 def check_executor(options: Mapping[str, Any]) -> None:
@@ -200,7 +205,7 @@ _SIMILARITY: Final = (
         help="Floor of recall, a cosine.",
     ),
 )
-_EXECUTOR: Final = (
+_CLUSTER: Final = (
     click.option(
         "--executor",
         type=click.Choice(["local", "ray"]),
@@ -219,6 +224,8 @@ _EXECUTOR: Final = (
         type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
         help="A folder that every worker gets a copy of, with your modules in it.",
     ),
+)
+_LESSONS: Final = (
     click.option(
         "--lessons",
         metavar="ADDRESS",

@@ -24,6 +24,8 @@ from benchmarks.options import (
 )
 from jeeves_reflexion import LessonSettings, OpenAIModel
 from jeeves_reflexion.bench_options import (
+    check_executor,
+    cluster_options,
     cores,
     embedder_option,
     folder_options,
@@ -32,6 +34,7 @@ from jeeves_reflexion.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.experiments import ARMS, progress_for
+from jeeves_reflexion.experiments.elsewhere import RunsOn, ray_options
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -55,8 +58,14 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @similarity_option
 @embedder_option
 @model_options
+@cluster_options
 @click.option(
-    "--lessons", type=click.Path(path_type=Path), help="A lesson store to start from and to leave behind."
+    "--lessons",
+    metavar="PLACE",
+    envvar="JEEVES_BENCH_LESSONS",
+    show_envvar=True,
+    help="A folder: a lesson store to start from and to leave behind. Or a database for this run's lessons:"
+    " postgresql://...  [default: the run's folder]",
 )
 @click.option(
     "--made-games",
@@ -73,6 +82,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
 
     Without --model a rule-based player plays: it needs no model, and learns by reading recalled lessons.
     """
+    check_executor(options)
     setting = _setting(options)
     try:
         finished = anyio.run(_run, setting)
@@ -100,6 +110,8 @@ async def _run(setting: Setting) -> Finished:
 
 def _setting(options: dict[str, Any]) -> Setting:
     model = model_of(options)
+    lessons = options["lessons"]
+    in_database = lessons is not None and "://" in lessons
     return Setting(
         plan=plan_of(options, arms=arms_of(options)),
         out=run_folder(options, "alfworld"),
@@ -109,7 +121,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         count=options["count"],
         game_seed=options["game_seed"],
         step_limit=options["step_limit"] or (MODEL_STEP_LIMIT if model else STEP_LIMIT),
-        lessons=options["lessons"],
+        lessons=None if lessons is None or in_database else Path(lessons),
         model=model,
         repeats=repeats_of(options, model),
         show_commands=options["admissible"],
@@ -118,6 +130,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         expected=expected_of(options),
         resume=options["resume"],
         settings=LessonSettings(key=options["key"], min_similarity=options["min_similarity"]),
+        runs_on=RunsOn(ray_options(options), lessons if in_database else None),
     )
 
 

@@ -49,9 +49,12 @@ class Engine:
         Raises :class:`~benchmarks.alfworld.failures.GameFileError` for a file that is no game. Any other
         exception is the engine's own, for a game whose PDDL or grammar it can't read.
         """
-        data = read_game_data(path)
+        return self.begin(read_game_data(path))
+
+    def begin(self, data: Mapping[str, str]) -> EngineState:
+        """Start a game that was read by :func:`~benchmarks.alfworld.games.read_game_data`."""
         self._open = False
-        self._environment.load(data)
+        self._environment.load(dict(data))
         infos = self._environment._entity_infos  # noqa: SLF001 - ALFWorld's own wrapper renames here too
         names = number_names(info.id for info in infos.values())
         for info in infos.values():

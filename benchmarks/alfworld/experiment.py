@@ -2,86 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
 import anyio.to_thread
 
-from benchmarks.alfworld.agent import WON, GameAgent, OfflinePlayer, PlayerFactory, tasks_for, write_lesson
+from benchmarks.alfworld.agent import tasks_for
 from benchmarks.alfworld.games import Game, load_games
 from benchmarks.alfworld.generator import MIX, generate_games
-from benchmarks.alfworld.model_player import ModelPlayer
+from benchmarks.alfworld.playing import MODEL, GamesKit, ScopeOf, Table, make_loop
 from benchmarks.alfworld.pool import EnginePool
+from benchmarks.alfworld.setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 from benchmarks.run_reports import write_run_report
-from jeeves_reflexion import (
-    ChatModel,
-    ConfigurationError,
-    LessonReflector,
-    LessonSettings,
-    LoopOptions,
-    MissingDependencyError,
-    Reflexion,
-    RewardEvaluator,
-    Session,
-    Task,
-    VectorLessonStore,
-)
+from jeeves_reflexion import ChatModel, ConfigurationError, MissingDependencyError, VectorLessonStore
 from jeeves_reflexion.comparisons import counted
-from jeeves_reflexion.experiments import (
-    ArmName,
-    Expected,
-    Plan,
-    Results,
-    RunLog,
-    arm_lessons,
-    arm_of,
-    estimate,
-    run_experiment,
-)
+from jeeves_reflexion.experiments import ArmName, Results, RunLog, estimate, run_experiment
 from jeeves_reflexion.experiments.plot import plot_curves
 from jeeves_reflexion.experiments.runner import Watcher
-from jeeves_reflexion.models import Prices
-from vectorstores import JSON, Embedder, FaissVectorStore, VectorStore
+from vectorstores import JSON, FaissVectorStore, VectorStore
 
-STEP_LIMIT = 16
-"""Commands per attempt of the offline player, chosen on games of other seeds than those reported
-(``python -m benchmarks.alfworld.choose_step_limit``) so that the first trial solves about half."""
-
-MODEL_STEP_LIMIT = 50
-"""Turns per attempt of a language model, as in the paper."""
-
-NAMESPACE = "alfworld"
-"""The namespace of the selective arm's lessons, which outlive the run where a place is named for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What one run plays, and with what.
-
-    ``free_thoughts`` lets a model think without taking a turn for it. ``prices`` and ``expected`` are for the estimate
-    of what a run with a model costs.
-    """
-
-    plan: Plan
-    out: Path
-    embedder: Embedder
-    games_folder: Path | None = None
-    made_games: Path = Path("runs/games")
-    count: int | None = None
-    game_seed: int = 0
-    step_limit: int = STEP_LIMIT
-    lessons: Path | None = None
-    model: ChatModel | None = None
-    resume: bool = False
-    repeats: int | None = None
-    show_commands: bool = False
-    free_thoughts: bool = False
-    prices: Prices | None = None
-    expected: Expected | None = None
-    settings: LessonSettings = field(default_factory=LessonSettings)
+__all__ = ["MODEL_STEP_LIMIT", "STEP_LIMIT", "Finished", "Setting", "lasting_place", "lessons_at", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,37 +44,74 @@ class Finished:
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Finished:
     """Get the games, play them in every arm, and write log, table and picture to ``setting.out``."""
-    plan = setting.plan
     watcher = watcher or Watcher()
-    lasting = FaissVectorStore(lasting_place(setting), embedder=setting.embedder, namespace=NAMESPACE)
-    passing = FaissVectorStore(setting.out / "arms", embedder=setting.embedder, namespace=NAMESPACE)
     log = RunLog(setting.out)
     # What can be refused is refused before the games are made, which takes longest.
-    async with EnginePool(plan.workers) as pool, lasting, passing:
+    async with EnginePool(setting.workers_here) as pool, _lessons(setting, log) as lessons:
         if setting.resume and log.exists:
             # What the store holds now is what this run itself has learned, too.
             known = log.started_with("lessons_at_start", 0)
         else:
-            known = await _known(setting, lasting, say)
+            known = await _known(setting, lessons.lasting, say)
         await log.open({**_config(setting), "lessons_at_start": known}, resume=setting.resume)
         games = await _games(setting, say, watcher)
         if not log.resumed:
             await log.write("games", {"ids": [game.id for game in games]})
         opened = partial(watcher.prepared, "opening games")
-        tasks = await tasks_for(pool, games, workers=plan.workers, progress=opened)
-        if setting.model is not None:
-            say(f"{counted(len(tasks), 'game')}: {estimate(plan, tasks, setting.expected, setting.prices)}")
-        table = _Table(pool, {game.id: game for game in games}, tasks, lasting, passing)
-        make = partial(_loop, setting, table)
-        if setting.model is not None:
-            make = partial(_loop, replace(setting, model=await log.recorded(setting.model)), table)
-        results = await run_experiment(plan, tasks, make, log=log, watcher=watcher)
+        tasks = await tasks_for(pool, games, workers=setting.workers_here, progress=opened)
+        table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)
+        results = await _played(setting, table, log, say, watcher)
     await log.save("curve.md", results.table() + "\n")
     written = await write_run_report(
         results, setting.out, title=f"ALFWorld, {_played_by(setting)}", unit="game"
     )
     picture = await _picture(setting, results, known, say)
-    return Finished(results, picture, lessons_at(setting), known, written.html)
+    return Finished(results, picture, lessons_at(setting, log), known, written.html)
+
+
+async def _played(
+    setting: Setting, table: Table, log: RunLog, say: Callable[[str], None], watcher: Watcher
+) -> Results:
+    plan, tasks, models = setting.plan, table.tasks, dict[str, ChatModel]()
+    if setting.model is not None:
+        say(f"{counted(len(tasks), 'game')}: {estimate(plan, tasks, setting.expected, setting.prices)}")
+        models[MODEL] = await log.recorded(setting.model)
+    make = partial(make_loop, replace(setting, model=models.get(MODEL)), table)
+    runs_on = setting.runs_on
+    if runs_on.ray is None:
+        return await run_experiment(plan, tasks, make, log=log, watcher=watcher)
+    await table.pool.rest()  # the games are played elsewhere
+    games = [table.games[task.id] for task in tasks]
+    place = runs_on.place(NAMESPACE, setting.out).of(log)
+    kit = await anyio.to_thread.run_sync(GamesKit.of, setting, games, tasks, place)
+    async with runs_on.executor(kit, workers=plan.workers, models=models) as executor:
+        return await run_experiment(plan, tasks, make, log=log, watcher=watcher, executor=executor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lessons:
+    """The stores of a run, and the one among them that outlives it, if any."""
+
+    scope: ScopeOf
+    lasting: VectorStore | None = None
+
+
+@asynccontextmanager
+async def _lessons(setting: Setting, log: RunLog) -> AsyncIterator[_Lessons]:
+    embedder, place = setting.embedder, setting.runs_on.place(NAMESPACE, setting.out)
+    if place.address is not None:
+        async with place.store(embedder) as store:
+            yield _Lessons(lambda arm, seed: place.of(log).scope(store, arm, seed))
+        return
+    lasting = FaissVectorStore(lasting_place(setting), embedder=embedder, namespace=NAMESPACE)
+    passing = FaissVectorStore(setting.out / "arms", embedder=embedder, namespace=NAMESPACE)
+
+    def scope(arm: ArmName, seed: int) -> VectorStore:
+        lasts = arm == "selective" and seed == setting.plan.seeds[0]
+        return lasting if lasts else passing.scoped(f"{arm}-{seed}")
+
+    async with lasting, passing:
+        yield _Lessons(scope, lasting)
 
 
 def lasting_place(setting: Setting) -> Path:
@@ -138,8 +119,11 @@ def lasting_place(setting: Setting) -> Path:
     return setting.lessons or setting.out / "lessons"
 
 
-def lessons_at(setting: Setting) -> str:
+def lessons_at(setting: Setting, log: RunLog | None = None) -> str:
     """Say where a run keeps its lessons, for a person."""
+    if setting.runs_on.lessons is not None:
+        run_id = log.id if log is not None else "<id of the run>"
+        return f"the database, namespaces {NAMESPACE}-{run_id}-<arm>-<seed>"
     if "selective" in setting.plan.arms:
         return f"{lasting_place(setting)} (namespace {NAMESPACE})"
     return f"{setting.out / 'arms'} (a namespace for each arm and seed, such as {setting.plan.arms[0]}-0)"
@@ -155,7 +139,7 @@ async def _games(setting: Setting, say: Callable[[str], None], watcher: Watcher)
         setting.made_games,
         count=count,
         seed=setting.game_seed,
-        workers=setting.plan.workers,
+        workers=setting.workers_here,
         progress=partial(watcher.prepared, "making games"),
     )
 
@@ -169,8 +153,10 @@ def _spread(games: Sequence[Game]) -> list[Game]:
     return [game for turn in turns for game in turn if game is not None]
 
 
-async def _known(setting: Setting, lasting: VectorStore, say: Callable[[str], None]) -> int:
+async def _known(setting: Setting, lasting: VectorStore | None, say: Callable[[str], None]) -> int:
     """Count and say what the selective arm knows already; one seed alone may start from it."""
+    if lasting is None:
+        return 0
     # A lesson is several chunks; a chunk that is none is still not an empty store.
     known = await VectorLessonStore(lasting).count() or await lasting.count()
     if "selective" not in setting.plan.arms:
@@ -185,51 +171,6 @@ async def _known(setting: Setting, lasting: VectorStore, say: Callable[[str], No
     else:
         say("The lesson store is empty: every arm starts without a lesson.")
     return known
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """What all arms share. ``lasting`` keeps the selective arm's lessons, ``passing`` those of the others."""
-
-    pool: EnginePool
-    games: dict[str, Game]
-    tasks: Sequence[Task]
-    lasting: VectorStore
-    passing: VectorStore
-
-
-def _loop(setting: Setting, table: _Table, arm: ArmName, seed: int) -> Reflexion:
-    """The loop of one arm and seed: all arms share everything but how they remember."""
-    plan = setting.plan
-    lasting = arm == "selective" and seed == plan.seeds[0]
-    scope = table.lasting if lasting else table.passing.scoped(f"{arm}-{seed}")
-    return Reflexion(
-        GameAgent(
-            table.pool,
-            table.games,
-            _player(setting, seed),
-            step_limit=setting.step_limit,
-            repeats=setting.repeats,
-            show_commands=setting.show_commands,
-        ),
-        evaluator=RewardEvaluator(WON),
-        reflector=write_lesson if setting.model is None else LessonReflector(setting.model),
-        lesson_store=arm_lessons(arm, scope, table.tasks, settings=setting.settings, seed=seed),
-        max_attempts=plan.trials,
-        top_k_lessons=plan.k,
-        options=LoopOptions(learn=arm_of(arm).learns),
-    )
-
-
-def _player(setting: Setting, seed: int) -> PlayerFactory:
-    model = setting.model
-    if model is not None:
-        return partial(ModelPlayer, model, thoughts_cost=not setting.free_thoughts)
-
-    def offline(task: Task, session: Session) -> OfflinePlayer:
-        return OfflinePlayer(task, session, room_for=setting.plan.k, seed=seed)
-
-    return offline
 
 
 def _config(setting: Setting) -> dict[str, JSON]:

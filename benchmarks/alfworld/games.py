@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +33,15 @@ class Game:
     """One game: what is asked, and the file that the engine plays.
 
     ``id`` is the last two folders of its path (task and trial), ``kind`` one of :data:`KINDS`, and
-    ``sentence`` the task in words as the game's opening says it after "Your task is to:".
+    ``sentence`` the task in words as the game's opening says it after "Your task is to:". ``data`` is what
+    :func:`read_game_data` returns, where the game is played on machines that don't have its file.
     """
 
     id: str
     kind: str
     path: Path
     sentence: str
+    data: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
 
 def load_games(folder: Path | str) -> list[Game]:

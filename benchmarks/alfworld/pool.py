@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,10 +164,17 @@ class EnginePool:
         finally:
             await self._give_back(slot)
 
+    async def rest(self) -> None:
+        """End the processes that have nothing to do; the next game starts one again."""
+        async with anyio.create_task_group() as group:
+            for slot in self._free:
+                group.start_soon(self._end, slot)
+
     async def _start(self, slot: _Slot, game: Game) -> Episode:
         if slot.process is None:
             slot.process = await WorkerProcess.start()
-        first = await _ask(slot.process, game, {"open": str(game.path.absolute())}, self._open_timeout)
+        opening = {"open": str(game.path.absolute())} if game.data is None else {"begin": dict(game.data)}
+        first = await _ask(slot.process, game, opening, self._open_timeout)
         slot.remember(game.path)
         text = first.text.removeprefix(_BANNER).strip()
         return Episode(game, slot.process, Observation(text, first.won, first.admissible), self._step_timeout)
@@ -175,8 +182,11 @@ class EnginePool:
     async def _take(self, game: Game) -> _Slot:
         path = game.path
         if self._free:
-            # Of the workers that have not played it, the one with the fewest games shares the work best.
-            slot = min(self._free, key=lambda free: (path not in free.loaded, len(free.loaded)))
+            # Of the workers that have not played it, the one with the fewest games shares the work best; but no process
+            # is started while one has nothing to do.
+            slot = min(
+                self._free, key=lambda free: (path not in free.loaded, free.process is None, len(free.loaded))
+            )
             self._free.remove(slot)
             return slot
         waiting = _Waiting(path, anyio.Event())
@@ -218,7 +228,9 @@ class EnginePool:
             await process.close()
 
 
-async def _ask(process: WorkerProcess, game: Game, request: dict[str, str], timeout: float) -> Observation:
+async def _ask(
+    process: WorkerProcess, game: Game, request: Mapping[str, object], timeout: float
+) -> Observation:
     doing = f"game {game.id}, command {request['step']!r}" if "step" in request else f"opening game {game.id}"
     try:
         reply = await process.ask(request, timeout=timeout)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
@@ -76,7 +77,7 @@ class WorkerProcess:
         """Whether it can be asked again."""
         return self._process.returncode is None and not self._in_request
 
-    async def ask(self, request: dict[str, str], *, timeout: float) -> dict[str, Any]:
+    async def ask(self, request: Mapping[str, object], *, timeout: float) -> dict[str, Any]:
         """Send one request and return its reply.
 
         Raises :class:`TimeoutError` after ``timeout`` seconds, and

@@ -1,6 +1,7 @@
 """The process that plays: JSON requests on standard input, JSON replies on standard output, one a line.
 
-Requests: ``{"open": path}`` starts a game, ``{"step": command}`` gives it a command. Replies:
+Requests: ``{"open": path}`` starts a game, ``{"begin": {...}}`` one whose file is elsewhere by what the engine needs
+of it, and ``{"step": command}`` gives it a command. Replies:
 ``{"text": ..., "won": ..., "admissible": [...]}`` or ``{"error": ...}``. Nothing else of a game crosses the
 pipe.
 Started by :mod:`benchmarks.alfworld.pool`; ends when its standard input does.
@@ -15,7 +16,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from benchmarks.alfworld import speedups
 from benchmarks.alfworld.engine import Engine, EngineState
@@ -56,10 +57,12 @@ def _take_standard_output() -> BinaryIO:
     return replies
 
 
-def _answer(request: dict[str, str], engine: Engine) -> dict[str, object]:
+def _answer(request: dict[str, Any], engine: Engine) -> dict[str, object]:
     try:
         if "open" in request:
             return _reply(engine.open(Path(request["open"])))
+        if "begin" in request:
+            return _reply(engine.begin(request["begin"]))
         return _reply(engine.step(request["step"]))
     except (GameFileError, EngineError) as error:
         return {"error": str(error), "file": isinstance(error, GameFileError)}

@@ -18,6 +18,7 @@ from benchmarks.refinement.spending import Control, controls, thoroughness
 from benchmarks.refinement.spread import spreading
 from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import __version__
+from jeeves_reflexion.experiments.ray_connection import RayOptions
 from jeeves_reflexion.statistics import Share
 
 T = TypeVar("T")
@@ -80,13 +81,13 @@ class MeasuredModel:
     seconds: float = 0.0
 
 
-def measure(setting: Setting, tell: Tell) -> Measured:
-    """Make all offline runs."""
+def measure(setting: Setting, tell: Tell, *, ray: RayOptions | None = None) -> Measured:
+    """Make all offline runs, here or on a Ray cluster."""
     some = tuple(keys(setting.tasks, setting.seeds))
     axes = (setting.judges, setting.revisers)
     basis = Basis(some, setting.right, setting.noise, setting.max_revisions)
     loose = Basis(some, setting.right, setting.noise, setting.max_revisions, veto=False)
-    with spreading(setting.workers) as spread:
+    with spreading(setting.workers, ray) as spread:
         return Measured(
             setting,
             run_grid(basis, axes, spread, partial(tell, "grid, each criterion vetoes")),

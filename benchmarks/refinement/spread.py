@@ -1,4 +1,4 @@
-"""Work spread over processes, with results in order."""
+"""Work spread over processes, here or on a Ray cluster, with results in order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeAlias
 
+from jeeves_reflexion.experiments.ray_connection import RayOptions
+from jeeves_reflexion.experiments.ray_spread import spreading_on_ray
+
 Spread: TypeAlias = Callable[..., Iterable[Any]]
 """``map`` over one sequence, perhaps in several processes; results come in order."""
 
 
 @contextmanager
-def spreading(workers: int) -> Iterator[Spread]:
-    """Give a ``map`` over that many processes; for one worker, the builtin."""
+def spreading(workers: int, ray: RayOptions | None = None) -> Iterator[Spread]:
+    """Give a ``map`` over that many processes, on a cluster where one is named; here for one worker, the builtin."""
+    if ray is not None:
+        with spreading_on_ray(ray, workers=workers) as spread:
+            yield spread
+        return
     if workers == 1:
         yield map
         return

@@ -63,10 +63,15 @@ class RunsOn:
 
 def runs_on(options: Mapping[str, Any]) -> RunsOn:
     """Return what the options of :func:`jeeves_reflexion.bench_options.executor_options` say."""
-    ray = None
-    if options["executor"] == "ray":
-        ray = RayOptions(options["ray_address"], options["ray_working_dir"])
-    return RunsOn(ray, options["lessons"])
+    return RunsOn(ray_options(options), options["lessons"])
+
+
+def ray_options(options: Mapping[str, Any]) -> RayOptions | None:
+    """Return the cluster that the options of :func:`jeeves_reflexion.bench_options.cluster_options` name, if any."""
+    if options["executor"] != "ray":
+        return None
+    load_ray()
+    return RayOptions(options["ray_address"], options["ray_working_dir"])
 
 
 class AbsentModel:

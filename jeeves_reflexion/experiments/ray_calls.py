@@ -34,7 +34,11 @@ class Calls:
         self._scopes: dict[int, anyio.CancelScope] = {}
 
     def begin(self) -> None:
-        """Have the try begin (again), in a new process: its first question is the first once more."""
+        """Have the try begin (again), in a new process: its first question is the first once more.
+
+        What is answered again is not paid for; what an agent's own client used in the process before was, and will be.
+        """
+        self._charged = sum((each.usage for each in self._given.values()), NO_USAGE)
         self._turns.clear()
         self._scopes.clear()
 

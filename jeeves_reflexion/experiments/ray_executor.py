@@ -21,6 +21,7 @@ from jeeves_reflexion.experiments.arms import Arm
 from jeeves_reflexion.experiments.costs import Purse
 from jeeves_reflexion.experiments.executors import Job, Kit, Made
 from jeeves_reflexion.experiments.ray_calls import Calls
+from jeeves_reflexion.experiments.ray_connection import RayOptions
 from jeeves_reflexion.experiments.ray_messages import (
     Asked,
     Dropped,
@@ -37,7 +38,6 @@ from jeeves_reflexion.experiments.ray_processes import (
     DiedError,
     Process,
     Processes,
-    RayOptions,
 )
 from jeeves_reflexion.protocols import ChatModel, Evaluator
 from jeeves_reflexion.reflexion import Reflexion
@@ -93,7 +93,7 @@ class RayExecutor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._processes.close()
+        await self._processes.close(keep_logs=error is not None)
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
         """Raise :class:`ConfigurationError` for lessons that other machines can't see."""

@@ -125,7 +125,21 @@ def failed(error: BaseException, where: str = "") -> Failed:
         (each.__name__ for each in type(error).__mro__ if each.__name__ in _KNOWN), type(error).__name__
     )
     trace = redact("".join(traceback.format_exception(error)))
-    return Failed(name, redact(str(error)), where, trace, str(getattr(error, "extra", "")))
+    try:
+        message = redact(str(error))
+    except Exception as unsaid:  # noqa: BLE001 - said in its place; an error that is not said is waited for forever
+        message = f"(its own text can't be had: {type(unsaid).__name__})"
+    return Failed(name, message, where, trace, str(getattr(error, "extra", "")))
+
+
+def ray_failure(error: Exception) -> ExperimentError:
+    """Return what Ray says of a failure in a worker process: its last line, with the rest as a note."""
+    said = redact(str(error)).strip()
+    failure = ExperimentError(
+        f"a worker process failed: {said.splitlines()[-1] if said else type(error).__name__}"
+    )
+    failure.add_note(said)
+    return failure
 
 
 _KNOWN: Final = frozenset({*_ERRORS, "MissingDependencyError"})

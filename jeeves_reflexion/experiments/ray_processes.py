@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import sys
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
-from jeeves_reflexion.errors import ConfigurationError, ExperimentError
-from jeeves_reflexion.experiments.ray_messages import Failed, ModelFacts, load_ray
+from jeeves_reflexion.errors import ExperimentError
+from jeeves_reflexion.experiments.ray_connection import Connection, RayOptions, module_paths
+from jeeves_reflexion.experiments.ray_messages import Failed, ModelFacts, load_ray, ray_failure
 from jeeves_reflexion.experiments.ray_worker import Worker
 from jeeves_reflexion.redaction import redact
 
@@ -34,32 +33,6 @@ START_SECONDS: Final = 180.0
 MOST_STARTS: Final = 3
 CALL_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
-
-OBJECT_BYTES: Final = 100 * 1024 * 1024
-"""The shared memory of a node that is started here: what passes is small."""
-
-
-@dataclass(frozen=True, slots=True)
-class RayOptions:
-    """Which cluster.
-
-    ``address`` is ``host:port`` of its head, or None for a node of this machine that is started and stopped with the
-    executor. ``working_dir`` is a folder that every worker process works in a copy of. ``cpus`` are those of a node
-    that is started; by default all of the machine's.
-    """
-
-    address: str | None = None
-    working_dir: Path | None = None
-    cpus: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.address is not None and "://" in self.address:
-            raise ConfigurationError(
-                f"the address {redact(self.address)!r} is not of the form host:port: run the experiment on a node of"
-                " the cluster, and name the port of its head (6379 unless chosen otherwise)"
-            )
-        if self.working_dir is not None and not self.working_dir.is_dir():
-            raise ConfigurationError(f"{self.working_dir} is no folder: name one to send to the workers")
 
 
 class DiedError(Exception):
@@ -89,9 +62,9 @@ class Processes:
         self, kit: bytes, models: Mapping[str, ModelFacts], options: RayOptions, *, slots: int
     ) -> None:
         self._ray = load_ray()
+        self._connection = Connection(options)
         self._kit = kit
         self._models = models
-        self._options = options
         self._slots = slots
         self._each = 1
         self._places: list[Process] = []
@@ -99,21 +72,20 @@ class Processes:
         self._failed_starts = 0
         self._failure: Exception | None = None
         self._changed = anyio.Event()
-        self._ours = False
 
     async def open(self) -> None:
         """Connect to the cluster; raises :class:`ConfigurationError` where it can't be reached."""
         try:
-            cpus = await anyio.to_thread.run_sync(self._connect)
+            cpus = await self._connection.open_async()
         except BaseException:
-            await self._disconnect()
+            await self._connection.close_async()
             raise
         count = max(min(self._slots, cpus), 1)
         self._each = math.ceil(self._slots / count)
         self._places = [Process() for _ in range(count)]
         self._starts = await anyio.create_task_group().__aenter__()
 
-    async def close(self) -> None:
+    async def close(self, *, keep_logs: bool = False) -> None:
         """End all processes, and what was started here; also while the caller is being cancelled."""
         assert self._starts is not None  # noqa: S101 - opened before
         self._starts.cancel_scope.cancel()
@@ -126,7 +98,7 @@ class Processes:
                         for place in self._places:
                             group.start_soon(self._end, place)
                 finally:
-                    await self._disconnect()
+                    await self._connection.close_async(keep_logs=keep_logs)
 
     @contextlib.asynccontextmanager
     async def free(self) -> AsyncIterator[Process]:
@@ -189,8 +161,22 @@ class Processes:
                 return await future
         except TimeoutError:
             raise SilentError(f"it gave no answer for {seconds:.0f} s") from None
-        except self._ray.exceptions.RayActorError as error:
-            raise DiedError(str(error).strip().splitlines()[-1]) from error
+        except self._deaths as error:
+            raise DiedError(last_words(str(error))) from error
+        except self._ray.exceptions.RayError as error:
+            raise ray_failure(error) from error
+
+    @property
+    def _deaths(self) -> tuple[type[Exception], ...]:
+        """What Ray says when a process, or what it answered, is there no more."""
+        said = self._ray.exceptions
+        return (
+            said.RayActorError,
+            said.WorkerCrashedError,
+            said.NodeDiedError,
+            said.OutOfMemoryError,
+            said.ObjectLostError,
+        )
 
     async def bury(self, place: Process, actor: Actor) -> None:
         """Make sure that a process is dead, and its place free for another one."""
@@ -202,16 +188,10 @@ class Processes:
     async def _start(self) -> Actor:
         threads = 2 * self._each + 4  # each try is listened to in one, and answered in another
         kind = self._ray.remote(Worker).options(num_cpus=1, max_restarts=0, max_concurrency=threads)
-        actor = kind.remote(self._kit, dict(self._models), _paths())
+        actor = kind.remote(self._kit, dict(self._models), module_paths())
         failure: Failed | None
         try:
             failure = await self.call(actor.start.remote(), START_SECONDS)
-        except DiedError:
-            await self._kill(actor)
-            raise
-        except self._ray.exceptions.RayError as error:
-            await self._kill(actor)
-            raise ExperimentError(f"a worker process can't be started: {redact(str(error))}") from error
         except BaseException:
             await self._kill(actor)
             raise
@@ -224,7 +204,7 @@ class Processes:
         actor, place.actor = place.actor, None
         if actor is None:
             return
-        with contextlib.suppress(DiedError, self._ray.exceptions.RayError):  # it is killed in any case
+        with contextlib.suppress(DiedError, ExperimentError):  # it is killed in any case
             await self.call(actor.stop.remote(), STOP_SECONDS)
         await self._kill(actor)
 
@@ -232,41 +212,10 @@ class Processes:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(partial(self._ray.kill, actor, no_restart=True))
 
-    def _connect(self) -> int:
-        """Connect, unless the program is, and return how many processors there are."""
-        ray, options = self._ray, self._options
-        if ray.is_initialized():
-            if options.address or options.working_dir:
-                raise ConfigurationError(
-                    "this program is connected to Ray already: give no address and no folder"
-                )
-        else:
-            self._ours = True
-            environment = None if options.working_dir is None else {"working_dir": str(options.working_dir)}
-            here: dict[str, Any] = {"address": options.address}
-            if options.address is None:
-                here = {"address": "local", "num_cpus": options.cpus, "object_store_memory": OBJECT_BYTES}
-                here["include_dashboard"] = False
-            try:
-                ray.init(**here, runtime_env=environment, log_to_driver=False, logging_level="error")
-            except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-                if options.address is None:
-                    raise ConfigurationError(
-                        f"no Ray node can be started on this machine: {error}"
-                    ) from error
-                raise ConfigurationError(
-                    f"the Ray cluster at {options.address} can't be reached: {error}. Is it up, is this machine one of"
-                    " its nodes, and are RAY_AUTH_MODE and RAY_AUTH_TOKEN those of the cluster?"
-                ) from error
-        return int(ray.cluster_resources().get("CPU", 1))
 
-    async def _disconnect(self) -> None:
-        if self._ours:
-            self._ours = False
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._ray.shutdown)
-
-
-def _paths() -> list[str]:
-    """Where this program finds modules: where the same folders are on a worker's machine, it finds them, too."""
-    return list(dict.fromkeys(str(Path(path).absolute()) for path in ("", *sys.path)))
+def last_words(said: str) -> str:
+    """Return why a process died, of all that Ray has to say of it."""
+    if "out of memory" in said.lower():
+        return "its node ran out of memory, and Ray ended it"
+    lines = redact(said).split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "Ray does not say why")

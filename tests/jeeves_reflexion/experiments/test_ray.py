@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import pytest
@@ -29,15 +29,23 @@ pytest.importorskip("psycopg", reason="psycopg is not installed (the extra 'post
 
 import ray
 import treasure
+from looking import AGENT, bench, count, engines, gone, marked, pair, pid_of, places, rows
 
+from benchmarks.alfworld import experiment as alfworld
 from benchmarks.hotpotqa import experiment as hotpotqa
 from benchmarks.hotpotqa import questions as hotpotqa_questions
-from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, VectorLessonStore
+from benchmarks.humaneval import experiment as humaneval
+from benchmarks.humaneval import problems as humaneval_problems
+from benchmarks.refinement import grid
+from benchmarks.refinement.spread import spreading
+from benchmarks.refinement.tasks import keys
+from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments import Plan, RunLog, ray_executor, run_experiment
 from jeeves_reflexion.experiments.elsewhere import RunsOn
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from jeeves_reflexion.experiments.ray_executor import RayExecutor, RayOptions
+from jeeves_reflexion.sandbox import probe
 from vectorstores import HashingEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -82,26 +90,6 @@ def whole(tmp_path_factory, postgres_dsn):
     return anyio.run(run)
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def rows(folder):
-    """The rows without what the clock says."""
-    found = [row for row in lines(folder / "run" / "rows.jsonl") if row["kind"] != "interrupted"]
-    return [{k: v for k, v in row.items() if k not in {"at", "seconds"}} for row in found]
-
-
-def places(folder, kind):
-    """How often each try is in the journal, or each lesson."""
-    found = [line for line in lines(folder / "run" / "journal.jsonl") if line["kind"] == kind]
-    return Counter((line["arm"], line["split"], line["task_id"], line["trial"]) for line in found)
-
-
-def count(path):
-    return path.read_text().count("\n")
-
-
 async def stored(folder, dsn, log):
     """What is in the lesson stores: texts, support and who taught them, in the order of writing."""
     place, found = LessonPlace(treasure.HELD, folder, dsn).of(log), {}
@@ -121,47 +109,20 @@ async def kill(folder, victims):
         os.kill(await pid_of(folder / f"victim-{victim}"), signal.SIGKILL)
 
 
-async def pid_of(path):
-    """The process that wrote its number to a file, once it has."""
-    await until(lambda: path.exists() and path.read_text().endswith(" "))
-    return int(path.read_text())
-
-
-async def gone(pid):
-    with anyio.fail_after(60):
-        await until(lambda: not alive(pid))
-
-
-def alive(pid):
-    return Path(f"/proc/{pid}").exists()
-
-
-async def until(done):
-    while not done():  # noqa: ASYNC110 - it happens in other processes
-        await anyio.sleep(0.01)
-
-
 async def test_killed_processes_lose_nothing_and_double_nothing(node, whole, tmp_path, postgres_dsn):
     with anyio.fail_after(150):
         async with anyio.create_task_group() as group:
             group.start_soon(kill, tmp_path, (9, 25))
             results, log = await treasure.play(tmp_path, postgres_dsn, victims=(9, 25))
     assert results.table() == whole.results.table()
-    assert rows(tmp_path) == rows(whole.folder)
-    assert set(places(tmp_path, "try").values()) == {1}
-    assert places(tmp_path, "try") == places(whole.folder, "try")
-    assert places(tmp_path, "stored") == places(whole.folder, "stored")
+    assert rows(tmp_path / "run") == rows(whole.folder / "run")
+    assert set(places(tmp_path / "run", "try").values()) == {1}
+    assert places(tmp_path / "run", "try") == places(whole.folder / "run", "try")
+    assert places(tmp_path / "run", "stored") == places(whole.folder / "run", "stored")
     assert await stored(tmp_path, postgres_dsn, log) == whole.lessons
     assert any(whole.lessons.values())
     assert count(tmp_path / "bill.log") == count(whole.folder / "bill.log"), "no answer is paid for twice"
     assert count(tmp_path / "run" / "calls.jsonl") == count(tmp_path / "bill.log")
-
-
-async def test_one_process_comes_to_the_same(node, whole, tmp_path, postgres_dsn):
-    results, log = await treasure.play(tmp_path, postgres_dsn, workers=1)
-    assert results.table() == whole.results.table()
-    assert rows(tmp_path) == rows(whole.folder)
-    assert await stored(tmp_path, postgres_dsn, log) == whole.lessons
 
 
 async def test_a_killed_experiment_goes_on_from_its_folder(node, whole, tmp_path, postgres_dsn):
@@ -175,12 +136,12 @@ async def test_a_killed_experiment_goes_on_from_its_folder(node, whole, tmp_path
         said = process.communicate()[1].decode()
     assert process.returncode == -signal.SIGKILL, said
     await gone(worker)
-    before = sum(places(tmp_path, "try").values())
-    assert 0 < before < sum(places(whole.folder, "try").values())
+    before = sum(places(tmp_path / "run", "try").values())
+    assert 0 < before < sum(places(whole.folder / "run", "try").values())
     unsaid = count(tmp_path / "bill.log") - count(tmp_path / "run" / "calls.jsonl")
-    results, log = await treasure.play(tmp_path, postgres_dsn, resume=True)
+    results, log = await treasure.play(tmp_path, postgres_dsn, workers=1, resume=True)
     assert results.table() == whole.results.table()
-    assert rows(tmp_path) == rows(whole.folder)
+    assert rows(tmp_path / "run") == rows(whole.folder / "run")
     assert await stored(tmp_path, postgres_dsn, log) == whole.lessons
     assert count(tmp_path / "bill.log") == count(whole.folder / "bill.log") + unsaid
 
@@ -195,41 +156,56 @@ async def test_the_spending_limit_holds_for_all_processes_together(node, whole, 
     assert 30 <= count(tmp_path / "bill.log") <= 31, (
         "the call that crosses the limit is the last, of each process"
     )
-    results, _ = await treasure.play(tmp_path, postgres_dsn, workers=2, max_cost=99.0, resume=True)
-    assert rows(tmp_path) == rows(whole.folder)
+    results, _ = await treasure.play(tmp_path, postgres_dsn, ray=False, max_cost=99.0, resume=True)
+    assert rows(tmp_path / "run") == rows(whole.folder / "run")
     assert results.table() == whole.results.table()
     assert count(tmp_path / "bill.log") == count(whole.folder / "bill.log")
 
 
-async def played_with(kit, tmp_path, agent=None):
+def nobody_here(arm, seed):
+    return Reflexion(treasure.nobody, evaluator=treasure.right, reflector=resuming.teach)
+
+
+async def played_with(kit, tmp_path, **more):
     """Play two tasks with a kit."""
-
-    def make(arm, seed):
-        return Reflexion(agent or treasure.nobody, evaluator=treasure.right, reflector=resuming.teach)
-
     log = RunLog(tmp_path / "run")
     await log.open({})
-    async with RayExecutor(kit, workers=1) as executor:
+    async with RayExecutor(kit, workers=1, **more) as executor:
         return await run_experiment(
-            Plan(("retry",), 1), resuming.TASKS[:2], make, log=log, executor=executor, on_stop="wait"
+            Plan(("retry",), 1, on_stop="wait"), resuming.TASKS[:2], nobody_here, log=log, executor=executor
         )
 
 
-async def test_a_try_that_kills_each_process_stops_the_run(node, tmp_path, monkeypatch):
+async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_executor, "MOST_DEATHS", 2)
-    with pytest.raises(
-        ExperimentError, match=r"the worker process of retry/seed 0/learning/\w+/trial 1 died 2 times"
-    ):
-        await played_with(treasure.SmallKit("deadly"), tmp_path)
+    models = {"mine": ScriptedModel(["never asked"])}
+    async with RayExecutor(treasure.SmallKit("troubled"), workers=1, models=models) as executor:
 
+        async def play(what):
+            log = RunLog(tmp_path / what)
+            await log.open({})
+            return await run_experiment(
+                Plan(("retry",), 1), [Task(what, id=what)], nobody_here, log=log, executor=executor
+            )
 
-async def test_errors_in_a_worker_keep_their_class_and_say_where(node, tmp_path):
-    with pytest.raises(
-        ConfigurationError, match=r"no such setting \(in the worker process \d+ on "
-    ) as caught:
-        await played_with(treasure.SmallKit("misconfigured"), tmp_path)
-    assert "def misconfigured" not in str(caught.value)
-    assert any("in misconfigured" in note for note in caught.value.__notes__)
+        with pytest.raises(
+            ConfigurationError, match=r"no such setting \(in the worker process \d+ on "
+        ) as caught:
+            await play("misconfigured")
+        assert "def troubled" not in str(caught.value)
+        assert any("in troubled" in note for note in caught.value.__notes__)
+        with pytest.raises(ConfigurationError, match=r"can't be had: ValueError"):
+            await play("unsaid")
+        with pytest.raises(ExperimentError, match=r"SystemExit: 3 \(in the worker"):
+            await play("exit")
+        results = await play("large")  # in the same process: an exit does not end its event loop
+        assert len(results.rows[0].trial.attempt.output) == 1_000_000
+        with pytest.raises(ExperimentError, match=r"a worker process failed: .*cannot pickle"):
+            await play("unsent")
+        with pytest.raises(
+            ExperimentError, match="the worker process of retry/seed 0/learning/deadly/trial 1 died 2 times"
+        ):
+            await play("deadly")
 
 
 async def test_a_module_that_workers_lack_is_said_with_what_to_do(node, tmp_path):
@@ -264,7 +240,7 @@ async def test_a_cancelled_experiment_ends_its_processes(node, tmp_path):
     await gone(pid)
 
 
-# -- a benchmark -------------------------------------------------------------------------------------------------------
+# -- benchmarks --------------------------------------------------------------------------------------------------------
 
 PAGES = [
     ["Tamsin", ["Tamsin is a town on a lake.", " Its mayor is Bram Holt."]],
@@ -287,7 +263,7 @@ async def test_hotpotqa_with_a_model_comes_to_the_same(node, tmp_path, postgres_
         model = ScriptedModel(answer_or_lesson)
         setting = hotpotqa.Setting(
             tuple(hotpotqa_questions.load_questions(tmp_path / "questions.json")),
-            Plan(("retry", "selective"), trials=2, workers=2),
+            Plan(("selective",), trials=2, workers=1),
             tmp_path / ("far" if place.ray else "here"),
             HashingEmbedder(),
             agent="react",
@@ -306,23 +282,88 @@ def answer_or_lesson(messages):
     return "Thought: t\nAction: Finish[painter]" if "Search" in text else "Look on the page of the town."
 
 
+async def test_humaneval_comes_to_the_same(node, tmp_path, postgres_dsn):
+    if not probe().complete:
+        pytest.skip("this machine can't isolate code")
+    prompt = 'def double(n):\n    """Return twice n.\n\n    >>> double(2)\n    4\n    """\n'
+    test = "def check(candidate):\n    assert candidate(21) == 42\n"
+    problem = {"task_id": "Tiny/double", "prompt": prompt, "entry_point": "double", "test": test}
+    logged = {"task_id": "Tiny/double", "solution": "def double(n):\n    return n * 2\n"}
+    for name, row in (("problems.jsonl", problem), ("logged.jsonl", logged)):
+        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    found = []
+    for place in (RunsOn(), RunsOn(RayOptions(), postgres_dsn)):
+        out = tmp_path / ("far" if place.ray else "here")
+        setting = humaneval.Setting(
+            Plan(("reflexion",), trials=1, judged_by="self"),
+            out,
+            HashingEmbedder(),
+            humaneval_problems.load_problems(tmp_path / "problems.jsonl"),
+            logged=humaneval_problems.load_samples(tmp_path / "logged.jsonl"),
+            runs_on=place,
+        )
+        await humaneval.run(setting, say=lambda _: None)
+        found.append(rows(out))
+    assert found[0] == found[1]
+    assert next(row["passed"] for row in found[0] if row["kind"] == "tried") is False
+
+
+@pytest.mark.engine
+async def test_alfworld_loses_nothing_when_a_process_with_its_engine_is_killed(
+    node, made_games, made_folder, tmp_path, postgres_dsn
+):
+    found = []
+    for place in (RunsOn(), RunsOn(RayOptions(), postgres_dsn)):
+        out, killed, asked = tmp_path / ("far" if place.ray else "here"), [], []
+
+        def play(messages, place=place, killed=killed, asked=asked):
+            """Look around; the fifth question costs the process that asks its life."""
+            asked.append(messages)
+            if place.ray and len(asked) == 5:
+                killed += engines()
+                for worker in {worker for _, worker in killed}:
+                    os.kill(worker, signal.SIGKILL)
+            return (
+                "Search." if messages[0].content.startswith("You write lessons") else f"go to {len(messages)}"
+            )
+
+        setting = alfworld.Setting(
+            Plan(("own",), trials=2, workers=1, k=3),
+            out,
+            HashingEmbedder(),
+            made_games=made_folder,
+            count=1,
+            step_limit=3,
+            model=ScriptedModel(play),
+            runs_on=place,
+        )
+        finished = await alfworld.run(setting, say=lambda _: None)
+        found.append(
+            (
+                rows(out),
+                [places(out, kind) for kind in ("try", "stored")],
+                finished.results.table(),
+                len(asked),
+            )
+        )
+    assert killed, "no engine was found to be killed"
+    for engine, _ in killed:
+        await gone(engine)
+    assert not engines(), "engines end with their workers"
+    assert found[0] == found[1]
+    assert any(row.get("recalled") for row in found[0][0])
+
+
+def test_refinement_comes_to_the_same_and_a_killed_call_is_made_again(node, tmp_path):
+    jobs = [grid.Basis(tuple(keys(3, (seed,)))).job(0.1, 0.1) for seed in range(3)]
+    with spreading(2, RayOptions()) as spread:
+        assert list(spread(grid.figures_of, jobs)) == list(map(grid.figures_of, jobs))
+        assert list(spread(treasure.calls_of, [tmp_path / "calls"])) == [".."]
+        with pytest.raises(ConfigurationError, match=r"7 is wrong \(in a worker process\)"):
+            list(spread(treasure.wrong, [7]))
+
+
 # -- the command line --------------------------------------------------------------------------------------------------
-
-AGENT = """
-import sys
-
-CAPITALS = {"Peru": "Lima", "France": "Paris", "Italy": "Rome", "Kenya": "Nairobi"}
-
-def answer(task, session):
-    if "ray" in sys.modules:
-        print("this is the worker's own output")
-    land = task.prompt.split()[-1]
-    return CAPITALS[land] if f"of {land} is" in session.blocks["reflexion_lessons"] else "Lima"
-
-def teach(task, trials):
-    land = task.prompt.split()[-1]
-    return f"The capital of {land} is {CAPITALS[land]}."
-"""
 
 
 def test_the_command_starts_a_node_and_leaves_nothing_behind(tmp_path, postgres_dsn):
@@ -333,63 +374,19 @@ def test_the_command_starts_a_node_and_leaves_nothing_behind(tmp_path, postgres_
         for land, city in lands.items()
     ]
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    (tmp_path / "home").mkdir()
     mark = f"JEEVES_TEST_MARK={tmp_path.name}"
-    local = bench(tmp_path, "--out", "here")
-    far = bench(
-        tmp_path,
-        "--out",
-        "far",
-        "--executor",
-        "ray",
-        env={"JEEVES_BENCH_LESSONS": postgres_dsn, **pair(mark)},
-    )
-    assert far["by_judge"] == local["by_judge"]
-    assert far["by_judge"]["oracle"]["reflexion"]["curve"][-1]["solved"] == 4
+    theirs = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH_")}
+    with TemporaryDirectory(prefix="ray-") as short:  # a socket's path must be short
+        ours = {"HOME": str(tmp_path / "home"), "RAY_TMPDIR": short, "JEEVES_BENCH_LESSONS": postgres_dsn}
+        far = bench(tmp_path, env={**theirs, **ours, **pair(mark)})
+        assert not list(Path(short).glob("ray/session_2*")), "the node's logs are still there"
+    by_arm = far["by_judge"]["oracle"]
+    assert [point["solved"] for point in by_arm["retry"]["curve"]] == [1, 1]
+    assert [point["solved"] for point in by_arm["reflexion"]["curve"]] == [1, 4]
     assert "postgres" not in (tmp_path / "far" / "config.json").read_text()
+    assert not (tmp_path / "home" / ".ray").exists(), "Ray left a token for everybody to read"
     end = time.monotonic() + 20
     while left := marked(mark):
         assert time.monotonic() < end, left
         time.sleep(0.1)
-
-
-def pair(mark):
-    return dict([mark.split("=")])
-
-
-def bench(folder, *more, env=()):
-    program = [sys.executable, "-c", "from jeeves_reflexion.cli import main; main()", "bench", "tasks.jsonl"]
-    program += ["--agent", "capital_agent:answer", "--reflector", "capital_agent:teach"]
-    program += [
-        "--arms",
-        "retry,reflexion",
-        "--trials",
-        "2",
-        "--workers",
-        "2",
-        "--embedder",
-        "hashing",
-        "--json",
-    ]
-    done = subprocess.run(
-        [*program, *more],
-        check=False,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        env={**os.environ, **dict(env)},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def marked(mark):
-    """The processes that were started with a mark in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in path.read_bytes():
-                found.append((path.parent / "cmdline").read_bytes().replace(b"\0", b" ")[:80])
-        except OSError:
-            continue  # it ended, or is somebody else's
-    return found

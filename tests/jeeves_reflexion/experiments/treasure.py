@@ -12,8 +12,10 @@ import json
 import os
 import signal
 import sys
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -93,12 +95,43 @@ async def right(task, attempt):
     return Evaluation(1.0, passed=True)
 
 
-async def deadly(task, session):
-    os.kill(os.getpid(), signal.SIGKILL)
+class UnsaidError(ConfigurationError):
+    """Can't say what is wrong, and can't be pickled."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __str__(self):
+        raise ValueError("no words")
 
 
-async def misconfigured(task, session):
-    raise ConfigurationError("no such setting")
+async def troubled(task, session, models):
+    """Fail as the task says."""
+    match task.id:
+        case "misconfigured":
+            raise ConfigurationError("no such setting")
+        case "unsaid":
+            raise UnsaidError
+        case "exit":
+            sys.exit(3)
+        case "unsent":
+            await ask(models("mine"), [Message("user", threading.Lock())])
+        case "deadly":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return Attempt("large" * 200_000)
+
+
+def calls_of(path):
+    """Note in a file that it is called; the first call ends with its process."""
+    with path.open("a") as file:
+        file.write(".")
+    if path.read_text() == ".":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return path.read_text()
+
+
+def wrong(value):
+    raise ConfigurationError(f"{value} is wrong")
 
 
 @dataclass(frozen=True)
@@ -117,7 +150,7 @@ class SmallKit:
             await anyio.Path(self.folder, "hanging").write_text(f"{os.getpid()} ")
             await anyio.sleep(600)
 
-        agent = {"deadly": deadly, "misconfigured": misconfigured, "hanging": hanging}[self.agent]
+        agent = partial(troubled, models=models) if self.agent == "troubled" else hanging
         yield Tools(lambda arm, seed: Reflexion(agent, evaluator=right, reflector=resuming.teach))
 
 
@@ -131,9 +164,9 @@ async def play(folder, dsn, *, workers=3, options=None, ray=True, resume=False, 
     await log.open({}, resume=resume)
     paid = await log.recorded(resuming.Paid(folder / "bill.log"))
     kit = TreasureKit(folder, LessonPlace(HELD, folder, dsn).of(log), victims)
-    plan = Plan(resuming.ARMS, 3, (0,), workers, 3, holdout=0.3, max_cost_usd=max_cost)
+    plan = Plan(resuming.ARMS, 3, (0,), workers, 3, holdout=0.3, max_cost_usd=max_cost, on_stop="wait")
     async with kit.open(lambda _: paid) as tools:
-        more = {"log": log, "scorer": tools.scorer, "on_stop": "wait"}
+        more = {"log": log, "scorer": tools.scorer}
         if not ray:
             return await run_experiment(plan, resuming.TASKS, tools.make_loop, **more), log
         async with RayExecutor(kit, workers=workers, models={"paid": paid}, options=options) as executor:
