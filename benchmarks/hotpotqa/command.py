@@ -175,7 +175,7 @@ def _setting(options: dict[str, Any]) -> Setting:
     questions = load_questions(options["data"])[: options["limit"]]
     return Setting(
         questions=tuple(questions),
-        plan=plan_of(options),
+        plan=replace(plan_of(options), on_stop="wait"),
         out=run_folder(options, "hotpotqa"),
         embedder=embedder_called(options["embedder"]),
         agent=options["agent"] or ("react" if model else "extractive"),

@@ -54,8 +54,20 @@ class ShortContext(WrappedModel):
         yield
 
 
+class TextForm(ShortContext):
+    """The same without tools of its own: it writes ``Action: Search[...]`` or ``Action: Finish[...]``, as in the paper.
+
+    The examples in the prompt are in that form; a model that is offered tools beside them may follow either.
+    """
+
+    @property
+    def supports_tools(self) -> bool:
+        """No, whatever the model says."""
+        return False
+
+
 class ReActAgent:
-    """The framework's ReAct over the pages of each question.
+    """The framework's ReAct over the pages of each question, in the text form of the paper.
 
     An attempt that used up its steps has ``interrupted="max_turns"``, one whose prompt grew too long ``"max_context"``;
     pages that can't be looked up are the attempt's ``error``.
@@ -72,7 +84,7 @@ class ReActAgent:
         step_limit: int = STEP_LIMIT,
         context_limit: int = CONTEXT_LIMIT,
     ) -> None:
-        self.model = ShortContext(model, context_limit)
+        self.model = TextForm(model, context_limit)
         self._pages = pages
         self._step_limit = step_limit
         self._system = read_prompt(None, PACKAGE, "react.md")

@@ -129,16 +129,23 @@ class LoggedAgent:
     def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion], *, max_steps: int) -> None:
         self.model = model
         self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
-        self._react = ReAct(model, list(_TOOLS.values()), max_turns=max_steps)
+        self._react, self._longer = (
+            ReAct(model, list(_TOOLS.values()), max_turns=turns) for turns in (max_steps, max_steps + 1)
+        )
+        self._max_steps = max_steps
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play the attempt of the session's number."""
         number, question = self._questions[task.id]
-        steps = [step for trial in question.trials if trial.trial == session.attempt for step in trial.steps]
+        trial = next((each for each in question.trials if each.trial == session.attempt), None)
+        steps = trial.steps if trial else []
+        # One that the log does not count as halted ended by itself, also with the last step that there was.
+        ended = trial is not None and trial.status != "halted" and len(steps) >= self._max_steps
+        react = self._longer if ended else self._react
         token = _observations.set(deque(step for step in steps if step.action_type in _TOOLS))
         try:
             with recording_at(place(number, session.attempt, "agent")):
-                return await self._react(task, session)
+                return await react(task, session)
         finally:
             _observations.reset(token)
 

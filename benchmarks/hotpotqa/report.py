@@ -50,7 +50,7 @@ def summary(finished: Finished) -> str:
     lines += list(_comparisons(rows, "learning", setting.plan.trials))
     if arms_in(rows, "held-out"):
         lines += ["", "Held-out questions, one attempt each, with the lessons of the learning questions:", ""]
-        lines += [*_held_out_table(rows), ""]
+        lines += [*_held_out_table(rows), *_without_lessons(rows), ""]
         lines += list(_comparisons(rows, "held-out", 1))
     if finished.told is not None:
         lines += ["", _told(finished.told)]
@@ -110,6 +110,15 @@ def _held_out_table(rows: Sequence[Outcome]) -> Iterator[str]:
         em, f1 = (_cell(level(standing(rows, "held-out", arm, 1, metric))) for metric in _METRICS)
         questions = len({row.question for row in tried})
         yield f"| {_named(arm)} | {questions}, {len(tried)} attempts | {recalled:.1f} | {em} | {f1} |"
+
+
+def _without_lessons(rows: Sequence[Outcome]) -> Iterator[str]:
+    """Name the arms that the table leaves out: an arm is not to be missing without a word."""
+    told = _telling(rows, "held-out")
+    silent = [arm for arm in arms_in(rows, "held-out") if arm not in told]
+    if silent:
+        yield ""
+        yield f"No lesson was recalled for any held-out question, which is no memory: {', '.join(silent)}."
 
 
 def _comparisons(rows: Sequence[Outcome], split: Split, trial: int) -> Iterator[str]:

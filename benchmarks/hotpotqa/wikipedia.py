@@ -128,9 +128,11 @@ def _answer(response: httpx.Response, address: str) -> dict[str, Any] | None:
     if not response.is_success:
         raise PagesError(f"{address} answered HTTP {response.status_code}")
     try:
-        answer: dict[str, Any] = response.json()
+        answer: Any = response.json()
     except ValueError as error:
         raise PagesError(f"{address} answered with something that is no JSON") from error
+    if not isinstance(answer, dict):
+        raise PagesError(f"{address} answered with something that is no JSON object")
     if "error" in answer:
         if answer["error"].get("code") == "maxlag":
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -131,7 +132,7 @@ def _setting(options: dict[str, Any]) -> Setting:
     if model and options["logged"]:
         raise ConfigurationError("--logged is for runs without a --model")
     return Setting(
-        plan=plan_of(options, judged_by=options["judge"]),
+        plan=replace(plan_of(options, judged_by=options["judge"]), on_stop="wait"),
         out=run_folder(options, "humaneval"),
         embedder=embedder_called(options["embedder"]),
         problems=load_problems(options["data"], challenge=options["challenge"])[: options["limit"]],

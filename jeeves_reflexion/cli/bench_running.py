@@ -21,6 +21,7 @@ from jeeves_reflexion.bench_options import check_executor, check_folder, check_p
 from jeeves_reflexion.cli.bench_parts import Made, Named, Parts, load_parts, no_reflector, with_recording
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted
+from jeeves_reflexion.cli.own_output import prints_go_to_stderr
 from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import (
     ArmName,
@@ -31,6 +32,7 @@ from jeeves_reflexion.experiments import (
     RunLog,
     arm_lessons,
     arm_names,
+    check_kinds,
     cost_table,
     estimate,
     figures,
@@ -101,6 +103,7 @@ def order_of(options: Mapping[str, Any]) -> Order:
             options["split_seed"],
             judged,
             options["max_cost"],
+            on_stop="wait",
         ),
         options["out"] or Path("runs") / f"{options['tasks'].stem}-{stamp}",
         options["resume"],
@@ -126,7 +129,9 @@ def run(order: Order, *, as_json: bool) -> int:
     """Do the run, print what came of it and return the exit code: 1 where it stopped before its end."""
     order.runs_on.check(order.plan.arms)
     tasks = read_tasks(order.tasks)
-    _loaded(order, tasks, None)  # a wrong name is told before anything else
+    check_kinds(order.plan.arms, tasks)
+    with prints_go_to_stderr():
+        _loaded(order, tasks, None)  # a wrong name is told before anything else
     before = estimate(order.plan, tasks, order.expected, order.prices)
     click.echo(f"{counted(len(tasks), 'task')}: {before}", err=True)
     if order.dry_run:
@@ -134,7 +139,8 @@ def run(order: Order, *, as_json: bool) -> int:
             click.echo(json.dumps({"tasks": len(tasks), "estimate": before.as_json()}, indent=2))
         return 0
     try:
-        results = anyio.run(_run, order, tasks)
+        with prints_go_to_stderr():
+            results = anyio.run(_run, order, tasks)
     except KeyboardInterrupt:
         raise Interrupted(f"the run is kept in {order.out}: go on with --resume --out {order.out}") from None
     written = write_report(results, order.out / "report", title=order.tasks.stem)
@@ -192,7 +198,6 @@ async def _run(order: Order, tasks: list[Task]) -> Results:
             log=log,
             watcher=progress_for(sys.stderr),
             scorer=tools.scorer,
-            on_stop="wait",
             executor=executor,
         )
 

@@ -1,6 +1,6 @@
 """Experiments: tasks x trials x arms x seeds in a folder to resume from, progress, and the learning curve."""
 
-from jeeves_reflexion.experiments.arms import ARMS, Arm, ArmName, arm_lessons, arm_names, arm_of
+from jeeves_reflexion.experiments.arms import ARMS, Arm, ArmName, arm_lessons, arm_names, arm_of, check_kinds
 from jeeves_reflexion.experiments.costs import Estimate, Expected, estimate
 from jeeves_reflexion.experiments.figures import cost_table, figures
 from jeeves_reflexion.experiments.plan import JudgedBy, Plan
@@ -34,6 +34,7 @@ __all__ = [
     "arm_lessons",
     "arm_names",
     "arm_of",
+    "check_kinds",
     "cost_table",
     "estimate",
     "figures",

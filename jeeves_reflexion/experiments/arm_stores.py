@@ -13,6 +13,7 @@ from jeeves_reflexion.lessons.recalling import Candidate, Ranked
 from jeeves_reflexion.lessons.records import lesson_of
 from jeeves_reflexion.lessons.shelf import store_errors
 from jeeves_reflexion.protocols import LessonStore
+from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
 from vectorstores.base import Filter
 
@@ -82,6 +83,7 @@ class WholeBlock(OverLessons):
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
     ) -> Recall:
         """Return all lessons, newest first."""
+        skipped = redact_id(skip_run)
         found: list[RecalledLesson] = []
         after: str | None = None
         while True:
@@ -89,7 +91,7 @@ class WholeBlock(OverLessons):
             found += [
                 RecalledLesson(lesson, 0.0, "the whole block")
                 for lesson in page.lessons
-                if not skip_run or lesson.provenance.run_id != skip_run
+                if not skipped or lesson.provenance.run_id != skipped
             ]
             if page.next is None:
                 return Recall(uuid.uuid4().hex, task.id, tuple(reversed(found)))
@@ -145,8 +147,9 @@ async def written_by(lessons: VectorLessonStore, run_id: str, attempt: int, *, s
 
     A lesson that was merged into another is not found; recording it again changes nothing then.
     """
+    kept_as = redact_id(run_id)
     where: Filter = {
-        "$and": [{"face": 0}, {"run_id": run_id}, {"attempt": attempt}, {"created_at": {"$gte": since}}]
+        "$and": [{"face": 0}, {"run_id": kept_as}, {"attempt": attempt}, {"created_at": {"$gte": since}}]
     }
     async with store_errors("look for a lesson"):
         page = await lessons.store.scan(filter=where, limit=1)

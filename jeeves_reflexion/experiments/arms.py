@@ -104,6 +104,15 @@ def arm_names(text: str) -> tuple[ArmName, ...]:
     return tuple(arm_of(name).name for name in names)
 
 
+def check_kinds(arms: Sequence[ArmName], tasks: Sequence[Task]) -> None:
+    """Raise :class:`ConfigurationError` for ``irrelevant`` over tasks of one kind, which has no lessons to recall."""
+    if any(arm_of(arm).kind == "irrelevant" for arm in arms) and len({task.kind for task in tasks}) < 2:
+        raise ConfigurationError(
+            "the arm irrelevant recalls lessons of another kind of task, and all tasks are of one kind: give them"
+            " kinds, or leave the arm out"
+        )
+
+
 def arm_lessons(
     arm: ArmName, store: VectorStore, tasks: Sequence[Task], *, settings: LessonSettings, seed: int
 ) -> LessonStore | None:

@@ -25,7 +25,7 @@ from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.experiments.watching import Watcher
 from jeeves_reflexion.lessons import TransientMemory
 from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.text import cut_middle, render_steps
 from jeeves_reflexion.types import Task, Trial
@@ -85,6 +85,11 @@ class Round:
         """The tasks that are not tried yet."""
         return [task for task in self.todo if task.id not in self.done]
 
+    @property
+    def rows(self) -> list[Tried]:
+        """The rows of the finished tries, in task order."""
+        return [self.row(task) for task in self.todo if task.id in self.done]
+
     def row(self, task: Task) -> Tried:
         """Return the row of a finished try."""
         kept = self.done[task.id]
@@ -141,7 +146,13 @@ class Round:
                 return
             place = self.place(task)
             job = Job(place, task, self._seen(self.histories[task.id]), self._session_id(task))
-            made = await self.bench.executor.make(job, self.loop, self.bench.scorer, self.bench.purse)
+            try:
+                made = await self.bench.executor.make(job, self.loop, self.bench.scorer, self.bench.purse)
+            except SystemExit as error:
+                # Let through, it would end the event loop and leave threads for which the process waits for ever.
+                raise ExperimentError(
+                    f"{place}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
+                ) from error
             if made is None:
                 return
             with anyio.CancelScope(shield=True):
@@ -153,7 +164,10 @@ class Round:
 
     def _session_id(self, task: Task) -> str:
         held = "held-out-" if self.split == "held-out" else ""
-        return f"{self.arm.name}-{self.seed}-{held}{name_of(task)}"
+        id = f"{self.arm.name}-{self.seed}-{held}"
+        whole = f"{id}{name_of(task)}"
+        # "selective@1-0-cellar.txt" passes for an address, and would be one id for all such tasks.
+        return whole if redact_id(whole) == whole else f"{id}{_digest_of(task)}"
 
     def _seen(self, history: Sequence[Trial]) -> Sequence[Trial]:
         """The history as the arm is to see it: a loop without a store shows the block of the last trial again."""
@@ -253,4 +267,8 @@ def name_of(task: Task) -> str:
     """Return what a task is called in the log: its id, or a digest where that is long, or hides something."""
     if len(task.id) <= 64 and task.id.isprintable() and redact(task.id) == task.id:
         return task.id
+    return _digest_of(task)
+
+
+def _digest_of(task: Task) -> str:
     return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

@@ -180,10 +180,10 @@ class RunLog:
             for path in (self.journal, self.events, self.rows):
                 journal.mend(path)
             # Rows are written anew from the journal, so that they stand in order whatever was in the middle.
-            lines = self.rows.read_text(encoding="utf-8").splitlines(keepends=True)
-            replace_file(
-                self.rows, "".join(line for line in lines if json.loads(line)["kind"] not in _DERIVED)
-            )
+            # Only "\n" ends one: text has other ends of lines, which JSON keeps within a row.
+            lines = self.rows.read_text(encoding="utf-8").split("\n")
+            kept = [line for line in lines if line and json.loads(line)["kind"] not in _DERIVED]
+            replace_file(self.rows, "".join(f"{line}\n" for line in kept))
         return journal.read(self.journal)
 
     def _same(self, found: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import anyio
 
@@ -40,10 +39,8 @@ from jeeves_reflexion.types import Task, Trial
 
 __all__ = ["LoopFactory", "Watcher", "run_experiment"]
 
-OnStop: TypeAlias = Literal["store", "wait"]
 
-
-async def run_experiment(  # noqa: PLR0913 - what an experiment is made of
+async def run_experiment(
     plan: Plan,
     tasks: Sequence[Task],
     make_loop: LoopFactory,
@@ -51,7 +48,6 @@ async def run_experiment(  # noqa: PLR0913 - what an experiment is made of
     log: RunLog,
     watcher: Watcher | None = None,
     scorer: Evaluator | None = None,
-    on_stop: OnStop = "store",
     executor: Executor | None = None,
 ) -> Results:
     """Run the plan over the tasks and return its results; every try is in the log as soon as it is finished.
@@ -60,9 +56,8 @@ async def run_experiment(  # noqa: PLR0913 - what an experiment is made of
     stopped, provided that the agent's attempt depends on its task, session and seed alone.
 
     When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. The lessons of a round
-    that is cut short are stored at once (``on_stop="store"``), so that they are there whatever becomes of the run; or
-    they wait in the journal (``"wait"``), which a resumed run needs to come to exactly the same results. A spending
-    limit ends a run with ``Results.interrupted`` saying so, and always lets them wait.
+    that is cut short are stored at once or wait in the journal, as ``plan.on_stop`` says. A spending limit ends a run
+    with ``Results.interrupted`` saying so, and always lets them wait.
 
     ``scorer`` judges every try with the gold answer for the results alone; the loop never hears of it. An arm without
     memory has none, whatever loop ``make_loop`` returns for it.
@@ -85,9 +80,8 @@ async def run_experiment(  # noqa: PLR0913 - what an experiment is made of
     try:
         past = await log.begin(design_of(plan, learning, held_out))
         purse = Purse(plan.max_cost_usd, past.spent)
-        bench = Bench(
-            log, watcher, purse, past, plan.workers, scorer, on_stop == "store", executor or LocalExecutor()
-        )
+        stores = plan.on_stop == "store"
+        bench = Bench(log, watcher, purse, past, plan.workers, scorer, stores, executor or LocalExecutor())
         await _say_begun(bench)
         try:
             for seed in plan.seeds:
@@ -154,6 +148,8 @@ class _Lane:
             except BaseException as error:
                 if bench.stores_when_stopped and not isinstance(_alone(error), SpendingLimitError):
                     await self._store(turn)
+                else:  # their lessons wait; what they cost is known
+                    self.results.rows += turn.rows
                 raise
             await self._store(turn)
             where = {"arm": self.arm.name, "seed": self.seed, "trial": turn.number, "split": turn.split}
@@ -174,7 +170,7 @@ class _Lane:
                 self.results.rows += await turn.store()
             finally:
                 if len(self.results.rows) == before:
-                    self.results.rows += [turn.row(task) for task in turn.todo if task.id in turn.done]
+                    self.results.rows += turn.rows
 
     async def _stopped(self, turn: Round, error: BaseException) -> None:
         held = " (held-out tasks)" if turn.split == "held-out" else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -68,7 +69,7 @@ def read_tasks(path: str | Path) -> list[Task]:
 def _task(line: bytes) -> Task:
     try:
         text = line.decode("utf-8-sig")
-        data = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        data = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
     except UnicodeDecodeError as error:
         raise ValueError(f"it is no UTF-8: {error.reason} at byte {error.start + 1}") from error
     except json.JSONDecodeError as error:
@@ -112,6 +113,13 @@ def _once(pairs: Iterable[tuple[str, JSON]]) -> dict[str, JSON]:
             raise ValueError(f"the field {name!r} is there twice")
         found[name] = value
     return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is too large a number")
+    return number
 
 
 def _no_number(name: str) -> float:

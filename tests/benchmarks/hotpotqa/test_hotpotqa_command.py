@@ -75,6 +75,7 @@ def test_the_command_runs_reports_and_writes_the_page(official, tmp_path):
     assert oracle["held-out"]["retry"][0]["questions"] in {2, 3, 4}
     page = (tmp_path / "page" / "hotpotqa.md").read_text(encoding="utf-8")
     assert page.index("Judged by oracle") < page.index("Judged by self")
+    assert page.count("No lesson was recalled for any held-out question, which is no memory: own") == 2
     assert str(tmp_path) not in page
     rows = (tmp_path / "run" / "oracle" / "outcomes.jsonl").read_text(encoding="utf-8").splitlines()
     tried = [json.loads(row) for row in rows]

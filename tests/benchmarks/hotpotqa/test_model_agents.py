@@ -7,7 +7,7 @@ from benchmarks.hotpotqa.failures import PagesError
 from benchmarks.hotpotqa.model_agents import MAX_CONTEXT, CotAgent, ReActAgent, ShortContext
 from benchmarks.hotpotqa.pages import own_pages, shared_pages
 from benchmarks.hotpotqa.questions import paragraphs_of
-from jeeves_reflexion import Attempt, Completion, Evaluation, ScriptedModel, Session, Task, ToolCall
+from jeeves_reflexion import Attempt, Evaluation, ScriptedModel, Session, Task
 
 pytestmark = pytest.mark.anyio
 SEARCH = "Thought: t\nAction: Search[The Larkspur]"
@@ -33,11 +33,12 @@ async def test_react_has_six_steps_and_an_attempt_without_an_answer_is_worth_not
     assert measure(attempt, attempt.output) == measure(Attempt(error="E"), "1961")
 
 
-async def test_native_tools_work_too(questions):
-    call = Completion("", tool_calls=(ToolCall("1", "Search", '{"entity": "Tamsin"}'),))
-    model = ScriptedModel([call, "1961"], supports_tools=True)
+async def test_a_model_with_tools_of_its_own_plays_in_the_form_of_the_examples(questions):
+    """Else it would be shown ``Action: Finish[1961]`` and be judged by these very words."""
+    model = ScriptedModel([SEARCH, "Thought: t\nAction: Finish[1961]"], supports_tools=True)
     attempt = await ReActAgent(model, own_pages(paragraphs_of(questions)))(questions[0].task, Session())
-    assert (attempt.output, len(attempt.steps)) == ("1961", 1)
+    assert (attempt.output, len(attempt.steps)) == ("1961", 2)
+    assert not any(call.tools for call in model.calls)
 
 
 @pytest.mark.parametrize("limit", [10, 1400])

@@ -215,6 +215,20 @@ def test_halts_are_counted_where_they_happen(tmp_path):
     assert played.notes == []
 
 
+def test_an_attempt_that_ended_without_an_answer_is_no_halt_however_long_it_was(tmp_path):
+    played = replayed(
+        tmp_path,
+        question(
+            0,
+            trial(1, "incorrect", *[step("Search", "x")] * 4),
+            trial(2, "halted", *[step("Search", "x")] * 4),
+            trial(3, "halted", step("Search", "x")),
+        ),
+    )
+    assert played.mismatches == []
+    assert [(row.incorrect, row.halted) for row in rows(played.ours, 3)] == [(1, 0), (0, 1), (0, 1)]
+
+
 def test_reflections_of_many_sentences_reach_the_next_attempts_as_in_the_log(tmp_path):
     learned = [LONG.strip(), LONG.strip(), 'Say "Paris".']
     trials = [

@@ -127,6 +127,7 @@ async def test_a_busy_server_is_waited_for(service, tmp_path):
         ([(503, {"Retry-After": "0"}, "")] * wikipedia.TRIES, "busy 3 times"),
         ([(500, {}, "")], "HTTP 500"),
         ([(200, {}, "<html>")], "no JSON"),
+        ([(200, {}, "[]")], "no JSON object"),
         ([(200, {}, json.dumps({"error": {"code": "x", "info": "bad title"}}))], "refused: bad title"),
     ],
 )

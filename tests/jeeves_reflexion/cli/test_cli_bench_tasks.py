@@ -74,6 +74,14 @@ def arguments(module, *more):
     ]  # fmt: skip
 
 
+def wait_until_it_hangs(started):
+    """What an agent prints is on standard error."""
+    said = []
+    while "HANGING\n" not in said:
+        said.append(started.stderr.readline())
+        assert said[-1], said
+
+
 def test_own_tasks_without_a_model(cli, here):
     more = [
         "--arms",
@@ -123,7 +131,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path
     killed = process(
         *arguments(here, *more), env={**os.environ, "HANG_AFTER": "20", "HANG_FOR": "600"}, cwd=tmp_path
     )
-    assert "HANGING" in killed.stdout.readline(), killed.stderr.read()
+    wait_until_it_hangs(killed)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     refused = cli(*arguments(here, *more))
@@ -148,7 +156,7 @@ def test_ctrl_c_says_how_to_go_on(cli, process, here, tmp_path):
     stopped = process(
         *arguments(here, *more), env={**os.environ, "HANG_AFTER": "20", "HANG_FOR": "2"}, cwd=tmp_path
     )
-    assert "HANGING" in stopped.stdout.readline(), stopped.stderr.read()
+    wait_until_it_hangs(stopped)
     stopped.send_signal(signal.SIGINT)
     out, said = stopped.communicate(timeout=60)
     assert stopped.returncode == 130
@@ -158,6 +166,54 @@ def test_ctrl_c_says_how_to_go_on(cli, process, here, tmp_path):
     assert "20 finished tries are in the log" in resumed.stderr
     whole = cli(*arguments(here, *more, "--out", "whole"))
     assert json.loads(resumed.stdout)["by_judge"] == json.loads(whole.stdout)["by_judge"]
+
+
+LOUD = """
+import subprocess, sys
+
+print("loaded")
+
+def answer(prompt):
+    print("printed")
+    subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+    return prompt
+
+def leaving(prompt):
+    sys.exit(3) if "Spain" in prompt else None
+    return prompt
+
+async def leaving_async(prompt):
+    return leaving(prompt)
+"""
+
+
+def test_what_an_agent_prints_is_not_among_the_results(process, here, tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    for more in (["--arms", "react"], ["--dry-run"]):
+        run = process(*arguments("loud", "--reflector", f"{here}:teach", *more), cwd=tmp_path)
+        out, said = run.communicate(timeout=60)
+        assert run.returncode == 0, said
+        assert json.loads(out)["estimate"]
+        assert "loaded" in said
+    assert (tmp_path / "out" / "results.json").exists()
+    quiet = [each for each in arguments("loud", "--arms", "react", "--out", "again") if each != "--json"]
+    run = process(*quiet, "--reflector", f"{here}:teach", cwd=tmp_path)
+    out, said = run.communicate(timeout=60)
+    assert (said.count("printed"), said.count("from a child")) == (6, 6)
+    assert out.startswith("Solved so far")
+
+
+@pytest.mark.parametrize("agent", ["leaving", "leaving_async"])
+def test_an_agent_that_ends_the_process_stops_the_run_and_is_named(process, here, tmp_path, agent):
+    (tmp_path / "loud.py").write_text(LOUD)
+    more = ["--agent", f"loud:{agent}", "--arms", "retry", "--workers", "1"]
+    run = process(*arguments(here, *more), cwd=tmp_path)
+    out, said = run.communicate(timeout=60)
+    assert run.returncode == 1, said
+    told = json.loads(out)["error"]["message"]
+    assert "retry/seed 0/learning/spain/trial 1" in told
+    assert "sys.exit(3)" in told
+    assert "of 6 tasks tried" in said
 
 
 def test_a_model_answers_judges_and_reflects_and_is_paid_once(cli, server, here):
@@ -203,6 +259,7 @@ def test_a_dry_run_tries_nothing(cli, here):
         (["--agent", "json:nothing"], 3, "has no attribute 'nothing'"),
         (["--evaluator", "judge"], 3, "--evaluator judge needs --model"),
         (["--arms", "magic"], 3, "unknown arm 'magic'"),
+        (["--arms", "irrelevant@2"], 3, "all tasks are of one kind"),
         (["--seeds", "a"], 2, "no list of whole numbers"),
         (["--price-in", "1"], 2, "--price-in and --price-out go together"),
         (["--evaluator", "judge", "--judged-by", "oracle"], 2, "self-judged"),
@@ -260,6 +317,7 @@ def test_tasks_hold_what_a_task_holds(tmp_path):
         ('{"prompt": "p", "id": "first"}', "line 2: the id 'first' is that of line 1 already"),
         ('{"prompt": "p", "prompt": "q"}', "line 2: the field 'prompt' is there twice"),
         ('{"prompt": "p", "reference": NaN}', "line 2: NaN is no JSON"),
+        ('{"prompt": "p", "reference": 1e999}', "line 2: 1e999 is too large a number"),
         ("[" * 100_000, "line 2: it is nested too deep"),
         (b"\xff\xfe", "line 2: it is no UTF-8"),
     ],

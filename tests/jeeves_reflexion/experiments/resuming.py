@@ -128,6 +128,7 @@ async def play(folder: Path, options) -> dict:
         3,
         holdout=0.3,
         max_cost_usd=options.max_cost if options.model else None,
+        on_stop="wait",
     )
     async with store:
         await log.open({"store": options.store}, resume=options.resume)
@@ -146,9 +147,7 @@ async def play(folder: Path, options) -> dict:
                 top_k_lessons=3,
             )
 
-        results = await run_experiment(
-            plan, TASKS, make, log=log, watcher=PlainProgress(sys.stderr), on_stop="wait"
-        )
+        results = await run_experiment(plan, TASKS, make, log=log, watcher=PlainProgress(sys.stderr))
     return figures(results)
 
 

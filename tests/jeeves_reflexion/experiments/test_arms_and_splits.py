@@ -344,6 +344,11 @@ async def test_an_agent_that_reports_its_own_cost_is_limited_too(tmp_path):
     assert "spending limit" in results.interrupted
     past = (tmp_path / "run" / "journal.jsonl").read_text().splitlines()
     assert len(past) == 5, "a try that is paid for is kept"
+    cost = results.cost("retry")
+    assert (cost.tries, cost.usage.cost_usd) == (5, pytest.approx(0.5)), (
+        "and told of, in a round cut short too"
+    )
+    assert results.curve("retry").points == ()
 
 
 # -- values

@@ -1,0 +1,88 @@
+"""Names and texts that are no trouble by themselves: ids like files, ends of lines that only Unicode knows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_experiments import ROOMS, Seeker, a_store, loops
+
+from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task, VectorLessonStore
+from jeeves_reflexion.experiments import Plan, RunLog, arm_lessons, run_experiment
+from jeeves_reflexion.experiments.arm_stores import written_by
+
+pytestmark = pytest.mark.anyio
+
+# Behind an arm such as selective@1 these look like addresses, which redaction takes out.
+FILES = [Task(f"find the treasure of the {room}", id=f"{room}.txt") for room in ROOMS]
+
+
+async def played(folder, store, *, resume=False, tasks=FILES, agent=Seeker):
+    log = RunLog(folder / "run")
+    await log.open({}, resume=resume)
+    make = loops(store, tasks, agent=agent)
+    return await run_experiment(Plan(("selective@1",), 2), tasks, make, log=log)
+
+
+async def lessons_of(store):
+    return (await VectorLessonStore(store.scoped("selective@1-0")).list(limit=500)).lessons
+
+
+async def test_runs_whose_names_look_like_addresses_are_told_apart(tmp_path):
+    store = a_store()
+    await played(tmp_path, store)
+    lessons = await lessons_of(store)
+    runs = {(each.provenance.run_id, each.task_id) for each in lessons}
+    assert len({run for run, _ in runs}) == len({task for _, task in runs}) == len(runs) > 2
+
+
+async def test_a_lesson_of_such_a_run_is_found_when_a_kill_left_it_unsaid(tmp_path):
+    store = a_store()
+    await played(tmp_path, store)
+    before = await lessons_of(store)
+    journal = tmp_path / "run" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    said = {line["task_id"]: line["lesson_id"] for line in map(json.loads, lines) if line["kind"] == "stored"}
+    kept = [line for line in lines if json.loads(line)["kind"] != "stored"]
+    # One is left, else all of them would count as lost with a store in memory.
+    first = next(line for line in lines if json.loads(line)["kind"] == "stored")
+    journal.write_text("".join([*kept, first]))
+    await played(tmp_path, store, resume=True)
+    assert await lessons_of(store) == before
+    again = map(json.loads, journal.read_text().splitlines())
+    assert {line["task_id"]: line["lesson_id"] for line in again if line["kind"] == "stored"} == said
+
+
+async def test_runs_are_compared_as_they_are_kept():
+    """A run's id with a secret in it is kept without; who looks for it by its whole id finds it all the same."""
+    secret = "run of somebody@example.com"
+    for arm in ("monotonic", "selective"):
+        lessons = arm_lessons(arm, a_store(), FILES, settings=LessonSettings(min_similarity=-1.0), seed=0)
+        beneath = getattr(lessons, "lessons", lessons)
+        written = await lessons.record(
+            FILES[0], Reflection("failed", "Open the red door."), provenance=Provenance(secret, 1, 0.0)
+        )
+        assert "@" not in written.provenance.run_id
+        found = await written_by(beneath, secret, 1, since=0.0)
+        assert found is not None
+        assert found.id == written.id
+        assert (await lessons.recall(FILES[1], k=3)).offered
+        assert not (await lessons.recall(FILES[1], k=3, skip_run=secret)).offered
+
+
+class Confused(Seeker):
+    """Fails with a message of several lines, as Unicode counts them."""
+
+    async def __call__(self, task, session):
+        if task.id == "odd":
+            raise RuntimeError("one\u2028two\x85three\u2029four")
+        return await super().__call__(task, session)
+
+
+async def test_rows_with_ends_of_lines_that_unicode_alone_knows_are_read_again(tmp_path):
+    store, tasks = a_store(), [Task("find it", id="odd", kind="a\u2028b"), *FILES]
+    await played(tmp_path, store, tasks=tasks, agent=Confused)
+    rows = tmp_path / "run" / "rows.jsonl"
+    before = [json.loads(line)["kind"] for line in rows.read_bytes().splitlines()]
+    await played(tmp_path, store, tasks=tasks, agent=Confused, resume=True)
+    assert [json.loads(line)["kind"] for line in rows.read_bytes().splitlines()] == before
