@@ -23,18 +23,31 @@ def ctrl_c_works() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Make thousands of tests without looking for garbage among them, and have no later search go through them."""
+    # It asks what refers to the generators that it is to seed, and is not told of what is frozen.
+    import hypothesis  # noqa: F401
+
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture
-def cheap_collections() -> Iterator[None]:
-    """Have the garbage collector pass over what is there already.
+def cheap_collections() -> None:
+    """Have the garbage collector pass over what is there already, for the rest of the process.
 
     Clocks start with a collection, a quick run of a benchmark has hundreds, and each would go through all that
-    thousands of tests and the libraries of other tests have left in this process: half a second where the benchmark's
-    own things take none.
+    the tests before and their libraries have left in this process: half a second where the benchmark's own things
+    take none.
     """
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

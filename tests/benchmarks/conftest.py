@@ -16,6 +16,12 @@ from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 MADE = 7  # the fewest that have all six kinds
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Benchmarks are commands, which run on asyncio; what they are made of has tests of its own on both."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def engine() -> None:
     """Skip unless the engine can run here."""

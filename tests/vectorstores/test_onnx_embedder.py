@@ -37,7 +37,7 @@ VARIED = [
     "one\x00two [SEP] three [MASK]",
     "🎉 party 👩‍👩‍👧 Ünïcödé ﬁ İstanbul ΣΑΣ",
     "x" * 20_000,
-    *(f"text number {n} is about {'some words and ' * (n % 30)}nothing" for n in range(80)),
+    *(f"text number {n} is about {'some words and ' * (7 * n % 30)}nothing" for n in range(30)),
 ]
 SMALL = [
     "",

@@ -42,6 +42,22 @@ def folder() -> Iterator[Path]:
         wait_until(lambda: not is_up(Path(name)))
 
 
+@pytest.fixture(scope="session")
+def data() -> Iterator[Path]:
+    """A data directory that was just made, which takes a second; to copy."""
+    with tempfile.TemporaryDirectory(prefix="server-") as name:
+        place = Path(name)
+        programs, account = cluster.programs_for(place / "data"), cluster.account_for(place)
+        cluster.make_data(place, programs, account)
+        yield place / "data"
+
+
+@pytest.fixture
+def data_is_made(folder: Path, data: Path) -> None:
+    """Have the data directory there for tests of what comes after."""
+    subprocess.run(["cp", "-a", str(data), str(folder)], check=True)
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -116,6 +132,7 @@ def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
     assert not is_up(place)
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_processes_share_one_server_that_stops_after_the_last(folder):
     with OtherProcess(folder) as first:
         pid = pid_of(folder)
@@ -130,6 +147,7 @@ def test_processes_share_one_server_that_stops_after_the_last(folder):
     assert not is_up(folder)
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_a_server_stops_when_its_last_user_is_killed(folder):
     with OtherProcess(folder) as user:
         user.end()
@@ -148,6 +166,7 @@ def test_processes_that_come_at_once_start_one_server(folder):
         user.process.communicate()
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_what_was_committed_outlives_a_kill_of_the_server_which_starts_again(folder):
     dsn = embedded_conninfo(folder)
     with psycopg.connect(dsn) as connection:
@@ -165,6 +184,7 @@ def test_what_was_committed_outlives_a_kill_of_the_server_which_starts_again(fol
     assert pid_of(folder) != killed
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_a_server_that_is_killed_again_and_again_is_started_again_each_time(folder):
     conninfo = embedded_conninfo(folder)
     for kill in (signal.SIGKILL, signal.SIGQUIT) * 4:
@@ -189,6 +209,7 @@ def kill_supervisor(folder: Path) -> None:
     wait_until(lambda: server._is_free(folder / "supervisor.lock"))
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_a_server_whose_supervisor_was_killed_is_taken_over(folder):
     with OtherProcess(folder) as user:
         pid = pid_of(folder)
@@ -199,6 +220,7 @@ def test_a_server_whose_supervisor_was_killed_is_taken_over(folder):
     assert not is_up(folder)
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_everything_killed_at_once_and_its_number_taken_by_a_stranger(folder):
     with OtherProcess(folder) as user:
         kill_supervisor(folder)
@@ -279,6 +301,7 @@ def test_root_is_told_of_a_folder_that_the_stand_in_cannot_reach(folder):
     assert not (place / "data").exists()
 
 
+@pytest.mark.usefixtures("data_is_made")
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(folder):
     embedded_conninfo(folder)
     leave(folder)

@@ -1,13 +1,15 @@
-"""Games to play: genuine ones from the shared data."""
+"""Genuine games from the shared data, and workers that several tests share."""
 
 from __future__ import annotations
 
 import tarfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.alfworld.games import Game, load_games
+from benchmarks.alfworld.pool import EnginePool
 
 GENUINE = Path(__file__).parents[4] / "shared" / "data" / "alfworld" / "valid_seen_140.tar.xz"
 
@@ -26,3 +28,13 @@ def genuine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def genuine_games(genuine_folder: Path) -> list[Game]:
     return load_games(genuine_folder)
+
+
+@pytest.fixture(scope="module")
+async def pool(made_games: list[Game], anyio_backend: str) -> AsyncIterator[EnginePool]:
+    """One worker for all tests of a module: to start takes it a second, to open a game again is quick.
+
+    For modules whose ``anyio_backend`` has their scope and that run no event loop besides: one runs all their tests.
+    """
+    async with EnginePool(1) as pool:
+        yield pool

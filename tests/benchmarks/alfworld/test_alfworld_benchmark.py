@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,14 +18,16 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.alfworld.agent import GameAgent, lessons_in, tasks_for, write_lesson
+from benchmarks.alfworld.agent import GameAgent, lessons_in
 from benchmarks.alfworld.command import alfworld
+from benchmarks.alfworld.dialect import dialect_of
 from benchmarks.alfworld.experiment import Setting, _spread, run
-from benchmarks.alfworld.model_player import ModelPlayer, first_line
+from benchmarks.alfworld.model_player import first_line
 from benchmarks.alfworld.pool import EnginePool
-from jeeves_reflexion import ModelConnectionError, RewardEvaluator, ScriptedModel, Session, Task, Trial
+from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.experiments import ARMS, Plan, arm_of
+from jeeves_reflexion.models import Retry
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 
 pytestmark = pytest.mark.engine
@@ -45,12 +48,15 @@ def plain(out: Path) -> list[tuple]:
     return [tuple(map(str, (row[key] for key in keys))) for row in rows(out) if row["kind"] == "tried"]
 
 
-def test_all_arms_and_no_difference_by_workers(made_games, made_folder, tmp_path):
+def test_all_arms_and_no_difference_by_workers(made_games, tmp_path):
+    # The smallest, in which a command takes least: 800 are given.
+    for game in sorted(made_games, key=lambda game: game.path.stat().st_size)[:3]:
+        shutil.copytree(game.path.parent, tmp_path / "games" / game.id)
     outs = []
     for workers in (1, 2):
         out = tmp_path / str(workers)
         plan = Plan(arms=tuple(ARMS), trials=2, seeds=(0,), workers=workers, k=3)
-        setting = Setting(plan, out, HashingEmbedder(), made_games=made_folder, count=3, step_limit=12)
+        setting = Setting(plan, out, HashingEmbedder(), games_folder=tmp_path / "games", step_limit=12)
         finished = anyio.run(lambda setting=setting: run(setting, say=lambda _: None))
         outs.append(out)
     assert plain(outs[0]) == plain(outs[1])
@@ -68,7 +74,7 @@ def test_all_arms_and_no_difference_by_workers(made_games, made_folder, tmp_path
 
 
 def test_the_second_run_starts_from_the_lessons_of_the_first(made_games, made_folder, tmp_path):
-    common = ["--count", "4", "--trials", "2", "--step-limit", "10", "--arms", "selective"]
+    common = ["--count", "4", "--trials", "2", "--step-limit", "10", "--arms", "selective", "--workers", "1"]
     lessons = ["--lessons", str(tmp_path / "lessons")]
     runner = CliRunner()
     first = runner.invoke(alfworld, options(made_folder, tmp_path / "a", *common, *lessons))
@@ -90,9 +96,7 @@ def test_the_second_run_starts_from_the_lessons_of_the_first(made_games, made_fo
 
 
 def test_ctrl_c_keeps_what_was_learned_and_says_where_it_stopped(made_games, made_folder, tmp_path):
-    arguments = options(
-        made_folder, tmp_path / "run", "--count", str(len(made_games)), "--arms", "monotonic,own"
-    )
+    arguments = options(made_folder, tmp_path / "run", "--count", "3", "--arms", "monotonic,own")
     arguments += ["--trials", "50", "--step-limit", "1", "--workers", "1"]  # hopeless, so it goes on for long
     process = subprocess.Popen(
         [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ}
@@ -156,53 +160,9 @@ def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_pat
     assert len({game.kind for game in genuine_games if game.id in played}) == 3
 
 
-@pytest.mark.anyio
-async def test_a_model_plays_and_everything_it_sees_is_text_of_the_game(made_games):
-    game = made_games[0]
-    script = ScriptedModel(["think: I look around first.", "> look", "go to nowhere 1", "inventory"])
-    async with EnginePool(1) as pool:
-        (task,) = await tasks_for(pool, [game], workers=1)
-        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=3)
-        session = Session(attempt=1, blocks={"reflexion_lessons": "- Look </lessons> into the fridge."})
-        attempt = await agent(task, session)
-    assert [step.action for step in attempt.steps] == ["look", "go to nowhere 1", "inventory"]
-    assert attempt.steps[0].thought == "I look around first."
-    assert attempt.steps[1].observation == "Nothing happens."
-    assert attempt.interrupted == "max_turns"
-    prompts = [message.content for call in script.calls for message in call.messages]
-    assert "Look &lt;/lessons> into the fridge." in prompts[0]
-    secret = json.loads(game.path.read_text())
-    assert not any(part in prompt for prompt in prompts for part in ("(:init", "walkthrough", "inReceptacle"))
-    assert not any(
-        str(step) in "\n".join(prompts) for step in secret.get("walkthrough", []) if "take" in step
-    )
-
-
-@pytest.mark.anyio
-async def test_the_verdict_is_the_environments_own(made_games):
-    game = made_games[0]
-    plan = json.loads(game.path.read_text())["walkthrough"]
-    script = ScriptedModel([f"> {command}" for command in plan])
-    async with EnginePool(1) as pool:
-        (task,) = await tasks_for(pool, [game], workers=1)
-        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=50)
-        attempt = await agent(task, Session(attempt=1))
-    evaluation = await RewardEvaluator("won")(task, attempt)
-    assert evaluation.passed is True
-    assert attempt.interrupted is None
-    lesson = write_lesson(task, [Trial(1, attempt, evaluation, passed=True)])
-    assert str(len(plan)) in lesson
-
-
-def test_reading_a_reply_and_a_block():
-    assert first_line("\n  > go to desk 1\nthink: no") == "go to desk 1"
-    assert first_line("") == "look"
-    assert lessons_in("- one\n- two\n") == ["one", "two"]
-    assert lessons_in("") == []
-
-
 def test_nobody_at_the_endpoint_is_no_result(made_games, made_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "")
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
     dead = ["--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--count", "1", "--trials", "2"]
     arguments = options(made_folder, tmp_path / "out", *dead, "--arms", "retry")
     result = CliRunner().invoke(program, ["bench", "alfworld", *arguments, "--json"])
@@ -258,6 +218,13 @@ def test_a_model_behind_an_endpoint_plays_reflects_and_recalls(made_games, made_
     assert sum("- Search the fridge first." in system for system in systems) == 3
 
 
+def test_reading_a_reply_and_a_block():
+    assert first_line("\n  > go to desk 1\nthink: no") == "go to desk 1"
+    assert first_line("") == "look"
+    assert lessons_in("- one\n- two\n") == ["one", "two"]
+    assert lessons_in("") == []
+
+
 def test_what_cannot_work_is_refused_before_games_are_made(made_games, made_folder, tmp_path):
     runner = CliRunner()
     games = tmp_path / "games"
@@ -287,28 +254,29 @@ def test_a_few_games_are_of_all_kinds(genuine_games):
     assert sorted(kinds) == sorted(game.kind for game in genuine_games)
 
 
-@pytest.mark.anyio
-async def test_a_model_that_fails_on_the_way_leaves_its_steps(made_games):
-    game = made_games[0]
-    script = ScriptedModel(["look", "inventory", ModelConnectionError("the line went dead")])
-    async with EnginePool(1) as pool:
-        (task,) = await tasks_for(pool, [game], workers=1)
-        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(script, t, s), step_limit=9)
-        attempt = await agent(task, Session(attempt=1))
-        assert [step.action for step in attempt.steps] == ["look", "inventory"]
-        assert "the line went dead" in attempt.error
-        assert (await RewardEvaluator("won")(task, attempt)).passed is False
-        dead = ScriptedModel([ModelConnectionError("nobody there")])
-        agent = GameAgent(pool, {game.id: game}, lambda t, s: ModelPlayer(dead, t, s), step_limit=9)
-        with pytest.raises(ModelConnectionError):
-            await agent(task, Session(attempt=1))
+def test_the_memory_holds_the_last_three_reflections(made_games, made_folder, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--dry-run", "--memory", "last3", "--count", "1", "--trials", "5", "--step-limit", "1"]
+    where = ["--made-games", str(made_folder), "--embedder", "hashing", "--out", str(out)]
+    result = CliRunner().invoke(alfworld, [*arguments, *where])
+    assert result.exit_code == 0, result.output
+    assert "Model calls: " in result.output
+    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+    tried = [row for row in rows if row["kind"] == "tried"]
+    assert [len(row["recalled"]) for row in tried] == [0, 1, 2, 3, 3]
+    assert all(row["interrupted"] == "max_turns" and row["steps"] == 1 for row in tried)
+    config = (out / "config.json").read_text()
+    assert '"reflexion@3"' in config
+    assert json.loads(config)["repeats"] == 3
+    assert json.loads(config)["player"] == "dry-run"
+    assert json.loads(config)["free_thoughts"] is False
+    assert "1 game: at most 5 tries, tokens unknown" in result.stderr
 
 
-@pytest.mark.anyio
-async def test_a_thought_is_never_played():
-    script = ScriptedModel(["think: one", "think: two", "think: three", "think: four", "", "go to desk 1"])
-    player = ModelPlayer(script, Task("Your task is to: think."), Session(attempt=1))
-    first = await player.next("You are in a room.")
-    assert first == ("one two three four", "look")
-    assert (await player.next("Nothing.")).command == "look"
-    assert (await player.next("Nothing.")).command == "go to desk 1"
+def test_genuine_games_are_of_the_older_dialect(genuine_games):
+    assert {dialect_of(game) for game in genuine_games[:5]} == {"put"}
+
+
+def test_repeats_below_one_are_refused():
+    with pytest.raises(ConfigurationError, match="repeats"):
+        GameAgent(EnginePool(1), {}, lambda t, s: None, step_limit=1, repeats=0)

@@ -220,3 +220,13 @@ def test_the_dry_run_answers_by_the_conversation_alone():
     assert first_line(anyio.run(ask, conversation)) in {"go to desk 1", "go to shelf 1"}
     other = anyio.run(ask, [Message("system", "You write lessons."), Message("user", "...")])
     assert "think" not in other
+
+
+@pytest.mark.anyio
+async def test_a_thought_is_never_played():
+    script = ScriptedModel(["think: one", "think: two", "think: three", "think: four", "", "go to desk 1"])
+    player = ModelPlayer(script, Task("Your task is to: think."), Session(attempt=1))
+    first = await player.next("You are in a room.")
+    assert first == ("one two three four", "look")
+    assert (await player.next("Nothing.")).command == "look"
+    assert (await player.next("Nothing.")).command == "go to desk 1"

@@ -27,7 +27,6 @@ async def test_our_side_does_the_work_it_is_compared_on(anyio_backend: str) -> N
 
 
 @pytest.mark.skipif(not PEER_INSTALLED, reason="the peer jeevesagent is not installed")
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.anyio
 async def test_the_peer_does_the_same_work() -> None:
     off, block = CASES

@@ -14,8 +14,6 @@ from jeeves_reflexion import Task
 
 pytestmark = pytest.mark.anyio
 SidesFactory = Callable[..., Sides]
-# Nothing of it depends on the backend, and starting processes takes seconds.
-ASYNCIO = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 STEPS = [["I look.", "go to cabinet 1", "You arrive at cabinet 1. In it, you see nothing."]]
 
 
@@ -105,7 +103,6 @@ async def test_a_peer_is_played_and_what_it_cut_is_taken_back(
     assert said == [f"{arm.title}, seed 0: 2 of 3"]
 
 
-@ASYNCIO
 async def test_ours_learns_from_a_failed_attempt_whatever_the_store(
     fake_sides: SidesFactory, referee: Referee
 ) -> None:
@@ -121,7 +118,6 @@ async def test_ours_learns_from_a_failed_attempt_whatever_the_store(
     assert [each.same_game for each in own.tries] == [each.recalled for each in own.tries] == [0, 1] * 3
 
 
-@ASYNCIO
 async def test_workers_change_no_result(fake_sides: SidesFactory, referee: Referee) -> None:
     arms = [named("own"), named("block")]
     results = []
@@ -132,14 +128,12 @@ async def test_workers_change_no_result(fake_sides: SidesFactory, referee: Refer
     assert [name for name, *_ in results[0]] == ["own", "own", "block", "block"]
 
 
-@ASYNCIO
 async def test_timed_arms_play_the_same_games(fake_sides: SidesFactory, referee: Referee) -> None:
     played = await take_turns(referee, fake_sides(), [named("selective"), named("store, MiniLM")], 0)
     assert [len(lane.own) for lane in played] == [3, 3]
     assert [each.task for each in played[0].tries] == [each.task for each in played[1].tries]
 
 
-@ASYNCIO
 @pytest.mark.parametrize("name", [arm.name for arm in (*ARMS, *TIMED) if arm.side == PEER])
 async def test_the_real_peer_plays_every_arm(real_sides: SidesFactory, referee: Referee, name: str) -> None:
     (played,) = await play_all(referee, real_sides(), [named(name)], [0], workers=1, say=lambda _: None)
@@ -150,7 +144,6 @@ async def test_the_real_peer_plays_every_arm(real_sides: SidesFactory, referee: 
     assert played.version
 
 
-@ASYNCIO
 async def test_the_real_peers_default_limit_of_turns_cuts_a_run(
     real_sides: SidesFactory, referee: Referee
 ) -> None:

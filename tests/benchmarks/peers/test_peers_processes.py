@@ -87,7 +87,6 @@ async def test_a_probe_that_sees_nothing_or_fails_is_said_to_be_so(
     assert "no such thing" in failed.seen
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_every_row_is_true_of_the_real_peer(real_sides: SidesFactory) -> None:
     shown = await show_all(real_sides())
     assert [each.row.probe for each in shown if not each.holds] == []

@@ -173,7 +173,6 @@ async def test_the_engine_is_asked_once(monkeypatch: pytest.MonkeyPatch, anyio_b
 
 @pytest.mark.engine
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_what_is_remembered_is_what_the_engine_says(tmp_path: Path) -> None:
     try:
         require_engine()

@@ -1,12 +1,12 @@
 """The command, from end to end: offline, and with a model behind a real endpoint."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
+from typing import Any
 
-import anyio
 import pytest
 from click.testing import CliRunner
 
@@ -17,7 +17,7 @@ from benchmarks.refinement.real import errors_of
 from benchmarks.refinement.record import Judged, Record
 from benchmarks.refinement.speaking import OfflineModel
 from benchmarks.refinement.tasks import keys, problem_of
-from jeeves_reflexion import ConfigurationError, ExperimentError, Message, Sampling
+from jeeves_reflexion import Completion, ConfigurationError, ExperimentError, Message, Sampling
 
 TINY = ["--tasks", "3", "--seeds", "0", "--grid", "0,0.3/0.1"]
 
@@ -71,6 +71,14 @@ def test_an_address_without_a_model_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def at_once(answer: Coroutine[Any, Any, Completion]) -> Completion:
+    """Return what a coroutine that waits for nothing comes to; an event loop for each of hundreds takes seconds."""
+    with pytest.raises(StopIteration) as done:
+        answer.send(None)
+    reply: Completion = done.value.value
+    return reply
+
+
 class Endpoint(ThreadingHTTPServer):
     """An OpenAI-compatible endpoint behind which the offline model writes, judges and revises."""
 
@@ -102,9 +110,7 @@ class Chat(BaseHTTPRequestHandler):
             schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
             messages = [Message(one["role"], one["content"]) for one in body["messages"]]
             model = self.server.models[prompt]
-            reply = anyio.run(
-                lambda: model.complete(messages, schema=schema, sampling=Sampling(seed=body.get("seed")))
-            )
+            reply = at_once(model.complete(messages, schema=schema, sampling=Sampling(seed=body.get("seed"))))
         usage = {"prompt_tokens": reply.usage.input_tokens, "completion_tokens": reply.usage.output_tokens}
         choice = {"message": {"role": "assistant", "content": reply.text}, "finish_reason": "stop"}
         self.send(200, {"model": body["model"], "choices": [choice], "usage": usage})

@@ -46,6 +46,7 @@ class Endpoint:
         self.paths: list[str] = []
         self.connections: set[tuple[str, int]] = set()
         self.open = 0
+        self.hanging = threading.Event()
         self.released = threading.Event()
         self._lock = threading.Lock()
         endpoint = self
@@ -100,6 +101,7 @@ class Endpoint:
             self.connections.add(handler.client_address)
         canned = self.respond(request) if self.respond else self.answers[min(number, len(self.answers) - 1)]
         if canned.hang:
+            self.hanging.set()
             self.released.wait(20)
             handler.close_connection = True
             return

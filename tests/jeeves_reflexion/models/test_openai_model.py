@@ -236,9 +236,10 @@ async def test_no_answer_in_time_is_a_timeout(endpoint, canned):
 async def test_a_call_can_be_cancelled(endpoint, canned, completed):
     endpoint.gives(canned(hang=True), completed("after"))
     async with connect(endpoint) as model:
-        with anyio.move_on_after(0.1) as scope:
-            await model.complete(HELLO)
-        assert scope.cancelled_caught
+        async with anyio.create_task_group() as group:
+            group.start_soon(model.complete, HELLO)
+            assert await anyio.to_thread.run_sync(endpoint.hanging.wait, 10)
+            group.cancel_scope.cancel()
         assert (await model.complete(HELLO)).text == "after"
 
 

@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import filelock
 import pytest
 
 import jeeves_reflexion
@@ -50,8 +52,26 @@ def python_of_others() -> str:
     return ""
 
 
-@functools.cache
-def results(user: str, way: str) -> dict[str, str]:
+Results = Callable[[str, str], dict[str, str]]
+
+
+@pytest.fixture(scope="session")
+def results(folder_of_all_workers: Path) -> Results:
+    """Run all attacks in one process of a user, one of the two ways, once in the whole run; give what is wrong."""
+
+    @functools.cache
+    def found(user: str, way: str) -> dict[str, str]:
+        file = folder_of_all_workers / f"attacks-{user}-{way}.json"
+        with filelock.FileLock(file.with_suffix(".lock"), timeout=175):
+            if not file.exists():
+                file.write_text(json.dumps(attacked(user, way)))
+        wrong: dict[str, str] = json.loads(file.read_text())
+        return wrong
+
+    return found
+
+
+def attacked(user: str, way: str) -> dict[str, str]:
     """Run all attacks in one process of ``user``; return what is wrong with each."""
     python = sys.executable
     root = os.geteuid() == 0
