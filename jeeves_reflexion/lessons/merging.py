@@ -44,11 +44,11 @@ class MergeSettings:
 
     Similarities are cosines in [-1, 1], likenesses lie in [0, 1]. A newcomer is a copy when its text is at least
     ``min_similarity`` near and ``min_likeness`` alike, neither has more than ``max_added`` words of advice on top, no
-    more than ``max_within`` of them within what both say ("the old API", "on Friday"), and no word of the advice is
-    replaced by an unknown one; below 1.0, one such word may be where the similarity is ``sure_similarity``, which finds
-    more copies and took a pencil for a mug in logged reflections. A lesson keeps up
-    to ``wordings`` other ways to say it, and what is alike one of them (``wording_likeness``) is a copy too unless it
-    is in conflict with the lesson itself. It keeps notes of its last ``copies``.
+    more than ``max_within`` of them say which of several things is meant ("the old API", "on Friday"), and no word of
+    the advice is replaced by an unknown one; below 1.0, one such word may be where the similarity is
+    ``sure_similarity``, which finds more copies and took a pencil for a mug in logged reflections. A lesson keeps up to
+    ``wordings`` other ways to say it, and what is alike one of them (``wording_likeness``) is a copy too unless it is
+    in conflict with the lesson itself. It keeps notes of its last ``copies``.
 
     A task ``same_task`` near one that the lesson is found by needs no face of its own; a lesson has at most ``tasks``
     of them. Contradictions are linked from ``link_similarity`` on.

@@ -29,6 +29,7 @@ from jeeves_reflexion.lessons.likeness.wording import (
     in_a_table,
     is_word,
     stem,
+    tells_apart,
 )
 
 Conflict: TypeAlias = Literal["", "number", "name", "kind", "direction", "negation", "opposite", "order"]
@@ -55,8 +56,8 @@ class Comparison:
 
     ``likeness`` lies in [0, 1] and is the same in both directions. ``conflict`` names the first thing found that makes
     them say different things, whatever their words share. ``replaced`` counts words of one that stand for unknown
-    other words in the other; ``added`` counts words that one has on top, ``within`` those of them that say more
-    closely what the other speaks of ("the old API", "on Friday") rather than something besides it. ``same_words`` says
+    other words in the other; ``added`` counts words that one has on top, ``within`` those of them that say which
+    of several things is meant ("the old API", "on Friday") rather than something besides it. ``same_words`` says
     that both have the same words, or such that say the same; ``contradictory`` that they advise the opposite on one
     matter.
     """
@@ -198,12 +199,17 @@ def _telling(words: set[str], sense: Sense) -> int:
 def _within(words: set[str], sense: Sense, matched: Collection[str], other_act: set[str]) -> int:
     """Count the telling words that narrow what is shared: neither in a part of their own nor its verb.
 
+    A word narrows that tells one thing from another ("the old API"), or that says where, when or with what; not one
+    that describes some thing ("a short text"), nor one of which no other is known ("the Wikipedia page").
     A verb that the other text goes without is none, unless another act stands there in its place.
     """
     found = 0
     for word in words:
         verb = word in sense.states or (word in sense.heads and not other_act)
         if verb or word in sense.aside or word in _LIGHT_STEMS:
+            continue
+        another_act = word in sense.heads
+        if word in sense.any_one or not (another_act or word in sense.placed or tells_apart(word)):
             continue
         parts = [part for part in sense.parts if word in part]
         found += any(near in matched and near not in _LIGHT_STEMS for part in parts for near in part)

@@ -73,7 +73,8 @@ class Sense:
     either side of a preposition, ``sources`` and ``targets`` what follows "from" and "to", ``order`` the words of
     what comes first and of what comes later, where the text says so. ``parts`` are the words of each clause, and of
     each side of an "and" in it; ``heads`` are words that stand where the verb of an order does, ``states`` those that
-    stand where the verb of a statement does.
+    stand where the verb of a statement does. ``placed`` are words that follow a preposition, ``any_one`` those that
+    describe a thing which is not one of several known ones ("a short text").
     """
 
     words: Mapping[str, int]
@@ -92,6 +93,8 @@ class Sense:
     parts: tuple[frozenset[str], ...]
     heads: frozenset[str]
     states: frozenset[str]
+    placed: frozenset[str]
+    any_one: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -146,6 +149,12 @@ def sense_of(text: str) -> Sense:
         parts=tuple(frozenset(part) for clause in clauses for part in clause.parts if part),
         heads=frozenset(word for clause in clauses for word in clause.heads),
         states=frozenset(word for clause in clauses for word in clause.states),
+        placed=_following(tokens, _PREPOSITIONS),
+        any_one=frozenset(
+            stem(token)
+            for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+            if before in ("a", "an") and _tells(after)
+        ),
     )
 
 

@@ -176,6 +176,17 @@ SAME_BESIDE: Final = _bound_to_others()
 
 
 @lru_cache(maxsize=1)
+def _contrasts() -> frozenset[str]:
+    words = f"{_DATA['telling_apart']} {' '.join(_lines('contrasts.txt'))}".split()
+    return frozenset(map(stem, words)) | OPPOSITE_OF.keys() | EXCLUDED_BY.keys()
+
+
+def tells_apart(root: str) -> bool:
+    """Whether a stem, beside a thing, says which one of several: "old", "first", "backup"."""
+    return root in _contrasts()
+
+
+@lru_cache(maxsize=1)
 def _lexicon() -> tuple[frozenset[str], frozenset[str]]:
     common, rare = "\n".join(_lines("words.txt")).split("\n\n")
     return frozenset(common.split()) | frozenset(map(stem, _words("trade"))), frozenset(rare.split())

@@ -10,6 +10,7 @@ from benchmarks.lessons.near_pairs import merged_by_rules, merged_on_writing, ne
 from benchmarks.lessons.paraphrase_play import Vectors, play
 from benchmarks.lessons.paraphrases import HELD_OUT, main
 from benchmarks.lessons.paraphrasing import Noise, base_lessons, sayings
+from benchmarks.lessons.synonyms import contrasts
 from benchmarks.lessons.synonyms import pairs as synonym_pairs
 from jeeves_reflexion.lessons.merging import MergeSettings
 from vectorstores import HashingEmbedder
@@ -88,6 +89,19 @@ def test_synonyms_are_common_words_whose_usual_sense_is_the_same():
     assert synonym_pairs(senses) == {("buy", "purchase")}
     assert synonym_pairs(senses, least_share=0.01) == {("buy", "purchase"), ("board", "plank")}
     assert synonym_pairs(senses, left_out=[frozenset(("buy", "purchase"))]) == set()
+
+
+def test_contrasting_adjectives_have_an_opposite_or_are_in_use_near_one():
+    adjectives = """
+      1 the licence
+    00000001 00 a 01 dry 0 002 ! 00000002 a 0101 & 00000003 a 0000 | free of water
+    00000002 00 a 01 wet(p) 0 001 ! 00000001 a 0101 | full of water
+    00000003 00 s 02 arid 0 waterless 0 001 & 00000001 a 0000 | very dry
+    00000004 00 a 01 wooden 0 000 | of wood
+    """
+    lines = [line.removeprefix("    ") for line in adjectives.splitlines() if line.strip()]
+    senses = ["arid%5:00:00:dry:00 00000003 1 2", "waterless%5:00:00:dry:00 00000003 1 0"]
+    assert contrasts(lines, senses) == {"dry", "wet", "arid"}
 
 
 def test_the_command_writes_its_page_and_figures(tmp_path):
