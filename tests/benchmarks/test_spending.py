@@ -76,7 +76,7 @@ def _said(system: str) -> str:
         return f"Read the question once more, for the {len(system)}th time."
     if "Python functions" in system:
         return "```python\ndef add1(x):\n    return x + 1\n```"
-    return "Bram Holt"
+    return "Action: Finish[Bram Holt]"
 
 
 def called(command, *arguments):
