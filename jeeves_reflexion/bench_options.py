@@ -105,9 +105,9 @@ def embedder_option(function: F) -> F:
     return _added(_EMBEDDER, function)
 
 
-def similarity_option(function: F) -> F:
-    """Add ``--min-similarity``."""
-    return _added(_SIMILARITY, function)
+def recall_options(function: F) -> F:
+    """Add ``--min-similarity`` and ``--withhold``."""
+    return _added(_RECALL, function)
 
 
 def executor_options(function: F) -> F:
@@ -195,7 +195,7 @@ _EMBEDDER: Final = (
         help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model.",
     ),
 )
-_SIMILARITY: Final = (
+_RECALL: Final = (
     click.option(
         "--min-similarity",
         metavar="X",
@@ -203,6 +203,15 @@ _SIMILARITY: Final = (
         default=0.3,
         show_default=True,
         help="Floor of recall, a cosine.",
+    ),
+    click.option(
+        "--withhold",
+        metavar="SHARE",
+        type=click.FloatRange(0, 0.5),
+        callback=check_finite_number,
+        default=0.0,
+        show_default=True,
+        help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
     ),
 )
 _CLUSTER: Final = (

@@ -22,7 +22,7 @@ from benchmarks.options import (
     prices_of,
     run_folder,
 )
-from jeeves_reflexion import LessonSettings, OpenAIModel
+from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.bench_options import (
     check_executor,
     cluster_options,
@@ -30,10 +30,10 @@ from jeeves_reflexion.bench_options import (
     embedder_option,
     folder_options,
     plan_options,
-    similarity_option,
+    recall_options,
     spending_options,
 )
-from jeeves_reflexion.experiments import ARMS, progress_for
+from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
 from jeeves_reflexion.experiments.elsewhere import RunsOn, ray_options
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
@@ -55,7 +55,7 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
     help=f"Commands per try; {STEP_LIMIT}, with a model {MODEL_STEP_LIMIT}, its thoughts among them.",
 )
 @key_option
-@similarity_option
+@recall_options
 @embedder_option
 @model_options
 @cluster_options
@@ -129,7 +129,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         prices=prices_of(options),
         expected=expected_of(options),
         resume=options["resume"],
-        settings=LessonSettings(key=options["key"], min_similarity=options["min_similarity"]),
+        settings=recall_settings(options["min_similarity"], withhold=options["withhold"], key=options["key"]),
         runs_on=RunsOn(ray_options(options), lessons if in_database else None),
     )
 

@@ -28,7 +28,7 @@ from benchmarks.options import (
     run_folder,
 )
 from benchmarks.results import write_result
-from jeeves_reflexion import LessonSettings, OpenAIModel
+from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.bench_options import (
     check_executor,
     embedder_option,
@@ -36,11 +36,11 @@ from jeeves_reflexion.bench_options import (
     folder_options,
     holdout_option,
     plan_options,
-    similarity_option,
+    recall_options,
     spending_options,
 )
 from jeeves_reflexion.comparisons import counted
-from jeeves_reflexion.experiments import ARMS, estimate, progress_for
+from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
 from jeeves_reflexion.experiments.elsewhere import runs_on
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
@@ -100,7 +100,7 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
 @executor_options
 @holdout_option("question")
 @key_option
-@similarity_option
+@recall_options
 @embedder_option
 @click.option("--step-limit", type=click.IntRange(min=2), default=STEP_LIMIT, show_default=True)
 @click.option(
@@ -187,7 +187,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         context_limit=options["context_limit"],
         cache=options["wikipedia_cache"],
         contact=options["contact"],
-        settings=LessonSettings(key=options["key"], min_similarity=options["min_similarity"]),
+        settings=recall_settings(options["min_similarity"], withhold=options["withhold"], key=options["key"]),
         runs_on=runs_on(options),
     )
 

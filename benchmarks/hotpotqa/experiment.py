@@ -46,6 +46,7 @@ from jeeves_reflexion.experiments import (
     arm_lessons,
     arm_of,
     run_experiment,
+    withheld_share,
 )
 from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
 from jeeves_reflexion.experiments.executors import Tools
@@ -301,4 +302,5 @@ def config(setting: Setting) -> dict[str, JSON]:
         "embedder": setting.embedder.id,
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
+        "withhold": withheld_share(setting.settings),
     }

@@ -38,13 +38,13 @@ from jeeves_reflexion.experiments import (
     figures,
     progress_for,
     read_tasks,
+    recall_settings,
     run_experiment,
 )
 from jeeves_reflexion.experiments.elsewhere import RunsOn, runs_on
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from jeeves_reflexion.experiments.reporting import write_report
-from jeeves_reflexion.lessons import LessonSettings
 from jeeves_reflexion.models import Prices
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.reflexion import Reflexion
@@ -73,6 +73,7 @@ class Order:
     expected: Expected | None
     embedder: str
     min_similarity: float
+    withhold: float
     runs_on: RunsOn
 
 
@@ -111,6 +112,7 @@ def order_of(options: Mapping[str, Any]) -> Order:
         None if options["expected_tokens"] is None else Expected(*options["expected_tokens"]),
         options["embedder"],
         options["min_similarity"],
+        options["withhold"],
         runs_on(options),
     )
 
@@ -234,7 +236,7 @@ def _loaded(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> Par
 
 def _loop(kit: TasksKit, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
     order, scope = kit.order, kit.place.scope(store, arm, seed)
-    settings = LessonSettings(min_similarity=order.min_similarity)
+    settings = recall_settings(order.min_similarity, withhold=order.withhold)
     return Reflexion(
         parts.agent.made(seed) if isinstance(parts.agent, Made) else parts.agent,
         model=parts.model,
@@ -260,4 +262,5 @@ def _config(order: Order, embedder: Embedder) -> dict[str, JSON]:
         "prices": None if prices is None else [prices.input, prices.output],
         "embedder": embedder.id,
         "min_similarity": order.min_similarity,
+        "withhold": order.withhold,
     }

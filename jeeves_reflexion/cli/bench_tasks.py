@@ -12,7 +12,7 @@ from jeeves_reflexion.bench_options import (
     folder_options,
     holdout_option,
     plan_options,
-    similarity_option,
+    recall_options,
     spending_options,
 )
 from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option
@@ -78,7 +78,7 @@ class _OfAFile(click.Command):
 @spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
 @embedder_option
-@similarity_option
+@recall_options
 @json_option
 @debug_option
 @click.pass_context

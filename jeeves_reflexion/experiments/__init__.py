@@ -1,6 +1,16 @@
 """Experiments: tasks x trials x arms x seeds in a folder to resume from, progress, and the learning curve."""
 
-from jeeves_reflexion.experiments.arms import ARMS, Arm, ArmName, arm_lessons, arm_names, arm_of, check_kinds
+from jeeves_reflexion.experiments.arms import (
+    ARMS,
+    Arm,
+    ArmName,
+    arm_lessons,
+    arm_names,
+    arm_of,
+    check_kinds,
+    recall_settings,
+    withheld_share,
+)
 from jeeves_reflexion.experiments.costs import Estimate, Expected, estimate
 from jeeves_reflexion.experiments.figures import cost_table, figures
 from jeeves_reflexion.experiments.plan import JudgedBy, Plan
@@ -40,7 +50,9 @@ __all__ = [
     "figures",
     "progress_for",
     "read_tasks",
+    "recall_settings",
     "run_experiment",
     "split",
     "together",
+    "withheld_share",
 ]

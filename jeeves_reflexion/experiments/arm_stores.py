@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.recalling import Candidate, Ranked
 from jeeves_reflexion.lessons.records import lesson_of
 from jeeves_reflexion.lessons.shelf import store_errors
@@ -133,6 +134,17 @@ class ReadOnly(OverLessons):
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note nothing."""
         return False
+
+
+def without_withholding(lessons: LessonStore) -> LessonStore:
+    """Return the store with every lesson offered that is picked; itself where none is ever withheld."""
+    if not isinstance(lessons, VectorLessonStore):
+        return lessons
+    credit = lessons.settings.credit
+    if credit is None or not credit.withholding.on:
+        return lessons
+    settings = replace(lessons.settings, credit=replace(credit, withholding=Withholding()))
+    return VectorLessonStore(lessons.store, settings=settings)
 
 
 def beneath(lessons: LessonStore | None) -> VectorLessonStore | None:

@@ -16,7 +16,9 @@ from jeeves_reflexion.experiments.arm_stores import (
     newest,
     same_task,
 )
-from jeeves_reflexion.lessons.settings import LessonSettings
+from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.lessons.records import Key
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.types import Task
@@ -113,17 +115,32 @@ def check_kinds(arms: Sequence[ArmName], tasks: Sequence[Task]) -> None:
         )
 
 
+def recall_settings(min_similarity: float, *, withhold: float = 0.0, key: Key = "task") -> LessonSettings:
+    """Return the settings of a store of lessons; with a share to withhold, recall is an experiment and gives credit."""
+    credit = Credit(Withholding(withhold)) if withhold else None
+    return LessonSettings(key=key, min_similarity=min_similarity, credit=credit)
+
+
+def withheld_share(settings: LessonSettings) -> float:
+    """Return the share of recalls that each lesson is withheld from."""
+    return settings.credit.withholding.share if settings.credit else 0.0
+
+
 def arm_lessons(
     arm: ArmName, store: VectorStore, tasks: Sequence[Task], *, settings: LessonSettings, seed: int
 ) -> LessonStore | None:
-    """Return how an arm remembers, over a store that is its alone; ``None`` for an arm that keeps no lessons."""
+    """Return how an arm remembers, over a store that is its alone; ``None`` for an arm that keeps no lessons.
+
+    Credit is for the selective arms: the others recall what their definition says.
+    """
     kind = arm_of(arm).kind
     if kind in _WITHOUT_LESSONS:
         return None
-    if kind == "monotonic":
-        return WholeBlock(VectorLessonStore(store, settings=settings))
     if kind == "selective":
         return VectorLessonStore(store, settings=settings)
+    settings = replace(settings, credit=None)
+    if kind == "monotonic":
+        return WholeBlock(VectorLessonStore(store, settings=settings))
     if kind == "irrelevant":
         other = replace(settings, where=another_kind, min_similarity=-1.0)
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)

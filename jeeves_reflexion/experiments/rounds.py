@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
-from jeeves_reflexion.experiments.arm_stores import ReadOnly, beneath, written_by
+from jeeves_reflexion.experiments.arm_stores import ReadOnly, beneath, without_withholding, written_by
 from jeeves_reflexion.experiments.arms import Arm
 from jeeves_reflexion.experiments.costs import Purse
 from jeeves_reflexion.experiments.executors import Executor, Job, LocalExecutor
@@ -244,7 +244,7 @@ def reading_only(loop: Reflexion) -> Reflexion:
     """Return the loop for held-out tasks: it recalls what was learned, and changes nothing of it."""
     loop = copy.copy(loop)
     loop.options = replace(loop.options, learn=False)
-    loop.lessons = None if loop.lessons is None else ReadOnly(loop.lessons)
+    loop.lessons = None if loop.lessons is None else ReadOnly(without_withholding(loop.lessons))
     return loop
 
 

@@ -35,6 +35,9 @@ def make(seed):
 def teach(task, trials):
     return "Name the capital of the country that is asked for."
 
+def never(task, attempt):
+    return False
+
 def right(task, attempt):
     return attempt.output == task.reference
 
@@ -339,3 +342,20 @@ def test_all_lines_that_cannot_be_used_are_named_up_to_ten(tmp_path):
     path.write_text("\n")
     with pytest.raises(ConfigurationError, match="there is no task"):
         read_tasks(path)
+
+
+def test_withheld_lessons_have_a_lift_in_the_report(cli, here):
+    more = ["--arms", "reflexion,selective@1", "--trials", "12", "--holdout", "0.3", "--withhold", "0.5"]
+    result = cli(*arguments(here, *more, "--evaluator", f"{here}:never"))
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in Path("out/rows.jsonl").read_text().splitlines()]
+    tries = [row for row in rows if row["kind"] == "tried"]
+    withheld = {row["arm"] for row in tries if row["trial"] > 1 and not row["recalled"]}
+    assert withheld == {"selective@1"}
+    held_out = [row for row in tries if row["split"] != "learning" and row["arm"] == "selective@1"]
+    assert held_out, "tasks are held out"
+    assert all(row["recalled"] for row in held_out)
+    assert "Lift of lessons" in Path("out/report/report.html").read_text()
+    refused = cli(*arguments(here, *more[:-1], "0.2", "--evaluator", f"{here}:never", "--resume"))
+    assert refused.exit_code != 0
+    assert "withhold" in refused.stdout + refused.stderr
