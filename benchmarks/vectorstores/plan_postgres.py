@@ -36,10 +36,10 @@ async def measure_postgres(run: Run, parts: Parts) -> None:
                 # jeevesagent inserts one by one into its index: one size is enough to see how it searches.
                 peers_at(
                     run,
-                    parts if n == settings.postgres[0] else Parts(),
+                    parts,
                     corpus.first(n),
                     n,
-                    names=_PEER,
+                    names=_PEER if n == settings.postgres[0] else (),
                     dsn=conninfo,
                 ) as peers,
             ):

@@ -47,7 +47,7 @@ async def peers_at(
 ) -> AsyncIterator[dict[str, Peer]]:
     """Start the peers that are installed, with the first ``n`` rows in them; none at a size they are not run at."""
     loaded: dict[str, Peer] = {}
-    if parts.peer_python is None or n not in run.settings.peers:
+    if parts.peer_python is None or n not in run.settings.peers or not names:
         if parts.peer_python is None and not any("peer-python" in reason for reason in run.left_out):
             run.left_out.append("other stores: `--peer-python`")
         yield loaded
