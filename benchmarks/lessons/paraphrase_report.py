@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Template
 from typing import Final
@@ -54,9 +54,9 @@ _SETTINGS: Final = (
     " at once look before any of them writes, as in many processes."
 )
 _LOGGED: Final = (
-    "Each reflection counts as a base lesson of its own above, so that all merges look wrong there. Read them: most"
-    " are an agent's next reflection on the same game, in almost the same words. For each the stored text, the"
-    " newcomer, and why."
+    "Each reflection counts as a base lesson of its own above, so that all merges look wrong there. Most are an agent's"
+    " next reflection on the same game, in almost the same words. The command prints them: the stored text, the"
+    " newcomer, and why. They are the log's, and not repeated here."
 )
 STORE: Final = "fifty lessons, by VectorLessonStore"
 MAIN: Final = ("fifty lessons", "held out", "held out later", "held out last", STORE, "logged reflections")
@@ -131,7 +131,7 @@ def page(figures: Figures) -> str:
         "",
     ]
     if any(row.what == "logged reflections" for row in runs):
-        lines += ["## Logged reflections that were merged", "", _LOGGED, "", *_merged(figures.merged), ""]
+        lines += ["## Logged reflections that were merged", "", _LOGGED, ""]
     return "\n".join(lines)
 
 
@@ -143,5 +143,6 @@ def _line(row: Row) -> str:
     )
 
 
-def _merged(merged: Sequence[str]) -> list[str]:
-    return [f"- {text}" for text in merged] or ["None: all stayed distinct."]
+def merges(figures: Figures) -> str:
+    """Return the logged reflections that were merged, for a reader of the terminal."""
+    return "\n".join(f"- {text}" for text in figures.merged) or "None was merged: all stayed distinct."

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.lessons.near_pairs import merged_by_rules, merged_on_writing, near_pairs
 from benchmarks.lessons.paraphrase_play import Played, Vectors, play, record_all
-from benchmarks.lessons.paraphrase_report import STORE, Figures, PairRow, Row, page
+from benchmarks.lessons.paraphrase_report import STORE, Figures, PairRow, Row, merges, page
 from benchmarks.lessons.paraphrasing import Saying, base_lessons, sayings
 from benchmarks.results import out_option, write_result
 from jeeves_reflexion.lessons.merging import MergeSettings
@@ -78,8 +78,11 @@ def main(
     plan = Plan(n, tuple(map(int, seeds.split(","))), settings_n, reflections, vectors)
     figures = anyio.run(measure, plan, tuple(embedders.split(",")))
     text = page(figures)
-    write_result(out, "lessons_paraphrases", asdict(figures), text)
+    kept = {**asdict(figures), "merged": len(figures.merged)}
+    write_result(out, "lessons_paraphrases", kept, text)
     click.echo(text)
+    if reflections is not None:
+        click.echo(merges(figures))
 
 
 async def measure(plan: Plan, embedders: Sequence[str]) -> Figures:
