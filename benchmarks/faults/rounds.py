@@ -74,6 +74,9 @@ class Nursery:
         return answer
 
 
+_REASONS: Final = 5
+
+
 @dataclass(slots=True)
 class Plan:
     """What a run does.
@@ -105,6 +108,8 @@ class Outcome:
     killed: int = 0
     refused: int = 0
     """Calls refused while there was no server."""
+    reasons: list[str] = field(default_factory=list)
+    """Why, the first few."""
     seconds: float = 0.0
 
 
@@ -127,6 +132,7 @@ async def run_rounds(plan: Plan, *, say: Callable[[str], None] = lambda _: None)
             outcome.rounds += 1
             outcome.killed += round_.killed
             outcome.refused += len(journals.refused)
+            outcome.reasons += journals.refused[: _REASONS - len(outcome.reasons)]
             say(f"round {number + 1}: {verdict.say()}")
     outcome.seconds = time.monotonic() - start
     return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from dataclasses import replace
@@ -204,10 +205,15 @@ async def test_a_long_ledger_is_gone_through_in_small_pieces(cheap_collections):
                 await anyio.lowlevel.checkpoint()
                 turns.append(time.thread_time())
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(turn)
-            assert await lessons.forget(gone.id)
-            group.cancel_scope.cancel()
-        # Time of this thread, so that it doesn't matter what else the machine does.
+        gc.disable()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(turn)
+                assert await lessons.forget(gone.id)
+                group.cancel_scope.cancel()
+        finally:
+            gc.enable()
+        # Time of this thread and without sweeps, so that it doesn't matter what else the machine and the process do.
         longest = max(later - sooner for sooner, later in itertools.pairwise(turns))
-        assert longest < (turns[-1] - turns[0]) / 3
+        # In one page, it would be nearly all of it.
+        assert longest < (turns[-1] - turns[0]) / 2
