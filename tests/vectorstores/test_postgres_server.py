@@ -196,7 +196,7 @@ def test_a_server_that_is_killed_again_and_again_is_started_again_each_time(fold
                 if pid_of(folder) == killed:
                     return False
                 psycopg.connect(conninfo, connect_timeout=5).close()
-            except (OSError, ValueError, psycopg.OperationalError):
+            except (OSError, ValueError, IndexError, psycopg.OperationalError):  # the file is empty at first
                 return False
             return True
 
