@@ -194,6 +194,11 @@ def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
     return Lift(found.value, found.low, found.high, n_with, n_without)
 
 
+def shown(cells: Cells, known: Lift) -> Lift:
+    """Return a lift of a few attempts as it may be shown: without a value below :data:`MIN_EACH` of each."""
+    return known if _compared(cells) >= MIN_EACH else Lift(n_with=known.n_with, n_without=known.n_without)
+
+
 def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
     """Say whether a lesson is to be retired: whether its lift lies below zero by an interval that holds at every look.
 
@@ -277,12 +282,21 @@ def _counts(cells: Cells) -> tuple[int, int]:
     return sum(c.n_with for c in cells.values()), sum(c.n_without for c in cells.values())
 
 
+def _usable(cells: Cells) -> list[Cell]:
+    return [cell for cell in cells.values() if cell.n_with and cell.n_without]
+
+
+def _compared(cells: Cells) -> int:
+    """How many attempts with and without there are of each, at least, in strata that have both."""
+    usable = _usable(cells)
+    return min(sum(c.n_with for c in usable), sum(c.n_without for c in usable))
+
+
 def _means(cells: Cells, least: int = MIN_EACH) -> tuple[Mean, Mean] | None:
     """The means without and with, of the strata that have both; None if that is not enough."""
-    usable = [cell for cell in cells.values() if cell.n_with and cell.n_without]
-    enough = min(sum(c.n_with for c in usable), sum(c.n_without for c in usable)) >= least
-    if not enough:
+    if _compared(cells) < least:
         return None
+    usable = _usable(cells)
     weights = [c.n_with * c.n_without / (c.n_with + c.n_without) for c in usable]
     total = math.fsum(weights)
     parts = [weight / total for weight in weights]

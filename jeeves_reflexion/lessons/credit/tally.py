@@ -22,6 +22,7 @@ from jeeves_reflexion.lessons.credit.effects import (
     judge,
     lift,
     prior_of,
+    shown,
     utility,
 )
 from jeeves_reflexion.types import JSON, Lift
@@ -75,7 +76,6 @@ class Credits:
     library: Tally = NO_TALLY
     prior: Prior = Prior()  # noqa: RUF009 - frozen
     _lifts: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _hints: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
     _judged: dict[str | None, Judgement] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tally(self, lesson_id: str) -> Tally:
@@ -84,10 +84,7 @@ class Credits:
 
     def lift(self, lesson_id: str) -> Lift:
         """Return the lift of a lesson (see :func:`~jeeves_reflexion.lessons.credit.effects.lift`)."""
-        known = self._lifts.get(lesson_id)
-        if known is None:
-            known = self._lifts[lesson_id] = lift(self.tally(lesson_id).cells)
-        return known
+        return shown(self.tally(lesson_id).cells, self._hint(lesson_id))
 
     def library_lift(self) -> Lift:
         """Return the lift of recalling at all.
@@ -124,12 +121,9 @@ class Credits:
 
     def _hint(self, lesson_id: str) -> Lift:
         """The lift, also of fewer attempts than it is shown from."""
-        shown = self.lift(lesson_id)
-        if shown.value is not None:
-            return shown
-        known = self._hints.get(lesson_id)
+        known = self._lifts.get(lesson_id)
         if known is None:
-            known = self._hints[lesson_id] = lift(self.tally(lesson_id).cells, least=RANK_EACH)
+            known = self._lifts[lesson_id] = lift(self.tally(lesson_id).cells, least=RANK_EACH)
         return known
 
     def _judge(self, key: str | None, tally: Tally) -> Judgement:
