@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
@@ -39,6 +40,8 @@ _MAGIC: Final = b"JVSMAP03"
 _START: Final = 4096
 _BLOCK_ROWS: Final = 256
 _LOCK_TIMEOUT: Final = 30.0
+# What zlib begins and ends a CRC-32 with.
+_ONES: Final = 0xFFFFFFFF
 # Below this size, starting threads takes longer than the checksums.
 _THREADS_FROM: Final = 64 * 2**20
 
@@ -314,15 +317,27 @@ def _overwrite(place: Place, rows: Mapping[int, int]) -> None:
                 place.vectors.unlink()
             return
         _, at = _places(file, layout, [row for row, seq in rows.items() if seq > layout.moment.seq])
-        width = 4 * layout.dim
         for number in np.unique(at // _BLOCK_ROWS).tolist():
-            low = number * _BLOCK_ROWS
-            length = min(_BLOCK_ROWS, layout.count - low) * width
-            file.seek(_START + low * width)
-            block = bytearray(file.read(length))
-            for place_in in (at[at // _BLOCK_ROWS == number] - low).tolist():
-                block[place_in * width : (place_in + 1) * width] = bytes(width)
-                file.seek(_START + (low + place_in) * width)
-                file.write(bytes(width))
+            change = _blank(file, layout, at[at // _BLOCK_ROWS == number].tolist())
             file.seek(layout.sums_at + 4 + 4 * number)
-            file.write(struct.pack("<I", zlib.crc32(block)))
+            (known,) = struct.unpack("<I", file.read(4))
+            file.seek(-4, os.SEEK_CUR)
+            file.write(struct.pack("<I", known ^ change))
+
+
+def _blank(file: BinaryIO, layout: Layout, places: Sequence[int]) -> int:
+    """Overwrite the vectors at ascending places of one block; return by which bits its checksum changes.
+
+    A CRC is linear but for its first and last step (Peterson and Brown 1961): it changes by the CRC, without these, of
+    the bits that change. So the rest of the block is not read, and damage in it shows as before.
+    """
+    width = 4 * layout.dim
+    end = min((places[0] // _BLOCK_ROWS + 1) * _BLOCK_ROWS, layout.count)
+    change = _ONES
+    for place, following in pairwise([*places, end]):
+        file.seek(_START + place * width)
+        change = zlib.crc32(file.read(width), change)
+        change = zlib.crc32(bytes((following - place - 1) * width), change)
+        file.seek(-width, os.SEEK_CUR)
+        file.write(bytes(width))
+    return change ^ _ONES

@@ -402,3 +402,37 @@ def test_a_vector_that_is_newer_than_a_replacement_stays_in_the_file(tmp_path):
         assert path.read_bytes() != before
 
     anyio.run(use)
+
+
+def place_of(path: Path) -> Place:
+    with sqlite3.connect(path / "store.sqlite3") as connection:
+        (store,) = connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()
+    connection.close()
+    return Place(path / "index", path / "lock", store, "test", DIM)
+
+
+@settings(max_examples=25, deadline=None)
+@given(gone=st.sets(st.integers(1, COUNT), max_size=40), again=st.sets(st.integers(1, COUNT), max_size=5))
+def test_a_file_whose_vectors_are_overwritten_is_whole(made, gone, again):
+    source, _ = made
+    with tempfile.TemporaryDirectory() as folder:
+        place = place_of(shutil.copytree(source, Path(folder) / "store"))
+        for rows in (gone, again | set(list(gone)[:3])):
+            _mapped.overwrite(place, dict.fromkeys(rows, 10 * COUNT))
+        found = _mapped.read(place)
+        assert found is not None
+        assert found.damaged == ()
+        expected = vectors()
+        expected[[row - 1 for row in gone | again]] = 0.0
+        assert np.array_equal(found.vectors, expected)
+
+
+def test_overwriting_beside_a_damaged_vector_does_not_make_it_pass_for_whole(made, tmp_path):
+    place = place_of(shutil.copytree(made[0], tmp_path / "store"))
+    with place.vectors.open("r+b") as file:
+        file.seek(_mapped._START + 5 * 4 * DIM)
+        file.write(b"\x01")
+    _mapped.overwrite(place, {3: 10 * COUNT})
+    found = _mapped.read(place)
+    assert found is not None
+    assert [part.start for part in found.damaged] == [0]
