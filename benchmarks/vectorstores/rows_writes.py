@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,18 +28,33 @@ _TABLE: Final = (
     " vector BLOB NOT NULL) STRICT"
 )
 
+# Rounds of the writers in a repetition.
+_CROWD: Final = 4
+
 
 def bare_commits(connection: sqlite3.Connection, corpus: Corpus, *, aside: bool = False) -> Call:
-    """Return a call that commits one row, durable, to a table without an index; ``aside`` in a worker thread."""
+    """Return a call that commits one row, durable, to a table without an index; ``aside`` in a worker thread.
+
+    Its rows are made beforehand.
+    """
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(_TABLE)
+    rows = [
+        (
+            identity(number),
+            text(number),
+            json.dumps(corpus.metadata(number), separators=(",", ":")),
+            corpus.vectors[number],
+        )
+        for number in range(len(corpus))
+    ]
 
     def commit(number: int) -> None:
-        metadata = json.dumps(corpus.metadata(number), separators=(",", ":"))
-        row = (identity(number), text(number), metadata, corpus.vectors[number].tobytes())
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("INSERT INTO rows (id, content, metadata, vector) VALUES (?, ?, ?, ?)", row)
+        connection.execute(
+            "INSERT INTO rows (id, content, metadata, vector) VALUES (?, ?, ?, ?)", rows[number]
+        )
         connection.execute("COMMIT")
 
     async def call(number: int) -> None:
@@ -66,9 +81,10 @@ async def add_lines(
     ``fresh`` are rows whose ids are not in the store, in its first part those of the store.
     """
     settings = run.settings
+    chunks = {number: fresh.chunk(number) for number in range(size, len(fresh))}
 
     async def add(number: int) -> None:
-        await store.add([fresh.chunk(number)])
+        await store.add([chunks[number]])
 
     with (
         bare_database(folder / "bare.sqlite3") as connection,
@@ -76,28 +92,10 @@ async def add_lines(
     ):
         bare = bare_commits(connection, fresh)
         aside = Here(bare_commits(other, fresh, aside=True))
-        many = max(settings.calls, settings.writers)
         plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), "aside": aside}
         taken = await in_turn(plain, repetitions=settings.repetitions, calls=settings.calls, first=size)
-        first = size + (settings.repetitions + 1) * settings.calls
-        crowd: dict[str, Side] = {"ours": Together(add, settings.writers), "control": Here(bare)}
-        together = await in_turn(crowd, repetitions=settings.repetitions, calls=4 * many, first=first)
-    ours, beside = Amount(median(taken["ours"]), "ms"), Amount(median(taken["control"]), "ms")
-    against, what = "bare SQLite commit", f"durable single add, {size:,} rows there"
-    ratio = Amount(ratios(taken["ours"], taken["control"]), "times")
-    run.add(Line(SECTION, what, ratio, Bound("at most", 1.5), ours, beside, against, "same row, same folder"))
-    free = "same row, same folder; bare, too, while the event loop goes on"
-    ratio, beside = (
-        Amount(ratios(taken["ours"], taken["aside"]), "times"),
-        Amount(median(taken["aside"]), "ms"),
-    )
-    run.add(Line(SECTION, what, ratio, None, ours, beside, "bare SQLite commit in a worker thread", free))
-    rates = [Amount(median([1 / each for each in together[name]]), "per s") for name in ("ours", "control")]
-    faster = Amount(ratios(together["control"], together["ours"]), "times")
-    note = "rate of bare commits, one after the other"
-    what = f"{settings.writers} concurrent writers"
-    run.add(Line(SECTION, what, faster, Bound("at least", 5.0), rates[0], rates[1], against, note))
-    first += (settings.repetitions + 1) * 4 * many
+        _single_lines(run, taken, size)
+        first = await _crowd_lines(run, add, bare, size + (settings.repetitions + 1) * settings.calls)
     await turns_with_peers(run, f"add one of {size:,}", add, peers, first=first)
     first += (settings.repetitions + 1) * settings.calls
 
@@ -115,11 +113,52 @@ async def add_lines(
     run.stalled(await stalls(f"{settings.writers} concurrent adds", crowded, seconds=settings.window))
 
 
+def _single_lines(run: Run, taken: Mapping[str, Sequence[float]], size: int) -> None:
+    ours, beside = Amount(median(taken["ours"]), "ms"), Amount(median(taken["control"]), "ms")
+    against, what = "bare SQLite commit", f"durable single add, {size:,} rows there"
+    ratio = Amount(ratios(taken["ours"], taken["control"]), "times")
+    run.add(Line(SECTION, what, ratio, Bound("at most", 1.5), ours, beside, against, "same row, same folder"))
+    free = "same row, same folder; bare, too, while the event loop goes on"
+    ratio, beside = (
+        Amount(ratios(taken["ours"], taken["aside"]), "times"),
+        Amount(median(taken["aside"]), "ms"),
+    )
+    run.add(Line(SECTION, what, ratio, None, ours, beside, "bare SQLite commit in a worker thread", free))
+
+
+async def _crowd_lines(run: Run, add: Call, bare: Call, first: int) -> int:
+    """Time many writers at once beside bare commits and beside adds one by one; return the first free number."""
+    settings = run.settings
+    calls = _CROWD * max(settings.calls, settings.writers)
+    span = (settings.repetitions + 1) * calls
+    # Rates are those of whole bursts on every side: what a call now and then takes longer counts for all.
+    sides: dict[str, Side] = {
+        "ours": Together(add, settings.writers),
+        "control": Together(bare, 1),
+        "single": Together(lambda number: add(number + span), 1),
+    }
+    taken = await in_turn(sides, repetitions=settings.repetitions, calls=calls, first=first)
+    rates = {name: Amount(median([1 / each for each in taken[name]]), "per s") for name in sides}
+    what = f"{settings.writers} concurrent writers"
+    beside = {
+        "control": (
+            "bare SQLite commit",
+            "rate of bare commits, one after the other",
+            Bound("at least", 5.0),
+        ),
+        "single": ("single add", "rate of the store's own adds, one after the other", None),
+    }
+    for name, (against, note, bound) in beside.items():
+        faster = Amount(ratios(taken[name], taken["ours"]), "times")
+        run.add(Line(SECTION, what, faster, bound, rates["ours"], rates[name], against, note))
+    return first + 2 * span
+
+
 def rows_needed(run: Run, size: int) -> int:
     """Return how many rows :func:`add_lines` draws on, those of the store included."""
     settings = run.settings
-    many = max(settings.calls, settings.writers)
-    return size + (settings.repetitions + 1) * (2 * settings.calls + 4 * many) + 1_000
+    crowd = 2 * _CROWD * max(settings.calls, settings.writers)
+    return size + (settings.repetitions + 1) * (2 * settings.calls + crowd) + 1_000
 
 
 async def delete_lines(run: Run, store: Store, corpus: Corpus) -> Amount:
