@@ -28,7 +28,9 @@ PUT, PATCHED, DELETED = 1, 2, 3
 # Keys that a JSON path of SQLite can name as they are.
 PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Changes kept for those who follow them; who is further behind reads all rows again.
-_LOG_SIZE: Final = 200_000
+LOG_SIZE: Final = 200_000
+# They are dropped now and then, so that a single write does not pay for it: whenever so many were added.
+SWEPT: Final = 4096
 # A filtered page ends after so many rows, found or not, so that no call reads a store of any size whole.
 _STRETCH: Final = 20_000
 _ASKED: Final = 256
@@ -104,7 +106,7 @@ def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[
         ]
         _insert(connection, _PUT_TEXTS, _texts(namespace, rows, numbers), len(rows))
     for low in range(0, len(rows), _BATCH):
-        vectors = _stacked(rows[low : low + _BATCH])
+        vectors = stacked(rows[low : low + _BATCH])
         some = zip(numbers[low : low + _BATCH], vectors, vector_sums(vectors).tolist(), strict=True)
         _insert(connection, _PUT_VECTORS, some, len(vectors))
     _log(connection, namespace, first, numbers, PUT)
@@ -162,7 +164,7 @@ def _filled(statement: str, rows: int, columns: int) -> str:
     return statement.format(",".join([f"({marks(columns)})"] * rows))
 
 
-def _stacked(rows: Sequence[Row]) -> FloatArray:
+def stacked(rows: Sequence[Row]) -> FloatArray:
     """Return the vectors of rows, of shape (n, dim): a fifth of the time of numpy's own way."""
     vectors = [row.vector for row in rows if row.vector is not None]
     if len(vectors) == 1:
@@ -231,9 +233,8 @@ def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Seque
 
 
 def _trim(connection: sqlite3.Connection, seq: int, added: int) -> None:
-    # Now and then, so that a single write does not pay for it.
-    if seq > _LOG_SIZE and seq // 4096 != (seq - added) // 4096:
-        connection.execute("DELETE FROM changes WHERE seq <= ?", (seq - _LOG_SIZE,))
+    if seq > LOG_SIZE and seq // SWEPT != (seq - added) // SWEPT:
+        connection.execute("DELETE FROM changes WHERE seq <= ?", (seq - LOG_SIZE,))
 
 
 def chunks_by_id(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:

@@ -25,6 +25,7 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 # How long a write waits for the one of another process before it gives up.
 BUSY_TIMEOUT: float = 30.0
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_TAKEN: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _UNAVAILABLE: Final = {
     sqlite3.SQLITE_BUSY: "another process has been writing for {seconds:g} s",
     sqlite3.SQLITE_LOCKED: "it is locked",
@@ -75,6 +76,12 @@ def _translate(error: BaseException, path: Path) -> None:
         # Python says of a text that is no UTF-8 only that it could not decode it.
         if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
             raise StoreCorruptError(f"{path} does not hold the tables of a store: {error}") from error
+
+
+def concerns_all(error: BaseException) -> bool:
+    """Whether an error is none of what was being written: another process held the lock all the time."""
+    code = getattr(error.__cause__, "sqlite_errorcode", None) or 0
+    return code & 0xFF in _TAKEN
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -168,8 +175,8 @@ class Database:
         try:
             return self._together(batch)
         except VectorStoreError as error:
-            if len(batch) == 1:
-                return [Failure(error)]
+            if len(batch) == 1 or concerns_all(error):
+                return [Failure(error)] * len(batch)
         outcomes: list[Any] = []
         for work in batch:
             # One of them spoils the transaction of all: alone, only that one fails.
@@ -183,6 +190,11 @@ class Database:
         with self._using("write") as connection, transaction(connection, write=True):
             self._follow(connection, "write")
             return [work(connection) for work in batch]
+
+    def alone(self, work: Work[T]) -> T:
+        """Run ``work`` on the connection that writes, in no transaction: a statement of it is one by itself."""
+        with self._using("write") as connection:
+            return work(connection)
 
     def read(self, work: Work[T], role: str = "read") -> T:
         """Run ``work`` on one state of the database."""
@@ -208,7 +220,7 @@ class Database:
                 try:
                     return work(connection)
                 except sqlite3.OperationalError as error:
-                    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    if error.sqlite_errorcode & 0xFF in _TAKEN:
                         return None
                     raise
         finally:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio.lowlevel
 import anyio.to_thread
 
-from vectorstores import _mapped, _records, _rows, _schema
+from vectorstores import _mapped, _putting, _records, _rows, _schema
 from vectorstores._cache import EmbeddingCache
 from vectorstores._checks import cache_key
 from vectorstores._codes import require_faiss
@@ -26,9 +26,9 @@ from vectorstores._engine import Opened, Query
 from vectorstores._folder import DATABASE, SNAPSHOTS, prepare
 from vectorstores._index import Indexes
 from vectorstores._mapped import Place
-from vectorstores._sqlite import Database
+from vectorstores._sqlite import Database, concerns_all
 from vectorstores._writes import Together
-from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError
+from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError, VectorStoreError
 from vectorstores.embedders import default_embedder
 from vectorstores.store import Store
 
@@ -153,6 +153,7 @@ class _FaissEngine:
                 store = database.read(lambda connection: _schema.check(connection, path, *about))
                 if not database.read(_schema.extended):
                     database.write(_schema.extend)
+                database.alone(_putting.make_ready)
                 _mapped.clean(self._folder / SNAPSHOTS)
             except BaseException:
                 database.close()
@@ -190,14 +191,17 @@ class _FaissEngine:
         state = self._ready()
         outcomes: list[Any] = []
         groups = _grouped(writes)
+        if len(groups) == 1 and self._put_at_once(state, groups[0]):
+            state.indexes.forget({})
+            return [[]] * len(writes)
         together = [self._work(state, group) for group in groups]
         for group, outcome in zip(groups, state.database.write_all(together), strict=True):
-            if len(group) > 1 and isinstance(outcome, Failure):
+            if len(group) > 1 and isinstance(outcome, Failure) and not concerns_all(outcome.error):
                 # One of them spoils the statements of all: alone, only that one fails.
                 outcomes += state.database.write_all([self._work(state, [write]) for write in group])
             else:
                 outcomes.append(outcome)
-                outcomes.extend([[]] * (len(group) - 1))
+                outcomes.extend([outcome if isinstance(outcome, Failure) else []] * (len(group) - 1))
         gone: dict[str, dict[int, int]] = {}
         for write, outcome in zip(writes, outcomes, strict=True):
             if outcome and write.namespace is not None and not isinstance(outcome, Failure):
@@ -205,6 +209,22 @@ class _FaissEngine:
         # Durable by now, so nothing here may say that it was not.
         state.indexes.forget(gone)
         return outcomes
+
+    @staticmethod
+    def _put_at_once(state: _State, group: Sequence[_Write]) -> bool:
+        """Put rows that are new, if that is all that there is to do; False if it is not, and nothing was done."""
+        namespace = group[0].namespace
+        rows = [row for write in group for row in write.rows]
+        if group[0].work is not None or namespace is None or len(rows) > _putting.MOST:
+            return False
+        values = _putting.values_of(namespace, rows, state.database.store)
+        try:
+            done: bool = state.database.alone(lambda connection: _putting.put(connection, values))
+        except VectorStoreError as error:
+            if len(group) == 1 or concerns_all(error):
+                raise
+            return False
+        return done
 
     def _work(self, state: _State, group: Sequence[_Write]) -> Callable[[sqlite3.Connection], Any]:
         """Return the work of one write, or of several that only put rows into one namespace."""

@@ -93,7 +93,7 @@ async def test_above_the_threshold_faiss_finds_what_the_reference_finds(tmp_path
 
 
 async def test_who_is_far_behind_the_log_of_changes_reads_all_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(_rows, "_LOG_SIZE", 100)
+    monkeypatch.setattr(_rows, "LOG_SIZE", 100)
     async with open_at(tmp_path) as behind, open_at(tmp_path) as ahead:
         await behind.add([Chunk("first", id="first", vector=vectors(1)[0])])
         assert len(await behind.search_by_vector(vectors(1)[0])) == 1
