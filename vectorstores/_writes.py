@@ -124,8 +124,28 @@ class Together(Generic[T]):
             self._waiting.put(wave)
 
     def _run(self) -> None:
-        while waves := self._next():
-            self._serve(waves)
+        waves: Sequence[_Wave[T]] = ()
+        try:
+            while waves := self._next():
+                self._serve(waves)
+        except BaseException as error:
+            # As when memory runs out while it answers: those who wait must not do so for ever.
+            self._give_up(waves, error)
+            raise
+
+    def _give_up(self, waves: Sequence[_Wave[T]], error: BaseException) -> None:
+        left = [wave for wave in waves if not wave.outcomes]
+        with self._guard:
+            self._thread = None
+            while not self._waiting.empty():
+                if (wave := self._waiting.get()) is not None:
+                    wave.taken = True
+                    left.append(wave)
+        message = f"the thread that writes ended of {type(error).__name__}; whether the call was stored is not known"
+        for wave in left:
+            failed = StoreUnavailableError(message)
+            failed.__cause__ = error
+            wave.answer([Failure(failed)] * len(wave.items))
 
     def _next(self) -> list[_Wave[T]]:
         """Return what waits, as much as is good for a batch; nothing when the thread has to end."""

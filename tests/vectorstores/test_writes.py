@@ -100,6 +100,27 @@ async def test_a_failure_of_the_work_itself_reaches_all_and_the_next_batch_is_wo
         short.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_tasks_are_told_when_the_thread_ends_unforeseen_and_the_next_one_works(
+    together, work, monkeypatch
+):
+    real = Together._serve
+    calls = 0
+
+    def failing(self, given):
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise MemoryError
+        return real(self, given)
+
+    monkeypatch.setattr(Together, "_serve", failing)
+    assert await together(1) == 2
+    with anyio.fail_after(PATIENCE), pytest.raises(StoreUnavailableError, match="MemoryError"):
+        await together(2)
+    assert await all_of(together, range(5)) == {n: 2 * n for n in range(5)}
+
+
 async def test_a_task_that_is_cancelled_before_hands_nothing_over(together, work):
     with anyio.CancelScope() as scope:
         scope.cancel()
