@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vectorstores.base import JSON
+
+
+# Distinct values beyond which those that no row has any more are looked for.
+_MANY: Final = 1024
 
 
 class Column:
@@ -27,6 +31,7 @@ class Column:
         """Set the values at these positions, of ``size`` in all."""
         self.grow(size)
         self._codes[places] = [self._number(value) for value in values]
+        self._tidy()
 
     def put_texts(
         self,
@@ -39,6 +44,16 @@ class Column:
         numbers = {text: self._number(known[text]) for text in set(texts)}
         self.grow(size)
         self._codes[places] = np.fromiter(map(numbers.__getitem__, texts), dtype=np.int32, count=len(texts))
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Forget the values that no row has any more: rows that change again and again leave ever more."""
+        if len(self._values) <= max(_MANY, 2 * len(self._codes)):
+            return
+        values, self._codes = self.packed(len(self._codes))
+        self._values, self._numbers = [MISSING], {canonical(MISSING): 0}
+        for value in values:
+            self._number(value)
 
     def grow(self, size: int) -> None:
         """Make room for so many positions; the key is missing at the new ones."""

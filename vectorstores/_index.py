@@ -36,6 +36,8 @@ _STALE_SHARE: Final = 0.1
 _LOOSE_ROWS: Final = 2000
 _LOOSE_SHARE: Final = 0.01
 _ROLE: Final = "index"
+# How often a search is made whose rows are replaced meanwhile.
+_TRIES: Final = 3
 # A search for more is not one for the event loop.
 _FEW: Final = 20
 
@@ -63,14 +65,28 @@ class Indexes:
     def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """Find in the newest state of the rows, whichever process wrote it."""
 
-        def work(connection: sqlite3.Connection) -> tuple[list[SearchHit], bool]:
+        def work(connection: sqlite3.Connection) -> tuple[list[SearchHit], bool, int | None]:
             space = self._current(connection, namespace)
-            return self._search(connection, space, query), self._is_due(space)
+            seq = None if space.layout is None else space.seq
+            return self._search(connection, space, query), self._is_due(space), seq
 
-        hits, due = self._database.read(work, _ROLE)
+        for _ in range(_TRIES):
+            hits, due, seq = self._database.read(work, _ROLE)
+            if seq is None or not self._is_overtaken(namespace, seq):
+                break
         if due:
             self._upkeep.look_after(namespace)
         return hits
+
+    def _is_overtaken(self, namespace: str, seq: int) -> bool:
+        """Whether rows were replaced since a change: their old vectors in a mapped file are overwritten at once, also
+        for those who search an earlier state, and the new ones are not in it yet.
+        """
+
+        def work(connection: sqlite3.Connection) -> bool:
+            return self._newest_change(connection) != seq and _rows.replaced_since(connection, namespace, seq)
+
+        return self._database.read(work, _ROLE)
 
     def search_at_once(self, namespace: str, query: Query) -> list[SearchHit] | None:
         """Search if that takes a fraction of a millisecond and waits for nothing; None if it does not."""
@@ -79,7 +95,8 @@ class Indexes:
             space = self._spaces.get(namespace)
             if self._known[0] != self._commits:
                 self._known = (self._commits, last_change(connection))
-            if space is None or space.seq < self._known[1]:
+            # Asked once more: until now another thread may have put another one in its place.
+            if space is None or space.seq < self._known[1] or not self.is_quick(namespace, query):
                 return None
             mask = None if query.where is None else space.mask(connection, query.where)
             found = space.table.search(query, mask)
@@ -133,10 +150,10 @@ class Indexes:
         """Count the chunks that are admitted: where they were searched, by what is in memory."""
 
         def work(connection: sqlite3.Connection) -> int:
-            table = self._current(connection, namespace).table
+            space = self._current(connection, namespace)
             if where is None:
-                return len(table)
-            return int(np.count_nonzero(self._spaces[namespace].mask(connection, where) & table.alive))
+                return len(space.table)
+            return int(np.count_nonzero(space.mask(connection, where) & space.table.alive))
 
         if namespace in self._spaces:
             return self._database.read(work, _ROLE)

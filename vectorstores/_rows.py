@@ -68,6 +68,15 @@ def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[
     return [row for (row,) in found]
 
 
+def replaced_since(connection: sqlite3.Connection, namespace: str, seq: int) -> bool:
+    """Whether a row that there was at change ``seq`` was written again since."""
+    found = connection.execute(
+        "SELECT 1 FROM changes WHERE seq > ? AND row <= ? AND namespace = ? AND kind = ? LIMIT 1",
+        (seq, seq, namespace, PUT),
+    )
+    return found.fetchone() is not None
+
+
 def bereft(connection: sqlite3.Connection) -> list[str]:
     """Return the namespaces of which the log says that rows were deleted or written again."""
     found = connection.execute(

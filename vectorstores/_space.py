@@ -38,6 +38,8 @@ _SMALL: Final = 384 * 1024
 _SMALL_CODED: Final = 12_000 * 384
 _LOOSE: Final = 256
 _SHORT: Final = 8 * 1024
+# Columns that are kept of keys that were not declared: those asked for last.
+_UNDECLARED: Final = 32
 _LENGTH: Final = "max(length(content) + ifnull(length(embed_text), 0) + length(metadata))"
 
 
@@ -145,8 +147,9 @@ class Space:
         codes = self.table.codes
         if len(places):
             self.tainted |= not repeated and codes is not None and bool((places < codes.count).any())
-            if self.moved is not None:
-                self.moved.append(places)
+            moved = self.moved  # which another thread may set to None
+            if moved is not None:
+                moved.append(places)
 
     def _put(self, found: sqlite3.Cursor, only: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
         """Put in (row, vector, sum), of rows among ``only``, which ascend; return the positions of replaced ones."""
@@ -213,8 +216,15 @@ class Space:
         """Return which positions of the table a filter admits."""
 
         def column(key: str) -> Column:
-            if key not in self.columns:
-                self._read_columns(connection, sorted(self.indexed) if key in self.indexed else [key])
+            if key in self.indexed:
+                if key not in self.columns:
+                    self._read_columns(connection, sorted(self.indexed))
+            elif key in self.columns:
+                self.columns[key] = self.columns.pop(key)
+            else:
+                for old in [each for each in self.columns if each not in self.indexed][: 1 - _UNDECLARED]:
+                    del self.columns[old]
+                self._read_columns(connection, [key])
             return self.columns[key]
 
         return evaluate(where, column, len(self.table.rows))

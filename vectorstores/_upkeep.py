@@ -89,10 +89,9 @@ class Upkeep:
             _log.warning("no snapshot of %r was written, opening it will take longer: %s", namespace, error)
         except (RuntimeError, MemoryError) as error:
             # From FAISS, which says no more. Searches stay exact.
-            space.uncodable = True
+            for each in (space, self._spaces.get(namespace, space)):
+                each.uncodable = True
             _log.warning("no codes of %r could be made, searching it will take longer: %s", namespace, error)
-        finally:
-            space.moved = None
 
     def _tend(self, space: Space) -> None:
         needs = self._needs(space)
@@ -122,11 +121,14 @@ class Upkeep:
             table.outdated = np.union1d(before, moved[moved < codes.count])
             table.codes = codes
             space.tainted = len(moved) > 0 or (space.tainted and like is not None)
-            space.moved = None
+            space.settled = -1
 
         vectors, like = self._database.read(note, _ROLE)
-        codes = _codes.encoded(vectors, self._wanted(len(vectors)), like=like)
-        self._database.read(install, _ROLE)
+        try:
+            codes = _codes.encoded(vectors, self._wanted(len(vectors)), like=like)
+            self._database.read(install, _ROLE)
+        finally:
+            space.moved = None
 
     def _pack(self, space: Space) -> Space:
         """Move a namespace to a table without the places of removed rows."""
@@ -134,7 +136,7 @@ class Upkeep:
 
         def note(_: sqlite3.Connection) -> tuple[Parts, NDArray[np.int64], NDArray[np.int64]]:
             places = np.flatnonzero(space.table.alive)
-            packed.seq, packed.longest = space.seq, space.longest
+            packed.seq, packed.longest, packed.uncodable = space.seq, space.longest, space.uncodable
             packed.columns = {key: column.taken(places) for key, column in space.columns.items()}
             return space.table.vectors.parts(), space.table.rows[places], places
 

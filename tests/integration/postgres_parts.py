@@ -57,13 +57,20 @@ def at_commit(when: str) -> Cut:
     return lambda traffic: when if traffic.since(b"COMMIT") > 0 else None
 
 
+_STARTING = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+
+
 class Proxy:
-    """Forwards connections. The next ``cuts`` times that ``cut`` says so, it closes one."""
+    """Forwards connections. The next ``cuts`` times that ``cut`` says so, it closes one.
+
+    While ``starting`` is set, it says to new ones what a server says that is about to be there.
+    """
 
     def __init__(self, dsn: str) -> None:
         self.cut: Cut | None = None
         self.cuts = 0
         self.done = 0
+        self.starting = False
         self._upstream = conninfo_to_dict(dsn)
         self._tasks: set[asyncio.Task] = set()
 
@@ -100,6 +107,11 @@ class Proxy:
             self._tasks.discard(task)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.starting:
+            await reader.read(4096)
+            writer.write(b"E" + (4 + len(_STARTING)).to_bytes(4, "big") + _STARTING)
+            writer.close()
+            return
         host, port = self._upstream["host"], self._upstream.get("port", 5432)
         if host.startswith("/"):
             server, to_server = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")

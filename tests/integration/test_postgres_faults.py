@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -30,7 +31,8 @@ psycopg = pytest.importorskip("psycopg")
 from creators import kill_one_of_two_creators  # noqa: E402
 from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_copy, store_at  # noqa: E402
 
-from vectorstores._pg import runner  # noqa: E402
+from vectorstores._pg import commits, runner  # noqa: E402
+from vectorstores._pg.commits import Commits, was_committed  # noqa: E402
 
 SEED = 5
 
@@ -59,6 +61,18 @@ class OwnServer:
             time.sleep(seconds)
         finally:
             os.kill(supervisor, signal.SIGCONT)
+
+    def kill_one_process(self) -> bool:
+        """Kill a process that serves a client, as a system short of memory does: the server drops all, and recovers."""
+        server = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        mine = [
+            int(pid)
+            for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()
+            if "[local]" in Path(f"/proc/{pid}/cmdline").read_text()
+        ]
+        if mine:
+            os.kill(random.choice(mine), signal.SIGKILL)
+        return bool(mine)
 
     def wait(self) -> None:
         """Wait until the server answers."""
@@ -364,22 +378,85 @@ async def test_a_connection_cut_at_commit_does_not_do_it_twice_or_lie(postgres_d
 
 
 @pytest.mark.anyio
+async def test_a_number_that_a_server_forgot_and_gave_anew_does_not_tell(own_server):
+    """A server that loses one of its processes forgets what is not on its disk yet, and says of no new start."""
+    async with store_at(own_server.dsn, "forgotten") as store:
+        await store.add([chunk("kept")])
+    noted = Commits(noted=True)
+    connect = partial(psycopg.AsyncConnection.connect, own_server.dsn, autocommit=True)
+    lost = await connect()
+    await lost.execute("SET search_path = vectorstores; BEGIN")
+    mark = await noted.mark(lost, None)
+    os.kill(lost.info.backend_pid, signal.SIGKILL)
+    with pytest.raises(psycopg.OperationalError):
+        await lost.execute("COMMIT")
+    await lost.close()
+    await anyio.to_thread.run_sync(own_server.wait)
+    async with await connect() as other:
+        await other.execute("SET search_path = vectorstores")
+        number = 0
+        while number < int(mark.xid):
+            await other.execute("BEGIN")
+            again = await noted.mark(other, None)
+            await other.execute("COMMIT")
+            number = int(again.xid)
+        found = await (await other.execute("SELECT pg_xact_status(%s::xid8)", (mark.xid,))).fetchone()
+        assert found == ("committed",)
+        assert not await was_committed(other, mark)
+        assert await was_committed(other, again)
+
+
+@pytest.mark.anyio
+async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_server, tmp_path):
+    journals, kills, done = Journals(), 0, False
+
+    def kill() -> None:
+        nonlocal kills
+        while not done:
+            own_server.wait()
+            time.sleep(0.3)
+            kills += own_server.kill_one_process()
+
+    async with store_at(own_server.dsn, "killed") as store:
+        await store.count()
+        killer = asyncio.create_task(anyio.to_thread.run_sync(kill))
+        try:
+            async with anyio.create_task_group() as tasks:
+                for number in range(8):
+                    lane, journal = Lane(f"r.{number}", SEED, DIM), Journal(tmp_path / str(number))
+                    tasks.start_soon(lambda lane=lane, j=journal: run_lane(store, lane, DIM, j, steps=40))
+        finally:
+            done = True
+            await killer
+        await anyio.to_thread.run_sync(own_server.wait)
+        for number in range(8):
+            journals.read(tmp_path / str(number))
+        verdict = await verify(store, journals, {}, SEED, DIM)
+    assert verdict.faults == 0, f"{kills} processes killed: {verdict.say()}"
+    assert verdict.calls == 320
+    assert kills > 2, "too few to say anything"
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("noted", [True, False])
 async def test_after_a_restart_a_number_that_may_be_anothers_is_not_taken_for_ours(
-    postgres_database, monkeypatch, when, known
+    postgres_database, monkeypatch, when, known, noted
 ):
     """A killed server gives numbers anew that it has forgotten, so "committed" may be said of somebody else's."""
-    monkeypatch.setattr(runner, "_ASK", b"SELECT pg_xact_status(%b::text::xid8), 'another start'")
+    monkeypatch.setattr(commits, "_ASK", b"SELECT pg_xact_status(%b::text::xid8), 'another start', false")
     latest = b"SELECT '1:0'" if known else b"SELECT '0:3'"
-    monkeypatch.setattr(runner, "_KNOWN", latest)
+    monkeypatch.setattr(commits, "_KNOWN", latest)
+    if not noted:
+        monkeypatch.setattr(commits, "_HAS", "SELECT false WHERE %s <> ''")
     async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
         await store.count()
         proxy.arm(at_commit(when))
-        if when == "after" and not known:
+        if when == "after" and not known and not noted:
             with pytest.raises(StoreUnavailableError, match="was restarted while it committed"):
                 await store.append_once("r", "new", 1)
-        else:  # the number is ours; or it was aborted, whosever it is
+        else:  # it is noted; or the number is ours; or it was aborted, whosever it is
             assert await store.append_once("r", "new", 1)
         assert proxy.done == 1
         assert (await store.get("r", "new")).value == 1
@@ -387,13 +464,49 @@ async def test_after_a_restart_a_number_that_may_be_anothers_is_not_taken_for_ou
 
 @pytest.mark.anyio
 async def test_a_number_that_a_restarted_server_never_gave_was_not_committed(postgres_database, monkeypatch):
-    future = b"SELECT pg_xact_status((%b::text::bigint + 1000000)::text::xid8), 'another start'"
-    monkeypatch.setattr(runner, "_ASK", future)
+    future = b"SELECT pg_xact_status((%b::text::bigint + 1000000)::text::xid8), 'another start', false"
+    monkeypatch.setattr(commits, "_ASK", future)
     async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
         await store.count()
         proxy.arm(at_commit("before"))
         assert await store.append_once("r", "new", 1)
         assert proxy.done == 1
+
+
+@pytest.mark.anyio
+async def test_a_server_that_says_it_is_starting_is_asked_again_soon(postgres_database, monkeypatch):
+    monkeypatch.setattr(runner.random, "random", lambda: 0.5)
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn) as store:
+        await store.append_once("r", "k", 1)
+        proxy.starting = True
+        proxy.arm(at_commit("before"))
+        waiting = asyncio.create_task(store.append_once("r", "new", 1))
+        await anyio.sleep(2.0)
+        proxy.starting, began = False, time.monotonic()
+        assert await waiting
+        assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_the_server_ended_for_being_idle_is_made_again(postgres_database):
+    address = psycopg.conninfo.make_conninfo(postgres_database, options="-c idle_session_timeout=100ms")
+    async with store_at(address) as store:
+        for n in range(3):
+            assert await store.append_once("r", str(n), n)
+            await anyio.sleep(0.3)
+            assert await store.count() == 0
+            await anyio.sleep(0.3)
+
+
+@pytest.mark.anyio
+async def test_a_standby_is_not_asked_what_became_of_a_write(postgres_database, monkeypatch):
+    monkeypatch.setattr(commits, "_ASK", commits._ASK.replace(b"pg_is_in_recovery()", b"true"))
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, retry_for=0.5) as store:
+        await store.count()
+        proxy.arm(at_commit("after"))
+        with pytest.raises(StoreUnavailableError, match="standby"):
+            await store.append_once("r", "new", 1)
+        assert (await store.get("r", "new")).value == 1
 
 
 @pytest.mark.anyio

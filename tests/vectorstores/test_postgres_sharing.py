@@ -102,7 +102,8 @@ async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database
             thief.execute("SET search_path = vectorstores")
             assert thief.execute("SELECT DISTINCT namespace FROM chunks").fetchall() == [("own",)]
             assert thief.execute("SELECT DISTINCT namespace FROM records").fetchall() == [("own",)]
-            assert thief.execute("SELECT DISTINCT owner FROM embeddings").fetchall() == [(name,)]
+            for table in ("embeddings", "commits"):
+                assert thief.execute(f"SELECT DISTINCT owner FROM {table}").fetchall() == [(name,)]
             assert thief.execute("UPDATE chunks SET content = 'x' WHERE namespace = 'secret'").rowcount == 0
             for statement in (
                 "UPDATE chunks SET namespace = 'secret'",

@@ -152,6 +152,39 @@ async def test_a_right_on_tables_that_are_there_names_the_statement(postgres_dat
         run_sql(url, f"INSERT INTO vectorstores.scopes VALUES ('{name}', 'n')")
 
 
+async def test_a_store_of_an_earlier_version_notes_its_commits_once_its_owner_has_opened_it(
+    postgres_database, role
+):
+    name, url = role
+    noted = "SELECT owner FROM vectorstores.commits"
+    async with store_at(postgres_database) as owner:
+        await owner.add([Chunk("there already", id="c")])
+        await owner.secure(name, ["test"])
+    run_sql(postgres_database, "DROP TABLE vectorstores.commits")
+    for address in (url, postgres_database):
+        read_only = psycopg.conninfo.make_conninfo(address, options="-c default_transaction_read_only=on")
+        async with store_at(read_only) as reader:
+            assert await reader.count() == 1
+    async with store_at(url) as store:
+        await store.add([Chunk("by its number alone", id="d")])
+    async with store_at(postgres_database) as owner, store_at(url) as store:
+        assert await owner.count() == 2
+        assert run_sql(postgres_database, noted) == []
+        await store.add([Chunk("noted", id="e")])
+        await store.add([Chunk("noted too", id="f")])
+        assert run_sql(postgres_database, noted) == [(name,)]
+        assert await store.count() == 4
+
+
+async def test_notes_of_commits_that_nobody_asks_for_any_more_go(postgres_database):
+    async with store_at(postgres_database) as store:
+        await store.append_once("r", "k", 1)
+    run_sql(postgres_database, "UPDATE vectorstores.commits SET at = now() - interval '2 days'")
+    async with store_at(postgres_database) as store:
+        await store.append_once("r", "l", 1)
+    assert run_sql(postgres_database, "SELECT count(*) FROM vectorstores.commits") == [(1,)]
+
+
 async def test_an_old_pgvector_names_the_statement_for_an_administrator(postgres_database, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(extension, "OLDEST_VECTOR", (99, 1))

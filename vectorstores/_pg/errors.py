@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 # What passes beside lost connections: serialisation, deadlock, too many connections, a standby that is about to
 # be promoted, a prepared statement that the server forgot, a lock that was not to be had in the time given.
 _PASSING: Final = frozenset({"40001", "40P01", "53300", "25006", "26000", "55P03"})
+# psycopg gives no code for what happens before a session begins, only libpq's words.
+_COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
+
+
+def is_coming(error: BaseException) -> bool:
+    """Say whether a server answered, and will be ready in a moment."""
+    return isinstance(error, psycopg.OperationalError) and _COMING.search(str(error)) is not None
 
 
 def is_lost(error: BaseException) -> bool:
@@ -23,7 +31,7 @@ def is_lost(error: BaseException) -> bool:
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     state = error.sqlstate
-    return state is None or state.startswith("08") or state in {"57P01", "57P02", "57P03"}
+    return state is None or state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
 
 
 def is_passing(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
+from vectorstores._pg.commits import Commits
 from vectorstores._pg.session import About, connection_arguments, session_settings
 from vectorstores._pg.wire import Context
 from vectorstores.base import StoreClosedError, StoreUnavailableError
@@ -43,6 +44,7 @@ class Pool:
 
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
+        self.commits = Commits(noted=about.noted)
         self._options = options
         self._arguments = connection_arguments(options, Context(about.vector_oid))
         self._settings = session_settings(options, about, place.schema)

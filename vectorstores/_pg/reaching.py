@@ -18,7 +18,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from vectorstores._pg.address import Place, embedded_folder, has_server, place_of
-from vectorstores._pg.errors import is_lost, is_passing, translated
+from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
 from vectorstores._pg.server import embedded_conninfo
 from vectorstores._pg.session import connection_arguments
 from vectorstores.base import StoreUnavailableError
@@ -33,8 +33,7 @@ Connection = AsyncConnection[Any]
 _COLD: Final = 5.0
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 1.0
-# psycopg gives no code for what happens before a session begins, only libpq's words.
-_COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
+# As is_coming() says, libpq's words are all that there is.
 _CLOSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
 _FINAL: Final = re.compile(
     r"authentication|password|does not exist|pg_hba|not permitted|certificate|SSL|translate host|resolve host"
@@ -121,7 +120,7 @@ class _Patience:
             return self._retry_for if is_passing(error) else 0.0
         if not is_lost(error) or _FINAL.search(said):
             return 0.0
-        if _COMING.search(said) or _key(self._place) in _answered:
+        if is_coming(error) or _key(self._place) in _answered:
             return self._retry_for
         return min(_COLD, self._retry_for) if _CLOSED.search(said) else 0.0
 

@@ -17,8 +17,11 @@ def grants(schema: str, role: str) -> list[sql.Composed]:
     return [
         sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(place, name),
         sql.SQL("GRANT SELECT ON {}.meta, {}.scopes TO {}").format(place, place, name),
-        sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {}.chunks, {}.records, {}.embeddings TO {}").format(
-            place, place, place, name
+        *(
+            sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {}.{} TO {}").format(
+                place, sql.Identifier(table), name
+            )
+            for table in ("chunks", "records", "embeddings", "commits")
         ),
         sql.SQL("GRANT USAGE ON SEQUENCE {}.embedding_clock TO {}").format(place, name),
     ]

@@ -8,13 +8,14 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
 
 import anyio
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from vectorstores._pg.errors import is_lost, is_passing, translated
+from vectorstores._pg.commits import Mark, StillOpenError, was_committed
+from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
 from vectorstores._pg.pool import NotConnectedError
 from vectorstores._pg.quiet import quiet
 from vectorstores.base import StoreUnavailableError, VectorStoreError
@@ -29,13 +30,10 @@ Work: TypeAlias = Callable[["Connection"], Awaitable[T]]
 
 _FIRST_WAIT: Final = 0.03
 _LONGEST_WAIT: Final = 2.0
+# For a server that answers that it is about to be there.
+_COMING_WAIT: Final = 0.5
 # How long beyond its own limit a statement may stay silent before the connection is given up.
 _GRACE: Final = 15.0
-_TELL: Final = b"SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text, pg_notify(%b, %b)"
-_NUMBER: Final = b"SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
-_ASK: Final = b"SELECT pg_xact_status(%b::text::xid8), pg_postmaster_start_time()::text"
-# Numbers below this were known to the server when it last wrote down where it is, as it does when it starts.
-_KNOWN: Final = b"SELECT next_xid FROM pg_control_checkpoint()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,9 @@ class Change(Generic[T]):
 
 @dataclass(slots=True)
 class _Doubt(Generic[T]):
-    """A write whose COMMIT was sent and not answered: its number, and when the server that gave it had started."""
+    """A write whose COMMIT was sent and not answered."""
 
-    xid: str
-    started: str
+    mark: Mark
     result: T
 
 
@@ -81,8 +78,8 @@ class Runner:
     async def write(self, work: Work[Change[T]], *, copies: bool = False, size: int = 1) -> T:
         """Run work in a transaction, again when it failed for a passing reason: it happens once or not at all.
 
-        When the connection is lost while the server commits, the server is asked, by the transaction's
-        number, whether it did. ``copies`` says that the work uses COPY, ``size`` how many rows it brings.
+        When the connection is lost while the server commits, the server is asked whether it did. ``copies`` says
+        that the work uses COPY, ``size`` how many rows it brings.
         """
         doubt: _Doubt[T] | None = None
         patience = (self._options.statement_timeout + _GRACE) * (1 + size // 2000)
@@ -92,19 +89,37 @@ class Runner:
             async with self._pool.connection() as connection:
                 with anyio.fail_after(patience):
                     if doubt is not None:
-                        if await _committed(connection, doubt.xid, doubt.started):
+                        if await was_committed(connection, doubt.mark):
                             return doubt.result
                         doubt = None
-                    change, numbered = await _prepare(connection, work, copies=copies)
-                    if numbered is None:
+                    change, mark = await self._prepare(connection, work, copies=copies)
+                    if mark is None:
                         return change.result
-                    doubt = _Doubt(*numbered, change.result)
+                    doubt = _Doubt(mark, change.result)
                     # From here on the outcome is the server's: a cancelled caller waits for the answer.
                     with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
                         await connection.execute(b"COMMIT")
                     return change.result
 
         return await self._insist(once)
+
+    async def _prepare(
+        self, connection: Connection, work: Work[Change[T]], *, copies: bool
+    ) -> tuple[Change[T], Mark | None]:
+        """Run work up to its commit; return what it did, and by what the commit is known, if there is one."""
+        try:
+            # In a pipeline, statements that don't wait for each other share a round trip; COPY can't be in one.
+            async with contextlib.nullcontext() if copies else connection.pipeline():
+                await connection.execute(b"BEGIN")
+                change = await work(connection)
+                if not change.changed:
+                    # Not ROLLBACK, at which psycopg forgets the statements that are prepared.
+                    await connection.execute(b"COMMIT")
+                    return change, None
+                return change, await self._pool.commits.mark(connection, change.told)
+        except BaseException:
+            await _undo(connection)
+            raise
 
     async def _insist(
         self, once: Callable[[], Awaitable[T]], failed: psycopg.Error | TimeoutError | None = None
@@ -126,7 +141,7 @@ class Runner:
 
     def _pause_after(self, error: psycopg.Error | TimeoutError, pause: float, deadline: float) -> float:
         """Return how long to wait before the next attempt; raise if there is to be none."""
-        passing = isinstance(error, TimeoutError | _StillOpenError) or is_passing(error)
+        passing = isinstance(error, TimeoutError | StillOpenError) or is_passing(error)
         if not passing or time.monotonic() + pause > deadline:
             raise self._told(error) from error
         if is_lost(error):
@@ -134,40 +149,12 @@ class Runner:
         if is_lost(error) and not isinstance(error, NotConnectedError):
             # There is a server, which ended a connection: the next one is likely to do.
             return _FIRST_WAIT
-        return min(2 * pause, _LONGEST_WAIT)
+        return min(2 * pause, _COMING_WAIT if is_coming(error) else _LONGEST_WAIT)
 
     def _told(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
         if isinstance(error, psycopg.Error):
             return translated(error, self._pool.place)
         return StoreUnavailableError(f"{self._pool.place}: the server did not answer in time; is it running?")
-
-
-class _StillOpenError(psycopg.OperationalError):
-    """The server has not yet decided about a transaction whose connection was lost."""
-
-
-async def _prepare(
-    connection: Connection, work: Work[Change[T]], *, copies: bool
-) -> tuple[Change[T], tuple[str, str] | None]:
-    """Run work up to its commit; return what it did, and the transaction's number and its server's start, if any."""
-    try:
-        # In a pipeline, statements that don't wait for each other share a round trip; COPY can't be in one.
-        async with contextlib.nullcontext() if copies else connection.pipeline():
-            await connection.execute(b"BEGIN")
-            change = await work(connection)
-            if not change.changed:
-                # Not ROLLBACK, at which psycopg forgets the statements that are prepared.
-                await connection.execute(b"COMMIT")
-                return change, None
-            if change.told is None:
-                cursor = await connection.execute(_NUMBER, prepare=True)
-            else:
-                cursor = await connection.execute(_TELL, change.told, prepare=True)
-            found: Any = await cursor.fetchone()
-            return change, (found[0], found[1])
-    except BaseException:
-        await _undo(connection)
-        raise
 
 
 async def _undo(connection: Connection) -> None:
@@ -179,37 +166,3 @@ async def _undo(connection: Connection) -> None:
                 await connection.rollback()
             except psycopg.Error:
                 await connection.close()
-
-
-async def _committed(connection: Connection, xid: str, started: str) -> bool:
-    """Whether a transaction was committed, as far as its number tells.
-
-    A server that was killed forgets the numbers of transactions that had left nothing on its disk, and gives them
-    anew. So after a restart "committed" may be said of somebody else's, unless the number was known to the server when
-    it came up; that a number was not committed holds for both.
-    """
-    try:
-        cursor = await connection.execute(_ASK, (xid,))
-    except (
-        psycopg.errors.InvalidParameterValue
-    ):  # a number of the future: forgotten, with what was done under it
-        return False
-    found: Any = await cursor.fetchone()
-    status, restarted = found[0], found[1] != started
-    if status == "in progress":
-        if restarted:  # a transaction does not outlive its server, so this one is another's
-            return False
-        raise _StillOpenError("a transaction of a lost connection is still open on the server")
-    if status is None or (status == "committed" and restarted and not await _was_known(connection, xid)):
-        raise psycopg.DatabaseError(
-            "the server was restarted while it committed a write, or no longer knows of it: whether the write was made "
-            "is not known; read before trying again"
-        )
-    return bool(status == "committed")
-
-
-async def _was_known(connection: Connection, xid: str) -> bool:
-    cursor = await connection.execute(_KNOWN)
-    found: Any = await cursor.fetchone()
-    epoch, number = map(int, found[0].split(":"))
-    return int(xid) < (epoch << 32) + number

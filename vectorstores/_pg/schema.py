@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import AsyncConnection, AsyncCursor, sql
 from psycopg import errors as pg
 
+from vectorstores._pg import commits
 from vectorstores._pg.columns import MAX_DIM, add_column, add_index
 from vectorstores._pg.extension import ITERATIVE, extension, make_extension
 from vectorstores._pg.session import About, search_path
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from vectorstores._pg.address import Place
 
 Connection = AsyncConnection[Any]
+
+_LOG: Final = logging.getLogger("vectorstores")
 
 FORMAT: Final = 1
 OLDEST_SERVER: Final = 140000
@@ -90,6 +94,8 @@ async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About
         if not wanted.create:
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, wanted)
+    elif await commits.is_to_be_made(connection, place.schema):
+        await _add_commits(connection, place)
     _check_embedder(said, place, wanted)
     return await describe(connection, place, said)
 
@@ -106,6 +112,7 @@ async def describe(connection: Connection, place: Place, said: Mapping[str, str]
         vector_schema=vector_schema,
         iterative=version >= ITERATIVE,
         guarded=await _is_guarded(connection, place),
+        noted=await commits.has_table(connection, place.schema),
     )
 
 
@@ -192,6 +199,7 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
         await connection.execute(_local(search_path(place.schema, vector_schema)))
         try:
             await connection.execute(_TABLES)
+            await commits.make_table(connection, place.schema)
             for statement in _vector_statements(wanted):
                 await connection.execute(statement)
         except pg.InsufficientPrivilege as error:
@@ -212,6 +220,18 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
         for item in said.items():
             await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
         return said
+
+
+async def _add_commits(connection: Connection, place: Place) -> None:
+    """Give a store of an earlier version the table that it lacks, where that can be."""
+    try:
+        async with connection.transaction():
+            await lock_schema(connection, place)
+            if await commits.is_to_be_made(connection, place.schema):
+                await commits.make_table(connection, place.schema)
+    except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
+        # Such as a standby's, or a schema that its owner may not add to: the store serves as it is.
+        _LOG.info("%s has no table 'commits', which can't be made: %s", place, error.diag.message_primary)
 
 
 def _vector_statements(wanted: Wanted) -> list[sql.Composed]:

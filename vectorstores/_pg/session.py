@@ -27,6 +27,7 @@ class About:
     vector_schema: str
     iterative: bool
     guarded: bool
+    noted: bool
 
     @property
     def column(self) -> str:
