@@ -35,6 +35,7 @@ def as_json(outcome: Outcome, command: str) -> dict[str, JSON]:
         "rounds": outcome.rounds,
         "killed": outcome.killed,
         "refused": outcome.refused,
+        "reasons": list(outcome.reasons),
         "calls": verdict.calls,
         "items": verdict.items,
         "kept": verdict.kept,
@@ -93,6 +94,8 @@ def as_markdown(results: Mapping[str, Mapping[str, JSON]]) -> str:
         lines.append(f"- {name}: `{result['command']}` on {result['machine']}")
         if result["refused"]:
             lines.append(f"  ({result['refused']} calls were refused while there was no server)")
+            reasons = result.get("reasons", [])
+            lines += [f"  - refused: {reason}" for reason in reasons] if isinstance(reasons, list) else []
         notes = result["notes"]
         lines += [f"  - {note}" for note in notes] if isinstance(notes, list) else []
     return "\n".join(lines) + "\n"
