@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.lessons.paraphrase_play import newcomer_of
 from benchmarks.lessons.paraphrasing import Saying
 from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
-from jeeves_reflexion.lessons.merging import MergeSettings, Neighbour, decide
+from jeeves_reflexion.lessons.deciding import decide
+from jeeves_reflexion.lessons.merging import MergeSettings
+from jeeves_reflexion.lessons.sameness import Neighbour
 
 if TYPE_CHECKING:
     from benchmarks.lessons.paraphrase_play import Vectors
@@ -48,6 +51,38 @@ def merged_on_writing(
         return decide(newcomer, [Neighbour(stored, similarity, 1.0)], settings).kind == "merge"
 
     return [each for each in pairs if merged(each.one, each.other) or merged(each.other, each.one)]
+
+
+def bridges(pair: NearPair) -> tuple[str, ...]:
+    """Return what both lessons of a pair say, without the words that they differ in, and with "it" in their place."""
+    one, other = pair.one.rstrip(".").split(), pair.other.rstrip(".").split()
+    lacking: list[str] = []
+    with_it: list[str] = []
+    for kind, start, end, _, _ in SequenceMatcher(None, one, other).get_opcodes():
+        lacking += one[start:end] if kind == "equal" else []
+        with_it += one[start:end] if kind == "equal" else ["it"]
+    return tuple(dict.fromkeys(f"{' '.join(words)}." for words in (lacking, with_it)))
+
+
+def merged_by_way(pairs: Sequence[NearPair], *, vague_first: bool = False) -> list[tuple[str, str, str]]:
+    """Return what ends in one lesson with its near-pair by way of a third: three texts, in the order of writing.
+
+    The third comes between the two, or before both.
+    """
+    found = []
+    for pair in pairs:
+        for bridge in bridges(pair):
+            for one, other in ((pair.one, pair.other), (pair.other, pair.one)):
+                texts = (bridge, one, other) if vague_first else (one, bridge, other)
+                stored, *newcomers = (newcomer_of(Saying(0, text, _TASK), n) for n, text in enumerate(texts))
+                merges = 0
+                for newcomer in newcomers:
+                    decision = decide(newcomer, [Neighbour(stored, 1.0, 1.0)])
+                    merges += decision.kind == "merge"
+                    stored = decision.lesson if decision.kind == "merge" else stored
+                if merges == len(newcomers):
+                    found.append(texts)
+    return found
 
 
 async def merged_by_rules(pairs: Sequence[NearPair]) -> list[NearPair]:

@@ -14,7 +14,9 @@ from benchmarks.lessons.paraphrasing import Saying
 from jeeves_reflexion.lessons.consolidation.clusters import clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.planning import plan
-from jeeves_reflexion.lessons.merging import Decision, MergeSettings, Neighbour, decide, linked
+from jeeves_reflexion.lessons.deciding import Decision, copies_near, decide
+from jeeves_reflexion.lessons.merging import MERGED_INTO, MergeSettings, joined, linked
+from jeeves_reflexion.lessons.sameness import Neighbour, foremost, one_lesson
 from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task
 from vectorstores import Chunk, Embedder, InMemoryVectorStore
@@ -68,19 +70,24 @@ class Library:
     task: dict[str, str] = field(default_factory=dict)
     wrong: list[tuple[str, str, str]] = field(default_factory=list)
     links: list[tuple[int, int]] = field(default_factory=list)
-    seconds: float = 0.0
-    folded: int = 0
+    into: dict[str, str] = field(default_factory=dict)
 
     async def near(self, lesson: Lesson, task: str) -> list[Neighbour]:
-        """Return the stored lessons nearest to a lesson's text."""
+        """Return the stored lessons nearest to a lesson's text, or those that they were merged into."""
         hits = await self.store.search_by_vector(self.vectors.by_text[lesson.text], k=NEAREST)
+        found: dict[str, float] = {}
+        for hit in hits:
+            found.setdefault(self.stands_for(hit.chunk.id), hit.score)
         return [
-            Neighbour(
-                self.lessons[hit.chunk.id], hit.score, self.vectors.similarity(task, self.task[hit.chunk.id])
-            )
-            for hit in hits
-            if hit.chunk.id != lesson.id
+            Neighbour(self.lessons[id], score, self.vectors.similarity(task, self.task[id]))
+            for id, score in found.items()
         ]
+
+    def stands_for(self, id: str) -> str:
+        """Return the id of the lesson that speaks for one that was stored."""
+        while id in self.into:
+            id = self.into[id]
+        return id
 
     async def write(self, newcomer: Lesson, saying: Saying, near: Sequence[Neighbour]) -> None:
         """Merge, link or add a newcomer, given what was near when it looked."""
@@ -88,6 +95,7 @@ class Library:
         lesson = decision.lesson
         if decision.kind == "merge":
             self._took(lesson, saying, decision)
+            self._join(lesson, [each.lesson for each in near])
             return
         self.lessons[lesson.id] = lesson
         self.own[lesson.id] = saying.lesson
@@ -110,12 +118,25 @@ class Library:
                 kept, *gone = (delta.after for delta in step.deltas)
                 self.lessons[kept.id] = kept
                 for copy in gone:
-                    if self.own[kept.id] != self.own[copy.id]:
-                        self.wrong.append((kept.text, copy.text, step.operation.reason))
-                    self.holds[kept.id] += self.holds.pop(copy.id)
-                    del self.lessons[copy.id]
-                    self.folded += 1
-                await self.store.delete([copy.id for copy in gone])
+                    self.fold(kept.id, copy.id, step.operation.reason)
+
+    def _join(self, lesson: Lesson, near: Sequence[Lesson]) -> None:
+        """Merge the stored lessons near a newcomer that are copies of the one that took it in."""
+        now = [self.lessons[id] for id in {self.stands_for(each.id): None for each in near}]
+        for other in copies_near(lesson, now, self.settings):
+            kept, copy = sorted((lesson, other), key=foremost)
+            if one_lesson(kept, copy, self.settings):  # it may have learned to say more since
+                lesson = joined(kept, copy, another_task=False, settings=self.settings)
+                self.lessons[kept.id] = lesson
+                self.fold(kept.id, copy.id, "stored lessons that are copies")
+
+    def fold(self, kept: str, copy: str, reason: str) -> None:
+        """Count a lesson as merged into another, by their ids."""
+        if self.own[kept] != self.own[copy]:
+            self.wrong.append((self.lessons[kept].text, self.lessons[copy].text, reason))
+        self.holds[kept] += self.holds.pop(copy)
+        self.into[copy] = kept
+        del self.lessons[copy]
 
     def _took(self, lesson: Lesson, saying: Saying, decision: Decision) -> None:
         self.lessons[lesson.id] = lesson
@@ -173,7 +194,9 @@ async def play(
             seen = [await library.near(lesson, saying.task) for lesson, saying in batch]
             for (lesson, saying), near in zip(batch, seen, strict=True):
                 # The lesson is read again when it is written, so that no support is lost.
-                now = [replace(each, lesson=library.lessons[each.lesson.id]) for each in near]
+                now = [
+                    replace(each, lesson=library.lessons[library.stands_for(each.lesson.id)]) for each in near
+                ]
                 await library.write(lesson, saying, now)
         seconds = time.process_time() - begun
         written = Count.of(library)
@@ -198,7 +221,12 @@ async def record_all(sayings: Sequence[Saying], vectors: Vectors) -> Played:
             library.lessons[stored.id] = stored
             library.holds.setdefault(stored.id, Counter())[saying.lesson] += 1
         seconds = time.process_time() - begun
-        left = await lessons.count()
+        async for lesson in lessons.shelf.each():
+            if MERGED_INTO in lesson.metadata:
+                library.into[lesson.id] = str(lesson.metadata[MERGED_INTO])
+        for id in library.into:
+            library.fold(library.stands_for(id), id, "stored lessons that are copies")
+        left = await lessons.count() - len(library.into)
         if left != len(library.lessons):
             raise AssertionError(f"{left} lessons are stored, {len(library.lessons)} were returned")
         count = Count.of(library)

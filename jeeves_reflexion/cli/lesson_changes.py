@@ -130,15 +130,18 @@ def merge(
     type=click.IntRange(min=1),
     help='The change to go back to, as "history" numbers them.  [default: the last but one]',
 )
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @embedder_option
 @why_options
 @common
-def rollback(*, lesson_id: str, to: int | None, embedder: EmbedderChoice, why: Why, where: Where) -> None:
+def rollback(
+    *, lesson_id: str, to: int | None, dry_run: bool, embedder: EmbedderChoice, why: Why, where: Where
+) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
     Lessons that were merged into it since come back. How often it was learned since still counts.
     """
-    _desk(where).rollback(lesson_id, to, why, embedder)
+    _desk(where).rollback(lesson_id, to, why, embedder, dry_run=dry_run)
 
 
 @click.command(short_help="Remove lessons for good.")

@@ -11,12 +11,13 @@ def credit_of(
     asked: bool | None,  # noqa: FBT001 - as click gives it
     *,
     withhold: float | None = None,
+    early: float | None = None,
     half_life: float | None = None,
 ) -> Credit | None:
     """Return the credit that was asked for; as a lesson store has it by itself where nothing was.
 
     ``asked`` is None without ``--credit`` and ``--no-credit``; a share to withhold or a half-life, in days, asks for
-    credit too.
+    credit too. ``early`` is the share for lessons of which nothing is known, and goes with ``withhold``.
     """
     wanted = asked if asked is not None else withhold is not None or half_life is not None
     default = LessonSettings().credit
@@ -24,7 +25,7 @@ def credit_of(
         return None if asked is False else default
     made = default or Credit()
     return Credit(
-        withholding=made.withholding if withhold is None else Withholding(withhold),
+        withholding=made.withholding if withhold is None else Withholding(withhold, early=early),
         retire=made.retire,
         half_life_days=made.half_life_days if half_life is None else half_life,
         max_age=made.max_age,

@@ -85,7 +85,7 @@ class LessonDesk(Desk):
 
     def show(self, lesson_id: str) -> None:
         """Print one lesson with its provenance and what is known of its use."""
-        found, known = anyio.run(self._whole, lesson_id)
+        found, known, tasks = anyio.run(self._whole, lesson_id)
         if found.held is not None:
             if self._as_json:
                 self._document({"held": held_as_json(found.held)})
@@ -94,9 +94,9 @@ class LessonDesk(Desk):
             return
         lift = known.lift(found.lesson.id)
         if self._as_json:
-            self._document({"lesson": plain(found.lesson), "lift": plain(lift)})
+            self._document({"lesson": plain(found.lesson), "tasks": list(tasks), "lift": plain(lift)})
             return
-        self._screen.details({**details(found.lesson), "lift": lift_words(lift)})
+        self._screen.details({**details(found.lesson, tasks), "lift": lift_words(lift)})
 
     def history(self, lesson_id: str) -> None:
         """Print every change of a lesson, oldest first."""
@@ -114,7 +114,7 @@ class LessonDesk(Desk):
         found = anyio.run(self._resolved, lesson_ids)
         whole = [each.lesson for each in found]
         question = f"Forget {counted(len(whole), 'lesson')} for good?"
-        if not self._go(asking, question, [_naming(lesson) for lesson in whole]):
+        if not self._go(asking, question, [naming(each) for each in found]):
             self._answer_dry({"forgotten": [lesson.id for lesson in whole]})
             return
         gone = anyio.run(self._forget, [lesson.id for lesson in whole])
@@ -179,10 +179,12 @@ class LessonDesk(Desk):
                 self._screen.waiting_for("searching")
                 return await store.search(text, k=k)
 
-    async def _whole(self, lesson_id: str) -> tuple[Found, Credits]:
+    async def _whole(self, lesson_id: str) -> tuple[Found, Credits, tuple[str, ...]]:
         async with self._reading() as store:
             (found,) = await self._resolve(store, (lesson_id,))
-            return found, await store.ledger.credits(max_age=0.0)
+            async with store_errors("read the tasks of a lesson"):
+                tasks = await store.shelf.queries_of(found.lesson.id)
+            return found, await store.ledger.credits(max_age=0.0), tasks
 
     async def _history(self, lesson_id: str) -> tuple[Lesson, list[Entry]]:
         async with self._reading() as store:
@@ -254,8 +256,10 @@ async def _everything(store: VectorLessonStore) -> list[Found]:
         return [*lessons, *(Found(held.lesson, held) for held in await store.quarantine.all())]
 
 
-def _naming(lesson: Lesson) -> dict[str, str]:
-    return {"id": short(lesson.id), "state": lesson.state, "lesson": lesson.text}
+def naming(found: Found) -> dict[str, str]:
+    """Return what a question shows of a lesson, or of a text in quarantine."""
+    state = "quarantine" if found.held else found.lesson.state
+    return {"id": short(found.lesson.id), "state": state, "lesson": found.lesson.text}
 
 
 def _entry_row(entry: Entry) -> dict[str, str]:

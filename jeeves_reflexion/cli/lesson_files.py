@@ -150,7 +150,12 @@ class FilesDesk(LessonDesk):
         older: dict[str, str] = {}
         gone = Forgotten()
         prepared = _prepared(lines, order)
-        if order.create and not await anyio.to_thread.run_sync(partial(_is_there, self._place)):
+        if not await anyio.to_thread.run_sync(partial(_is_there, self._place)):
+            if not order.create:
+                raise ConfigurationError(
+                    f"no lesson store at {self._shown}: name one with --place or JEEVES_LESSONS, or add --create to "
+                    "make it"
+                )
             self._stored = {}
         else:
             async with self._reading() as store:
@@ -220,9 +225,10 @@ async def _take(
         )
     elif order.restore or lesson.state == "retired":
         # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
-        await store.shelf.put(lesson, line.tasks, change)
         if line.forgotten:
+            # First: what is forgotten and there is taken away by the next who changes it.
             await remember(store.shelf, lesson.id)
+        await store.shelf.put(lesson, line.tasks, change)
     else:
         stored_as = await store.admit(lesson, line.tasks, change)
         return stored_as.id != lesson.id

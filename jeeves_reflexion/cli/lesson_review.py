@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio
 import click
 
 from jeeves_reflexion.cli.desk import counted
-from jeeves_reflexion.cli.lesson_desk import Found, LessonDesk
+from jeeves_reflexion.cli.lesson_desk import Found, LessonDesk, naming
 from jeeves_reflexion.cli.lesson_options import Asking, Why
 from jeeves_reflexion.cli.lesson_rows import BELOW, change_of, held_as_json, held_row, row, short
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Feedback
-from jeeves_reflexion.lessons.curator import Curator, Waiting
+from jeeves_reflexion.lessons.curator import Curator, Waiting, check_mergeable, checked_text
+from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.shelf import store_errors
-from jeeves_reflexion.lessons.undoing import undoing
-from jeeves_reflexion.types import Lesson, LessonState
+from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores.base import RecordStore
 
 _PAGE = 500
@@ -59,6 +60,17 @@ RESTORE: Final = Deed(Kind("restore", ("retired",)), "restored", lambda c, i, wh
 _MERGE: Final = Kind("merge", ("active", "proposed", "retired"))
 
 
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A lesson before and after a rollback to change ``to``, and those that come out of it and go into it again."""
+
+    before: Lesson
+    after: Lesson
+    to: int
+    back: tuple[str, ...]
+    again: tuple[str, ...]
+
+
 class ReviewDesk(LessonDesk):
     """Shows what waits for a decision, and carries decisions out. Each goes into the lesson's history."""
 
@@ -93,7 +105,7 @@ class ReviewDesk(LessonDesk):
         if everything and not found:
             self._say([], deed)
             return
-        rows = [_saying(each) for each in found]
+        rows = [naming(each) for each in found]
         lost = deed is REJECT and any(each.held for each in found)
         end = ", texts in quarantine for good" if lost else ""
         question = f"{deed.of.verb.capitalize()} {counted(len(found), 'lesson')}{end}?"
@@ -123,29 +135,57 @@ class ReviewDesk(LessonDesk):
             raise LessonStoreError(
                 f"lesson {into.id} is retired, and can't speak for others: restore it first"
             )
+        if text is not None:
+            checked_text(into.id, text)
+        for each in others:
+            check_mergeable(each, into.id)
+        before = [each.id for each in others if each.metadata.get(MERGED_INTO) == into.id]
         rows = [{"id": short(into.id), "what": "stays", "lesson": text or into.text}]
         rows += [{"id": short(each.id), "what": "retired", "lesson": each.text} for each in others]
         question = f"Merge {counted(len(others), 'lesson')} into {short(into.id)}?"
         ids = [each.id for each in others]
+        answer: dict[str, JSON] = {
+            "merged": [each for each in ids if each not in before],
+            "merged_before": list(before),
+        }
         if not self._go(asking, question, rows):
-            self._answer_dry({"into": into.id, "merged": ids})
+            self._answer_dry({"into": into.id, **answer})
             return
         merged = anyio.run(self._merge, into.id, ids, text, why, embedder)
         if self._as_json:
-            self._document({"lesson": plain(merged), "merged": ids})
-        else:
-            learned = f"learned {merged.support} times now"
-            self._screen.result(f"merged {counted(len(ids), 'lesson')} into {short(into.id)}, {learned}")
-
-    def rollback(self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice) -> None:
-        """Make a lesson again what it was after an earlier change; the one before the last unless named."""
-        before, after, back = anyio.run(self._rollback, lesson_id, to, why, embedder)
-        if self._as_json:
-            self._document({"lesson": plain(after), "back": list(back)})
+            self._document({"lesson": plain(merged), **answer})
             return
-        self._tell(before, after, "rolled back")
-        if back:
-            self._screen.note(f"not merged into it any more: {', '.join(map(short, back))}")
+        done = f"merged {counted(len(ids) - len(before), 'lesson')} into {short(into.id)}"
+        were = "was" if len(before) == 1 else "were"
+        known = f"; {counted(len(before), 'lesson')} {were} merged into it before" if before else ""
+        self._screen.result(f"{done}, learned {merged.support} times now{known}")
+
+    def rollback(
+        self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice, *, dry_run: bool = False
+    ) -> None:
+        """Make a lesson again what it was after an earlier change; the one before the last unless named."""
+        if dry_run:
+            undone = anyio.run(self._undone, lesson_id, to)
+        else:
+            undone = anyio.run(self._rollback, lesson_id, to, why, embedder)
+        answer: dict[str, JSON] = {"back": list(undone.back), "again": list(undone.again)}
+        if self._as_json:
+            about = {"dry_run": True} if dry_run else {}
+            self._document({**about, "lesson": plain(undone.after), **answer})
+            return
+        if dry_run:
+            what = change_of(undone.before, undone.after) or "is so already"
+            self._screen.entry({"id": short(undone.after.id), "change": what})
+        else:
+            self._tell(undone.before, undone.after, "rolled back")
+        for said, others in (
+            ("not merged into it any more", undone.back),
+            ("merged into it again", undone.again),
+        ):
+            if others:
+                self._screen.note(f"{said}: {', '.join(map(short, others))}")
+        if dry_run:
+            self._answer_dry({})
 
     def outcome(self, run: str, score: float, attempt: int | None, task: str | None, why: Why) -> None:
         """Note what someone says later of an attempt."""
@@ -215,24 +255,34 @@ class ReviewDesk(LessonDesk):
         async with self._changing(embedder) as store:
             return await Curator(store.shelf, by=why.by).merge(into, others, text=text, reason=why.reason)
 
-    async def _rollback(
-        self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice
-    ) -> tuple[Lesson, Lesson, tuple[str, ...]]:
+    async def _rollback(self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice) -> Undone:
         async with self._changing(embedder) as store:
-            before = await self._one(store, lesson_id)
             curator = Curator(store.shelf, by=why.by)
-            entries = await curator.history(before.id)
-            if to is None:
-                numbers = [entry.number for entry in entries]
-                if len(numbers) < 2:
-                    raise LessonStoreError(
-                        f"lesson {before.id} was never changed: there is nothing to go back to"
-                    )
-                to = numbers[-2]
-            undo = undoing(entries, to)
-            after = await curator.rollback(before.id, to=to, reason=why.reason)
-            there = [each for each in (undo.back if undo else ()) if await store.get(each) is not None]
-            return before, after, tuple(there)
+            undone = await self._undoing(store, curator, lesson_id, to)
+            after = await curator.rollback(undone.before.id, to=undone.to, reason=why.reason)
+            return replace(undone, after=after)
+
+    async def _undone(self, lesson_id: str, to: int | None) -> Undone:
+        async with self._reading() as store:
+            return await self._undoing(store, Curator(store.shelf), lesson_id, to)
+
+    async def _undoing(
+        self, store: VectorLessonStore, curator: Curator, lesson_id: str, to: int | None
+    ) -> Undone:
+        before = await self._one(store, lesson_id)
+        if to is None:
+            numbers = [entry.number for entry in await curator.history(before.id)]
+            if len(numbers) < 2:
+                raise LessonStoreError(
+                    f"lesson {before.id} was never changed: there is nothing to go back to"
+                )
+            to = numbers[-2]
+        undo = await curator.undoing(before.id, to=to)
+        back, again = [
+            tuple([each for each in others if await store.get(each) is not None])
+            for others in (undo.back, undo.again)
+        ]
+        return Undone(before, undo.lesson, to, back, again)
 
     async def _outcome(
         self, run: str, score: float, attempt: int | None, task: str | None, why: Why
@@ -261,8 +311,3 @@ async def _run_beginning(records: RecordStore, start: str) -> str:
     if len(found) > 1:
         raise LessonStoreError(f"{len(found)} runs begin with {start!r}: {', '.join(found[:5])}")
     return found[0] if found else start
-
-
-def _saying(found: Found) -> dict[str, str]:
-    state = "quarantine" if found.held else found.lesson.state
-    return {"id": short(found.lesson.id), "state": state, "lesson": found.lesson.text}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jeeves_reflexion.cli.desk import with_values
@@ -38,8 +38,8 @@ def row(lesson: Lesson, *more: tuple[str, str]) -> dict[str, str]:
     }
 
 
-def details(lesson: Lesson) -> dict[str, str]:
-    """Return everything about a lesson, by name."""
+def details(lesson: Lesson, tasks: Sequence[str] = ()) -> dict[str, str]:
+    """Return everything about a lesson, by name; ``tasks`` are all that it is recalled for."""
     source = lesson.provenance
     score = "none" if source.score is None else f"{source.score:.2f}"
     merged, votes = lesson.metadata.get(MERGED_INTO), lesson.metadata.get(VOTES)
@@ -48,6 +48,7 @@ def details(lesson: Lesson) -> dict[str, str]:
             "id": lesson.id,
             "lesson": lesson.text,
             "task": lesson.task_excerpt,
+            "also for": "; ".join(abridge(each, _TASK_EXCERPT) for each in tasks[1:]),
             "kind": lesson.task_kind or "",
             "tools": ", ".join(lesson.tools),
             "state": lesson.state,

@@ -72,7 +72,11 @@ class Stats:
     def supports(self) -> Counter[str]:
         """Count the lessons by how often they were learned."""
         return Counter(
-            "once" if each.support <= 1 else f"2 to {_FEW} times" if each.support <= _FEW else "more often"
+            "once"
+            if each.support <= 1
+            else f"from 2 to {_FEW} times"
+            if each.support <= _FEW
+            else "more often"
             for each in self.lessons
         )
 

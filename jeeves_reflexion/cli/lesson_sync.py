@@ -57,6 +57,11 @@ class Edits:
         """How many there are to apply."""
         return len(self.added) + len(self.changed) + len(self.removed)
 
+    @property
+    def left(self) -> int:
+        """How many files are left alone although they differ."""
+        return len(self.refused) + len(self.malformed)
+
 
 class SyncDesk(LessonDesk):
     """Compares a folder with the store: shows what differs, asks, and applies it."""
@@ -77,7 +82,12 @@ class SyncDesk(LessonDesk):
         if not self._as_json:
             self._show(edits)
         answer = _edits_as_json(edits)
-        if self._agreed(folder, edits.number, asking, answer):
+        why = f"{folder} says what is {self._where}"
+        if edits.left:
+            why = f"all but what is told above is so {self._where}"
+        elif not (folder / MANIFEST).exists() and not any(folder.glob("*.md")):
+            why = f"no lessons were exported to {folder}, and no file of one lies there"
+        if self._agreed(edits.number, why, asking, answer):
             anyio.run(self._take_over, folder, edits, by, embedder)
             self._applied(edits.number, answer)
 
@@ -88,11 +98,13 @@ class SyncDesk(LessonDesk):
                 self._screen.result(line)
         number = sum(map(len, (changes.added, changes.changed, changes.moved, changes.removed)))
         answer = _changes_as_json(changes, folder)
-        if self._agreed(folder, number, asking, answer):
+        why = f"all but what is told above is so {self._where}" if changes.malformed else ""
+        if self._agreed(number, why or f"{folder} says what is {self._where}", asking, answer):
             anyio.run(self._apply, folder, changes, embedder)
             self._applied(number, answer)
 
-    def _agreed(self, folder: Path, number: int, asking: Asking, answer: dict[str, JSON]) -> bool:
+    def _agreed(self, number: int, why: str, asking: Asking, answer: dict[str, JSON]) -> bool:
+        """Whether to apply changes; ``why`` says what it means that there is none."""
         if number and self._go(asking, f"Apply {counted(number, 'change')}?"):
             return True
         if number:
@@ -100,7 +112,7 @@ class SyncDesk(LessonDesk):
         elif self._as_json:
             self._document({"dry_run": asking.dry_run, **answer})
         else:
-            self._screen.note(f"nothing to apply: {folder} says what is {self._where}")
+            self._screen.note(f"nothing to apply: {why}")
         return False
 
     def _applied(self, number: int, answer: dict[str, JSON]) -> None:
@@ -140,8 +152,13 @@ class SyncDesk(LessonDesk):
         for each in (*edited.values(), *(stored[id] for id in sorted(retold - edited.keys()))):
             lesson = clean(each) if each.id not in stored else replace(each, text=clean_lesson(each.text))
             problem = problem_with(lesson, each.text)
-            if lesson.id not in stored and (lesson.id in written or lesson.id in gone):
+            if lesson.id not in stored and lesson.id in gone:
                 problem = "it was forgotten: delete the file, or its comment to write it anew"
+            elif lesson.id not in stored and lesson.id in written:
+                problem = (
+                    "there is no such lesson here: name the place and namespace that it was exported from, or delete "
+                    "its comment to write it anew"
+                )
             if lesson.id in retold:
                 problem = "its task was edited: only the sentence can be; delete the comment for a new lesson"
             if problem is not None:

@@ -60,6 +60,13 @@ from jeeves_reflexion.cli.options import (
     callback=check_finite_number,
     help="Withhold each lesson from this share of its recalls, so that what it does is known; means --credit.",
 )
+@click.option(
+    "--withhold-early",
+    metavar="SHARE",
+    type=click.FloatRange(0, 0.5),
+    callback=check_finite_number,
+    help="With --withhold: a larger share for a lesson of which nothing is known, halved the more is known.",
+)
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-seconds",
@@ -90,6 +97,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     embedder: EmbedderChoice,
     credit: bool | None,
     withhold: float | None,
+    withhold_early: float | None,
     budget_tokens: int | None,
     budget_seconds: float | None,
     as_json: bool,
@@ -103,6 +111,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     # Not before the command line has been read: --help and a typing error need none of it.
     from jeeves_reflexion.cli import running  # noqa: PLC0415
     from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
+    from jeeves_reflexion.cli.lesson_credit import credit_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
     from jeeves_reflexion.places import default_place  # noqa: PLC0415
 
@@ -114,19 +123,34 @@ def run(  # noqa: PLR0913 - one parameter for each option
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
+    _check_early(withhold, withhold_early)
     if task == "-":
         task = _read_stdin()
     if not task.strip():
         raise click.UsageError("the task is empty: say what is asked")
     place = default_place() if lessons is None else lessons
+    settings = credit_of(credit, withhold=withhold, early=withhold_early)
     order = running.Order(
         task=task.strip(),
         endpoint=Endpoint(model, base_url, api_key_env, timeout),
         judge=evaluator_model,
         loop=running.Loop(max_attempts, threshold, top_k, budget_tokens, budget_seconds),
-        lessons=None if no_lessons else running.Place(place, namespace, embedder, credit, withhold),
+        lessons=None if no_lessons else running.Place(place, namespace, embedder, settings),
     )
     ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))
+
+
+def _check_early(share: float | None, early: float | None) -> None:
+    if early is None:
+        return
+    if not share:
+        raise click.UsageError(
+            "--withhold-early goes with --withhold SHARE, above 0: that is the share that it comes down to"
+        )
+    if early < share:
+        raise click.UsageError(
+            f"--withhold-early is the larger share, that of the first recalls: {early} is below --withhold {share}"
+        )
 
 
 def _read_stdin() -> str:

@@ -12,7 +12,6 @@ import anyio
 
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted, UnusableEndpointError
-from jeeves_reflexion.cli.lesson_credit import credit_of
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import result_as_json
 from jeeves_reflexion.cli.screen import Screen
@@ -20,6 +19,7 @@ from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.errors import ModelAuthError, ModelError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
+from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.models import OpenAIModel
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Message
@@ -42,13 +42,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where lessons are kept, and what finds them; the share to withhold is None where none was given."""
+    """Where lessons are kept, what finds them, and whether what they do is found out."""
 
     path: str
     namespace: str
     embedder: EmbedderChoice
-    credit: bool | None = None
-    withhold: float | None = None
+    credit: Credit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ async def _open_lessons(
 ) -> VectorLessonStore | None:
     if place is None:
         return None
-    settings = LessonSettings(credit=credit_of(place.credit, withhold=place.withhold))
+    settings = LessonSettings(credit=place.credit)
     store = open_for_run(place.path, place.namespace, place.embedder, settings)
     await open_things.enter_async_context(store)
     # A store that can't be used is found out here, before a model has been paid.

@@ -18,7 +18,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.lessons.forgetting import STRUCK
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
-from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed
+from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed, merged_away
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
 from jeeves_reflexion.lessons.records import lesson_from_fields
 from jeeves_reflexion.lessons.screening.detecting import screen
@@ -73,22 +73,20 @@ class Curator:
         return await self._to(lesson_id, "retired", "retire", reason)
 
     async def restore(self, lesson_id: str, *, reason: str = "") -> Lesson:
-        """Make a retired lesson active again."""
+        """Make a retired lesson active again; one that was merged into another is not merged by a write any more."""
 
         def make(lesson: Lesson) -> Lesson:
             return replace(_unmerged(lesson), state="active", state_reason=redact(reason))
 
+        async with store_errors("restore a lesson"):
+            there = await self._shelf.get(lesson_id)
+        if there is not None and MERGED_INTO in there.metadata:
+            await self._keep_apart(lesson_id)
         return await self._change(lesson_id, make, "restore", reason)
 
     async def edit(self, lesson_id: str, text: str, *, reason: str = "") -> Lesson:
         """Say a lesson in other words, which pass the same gate as those of a reflector."""
-        problem = shape_problem(text)
-        if problem is not None:
-            raise ConfigurationError(f"the new text is no lesson: {problem}")
-        cleaned = clean_lesson(text)
-        finding = screen(cleaned)
-        if finding is not None:
-            raise LessonRefusedError(f"the new text gives orders ({finding.kind}): {finding.why}", lesson_id)
+        cleaned = checked_text(lesson_id, text)
         return await self._change(lesson_id, lambda lesson: replace(lesson, text=cleaned), "edit", reason)
 
     async def merge(
@@ -96,16 +94,20 @@ class Curator:
     ) -> Lesson:
         """Let one lesson speak for others, in its words or new ones: it takes over their support, they are retired.
 
-        Doing it again does nothing more, so one that was cut short is carried on by the same call.
+        Doing it again does nothing more, so one that was cut short is carried on by the same call. Nothing is merged
+        where the new words are no lesson, or where one of the others was merged into a third lesson.
         """
         ids = list(dict.fromkeys(others))
         if not ids or into in ids:
             raise ConfigurationError("a merge takes at least one other lesson, and none into itself")
+        if text is not None:
+            checked_text(into, text)
         async with store_errors("merge lessons"):
             found = {lesson_id: await self._shelf.get(lesson_id) for lesson_id in (into, *ids)}
         for lesson_id, lesson in found.items():
             if lesson is None:
                 raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
+            check_mergeable(lesson, into)
         for lesson_id in ids:
             await self._absorb(into, cast("Lesson", found[lesson_id]), reason)
         if text is not None:
@@ -122,7 +124,7 @@ class Curator:
             await self._shelf.change(
                 into, lambda now: absorbed(now, copy, another_task=True), taking, queries=queries
             )
-            await self._shelf.change(copy.id, lambda now: _merged(now, into), change)
+            await self._shelf.change(copy.id, lambda now: merged_away(now, into), change)
 
     async def history(self, lesson_id: str) -> list[Entry]:
         """Return every change of a lesson, oldest first; none where there is no such lesson."""
@@ -140,13 +142,7 @@ class Curator:
         for _ in range(TRIES):
             async with store_errors("roll a lesson back"):
                 start = await self._shelf.get(lesson_id)
-                undo = undoing(await self.history(lesson_id), to)
-            if undo is None:
-                raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}")
-            if undo.lesson.text == STRUCK:
-                raise LessonStoreError(
-                    f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson"
-                )
+            undo = await self.undoing(lesson_id, to=to)
             # The others first: one that is cut short has lost nothing then, and is carried on by the same call.
             for other in undo.back:
                 await self._unmerge(other, lesson_id, reason)
@@ -158,6 +154,15 @@ class Curator:
                 if await self._undo(lesson_id, start, undo, change):
                     return undo.lesson
         raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was rolled back: try again")
+
+    async def undoing(self, lesson_id: str, *, to: int) -> Undoing:
+        """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
+        undo = undoing(await self.history(lesson_id), to)
+        if undo is None:
+            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}")
+        if undo.lesson.text == STRUCK:
+            raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
+        return undo
 
     # -- how
 
@@ -186,8 +191,14 @@ class Curator:
                 return None
             return replace(_unmerged(lesson), state=state, state_reason=why)
 
+        await self._keep_apart(lesson_id)
         with contextlib.suppress(UnknownLessonError):
             await self._change(lesson_id, make, "unmerge", reason or f"the merge into {into} was taken back")
+
+    async def _keep_apart(self, lesson_id: str) -> None:
+        async with store_errors("keep a lesson apart"):
+            if await self._shelf.get(lesson_id) is not None:
+                await self._shelf.keep_apart(lesson_id)
 
     async def _to(
         self,
@@ -216,22 +227,38 @@ class Curator:
             return await self._shelf.change(lesson_id, make, Change(operation, reason, self._by))
 
 
-def _merged(lesson: Lesson, into: str) -> Lesson:
-    metadata: dict[str, JSON] = {**lesson.metadata, MERGED_INTO: into}
-    return replace(lesson, state="retired", state_reason=_into(into), metadata=metadata)
+def checked_text(lesson_id: str, text: str) -> str:
+    """Return new words for a lesson as they are to be stored.
+
+    Raises ``ConfigurationError`` for what is no lesson, and :class:`LessonRefusedError` for what gives orders.
+    """
+    problem = shape_problem(text)
+    if problem is not None:
+        raise ConfigurationError(f"the new text is no lesson: {problem}")
+    cleaned = clean_lesson(text)
+    finding = screen(cleaned)
+    if finding is not None:
+        raise LessonRefusedError(f"the new text gives orders ({finding.kind}): {finding.why}", lesson_id)
+    return cleaned
+
+
+def check_mergeable(lesson: Lesson, into: str) -> None:
+    """Raise :class:`LessonStoreError` for a lesson that a third one speaks for, or would count twice."""
+    speaker = lesson.metadata.get(MERGED_INTO)
+    if speaker is not None and speaker != into:
+        raise LessonStoreError(
+            f"lesson {lesson.id!r} was merged into {speaker!r}: name that one, or take the merge back by rolling "
+            "that one back"
+        )
 
 
 def _merged_again(lesson: Lesson, into: str) -> Lesson | None:
-    return None if MERGED_INTO in lesson.metadata else _merged(lesson, into)
+    return None if MERGED_INTO in lesson.metadata else merged_away(lesson, into)
 
 
 def _unmerged(lesson: Lesson) -> Lesson:
     kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
     return replace(lesson, metadata=kept)
-
-
-def _into(into: str) -> str:
-    return f"merged into {into}"
 
 
 def _entry(value: JSON) -> Entry:

@@ -9,7 +9,6 @@ has it is known to undo the forgetting.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +20,9 @@ from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.striking import swap
 from jeeves_reflexion.lessons.merging import COPIES, MERGED_INTO, TASKS, WORDINGS
 from jeeves_reflexion.lessons.records import lesson_from_fields
-from jeeves_reflexion.lessons.shelf import HISTORY, Change, Shelf, whole
+from jeeves_reflexion.lessons.shelf import FORGOTTEN, HISTORY, Change, Shelf, digest_of, whole
 from jeeves_reflexion.types import JSON, Lesson
 
-FORGOTTEN: Final = "forgotten"
 STRUCK: Final = "[forgotten]"
 """What stands where an id, a text or a task of a forgotten lesson stood."""
 
@@ -53,12 +51,15 @@ class Traces:
         return Traces(self.id, self.texts - own, self.tasks - own, self.task_ids, self.attempts)
 
 
-async def forget_traces(shelf: Shelf, lesson_id: str) -> None:
-    """Strike a lesson that is still there from all others and their histories, and note that it is forgotten."""
+async def forget_traces(shelf: Shelf, lesson_id: str) -> bool:
+    """Strike a lesson that is still there from all others and their histories, and note that it is forgotten.
+
+    Returns False if there was none.
+    """
     lesson = await shelf.get(lesson_id)
     if lesson is None:
-        return
-    await shelf.records.append_once(FORGOTTEN, _digest(lesson_id), {})
+        return False
+    await shelf.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
     traces = _traces(lesson, await shelf.entries(lesson_id), await shelf.queries_of(lesson_id))
     owned: dict[str, frozenset[str]] = {}
     after: str | None = None
@@ -73,6 +74,7 @@ async def forget_traces(shelf: Shelf, lesson_id: str) -> None:
             break
         after = page.next
     await _strike_histories(shelf, traces, owned)
+    return True
 
 
 async def forgotten(shelf: Shelf) -> Forgotten:
@@ -89,7 +91,7 @@ async def forgotten(shelf: Shelf) -> Forgotten:
 
 async def remember(shelf: Shelf, lesson_id: str) -> None:
     """Take back that a lesson is forgotten: it was put there again on purpose."""
-    await shelf.records.delete_records(FORGOTTEN, [_digest(lesson_id)])
+    await shelf.records.delete_records(FORGOTTEN, [digest_of(lesson_id)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,7 @@ class Forgotten:
     digests: frozenset[str] = frozenset()
 
     def __contains__(self, lesson_id: object) -> bool:
-        return isinstance(lesson_id, str) and _digest(lesson_id) in self.digests
-
-
-def _digest(lesson_id: str) -> str:
-    return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()
+        return isinstance(lesson_id, str) and digest_of(lesson_id) in self.digests
 
 
 def _traces(lesson: Lesson, entries: Sequence[JSON], queries: Sequence[str]) -> Traces:

@@ -1,18 +1,17 @@
-"""What becomes of a newcomer: merged into a lesson that says the same, linked to one that says the opposite, or kept.
+"""What a lesson keeps of the copies that are merged into it: support, notes of them, their tasks and their wordings.
 
-Pure: the store finds the neighbours, this module decides. An embedding finds what a newcomer may be a copy of, and
-``likeness/comparing.py`` says whether it is one. Nothing is merged on similarity alone, and a lesson lost is worse than
-a copy kept: in doubt both stay. The defaults were chosen by ``python -m benchmarks.lessons.paraphrases``.
+Pure. Whether one is a copy is decided in ``sameness.py``, what becomes of a newcomer in ``deciding.py``. The defaults
+of :class:`MergeSettings` were chosen by ``python -m benchmarks.lessons.paraphrases``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons.likeness.comparing import Comparison, compare, one_letter_apart
+from jeeves_reflexion.lessons.likeness.comparing import compare
 from jeeves_reflexion.types import JSON, Lesson, Trust
 
 COPIES: Final = "copies"
@@ -25,16 +24,8 @@ TASKS: Final = "tasks"
 MERGED_INTO: Final = "merged_into"
 """Key of a retired copy's metadata: the id of the lesson that it was merged into."""
 
-Kind: TypeAlias = Literal["merge", "link", "new"]
-
-SLIP_IN: Final = 50
-"""So many times as often a lesson must have been learned as one that differs by a letter, for that to be a slip."""
-_SAME_WORDS: Final = 0.95
+SAME_WORDS: Final = 0.95
 """From this likeness on, a copy is no other way to say it."""
-_SAID_ALIKE: Final = 0.85
-"""From this likeness on, a way to say it that two lessons keep says that they are one."""
-_HOPELESS: Final = 0.25
-"""Below this likeness to the text, no other wording of it is looked at: that would cost more than it finds."""
 _RANK: Final[Mapping[Trust, int]] = {"own": 2, "shared": 1, "imported": 0}
 
 
@@ -48,7 +39,8 @@ class MergeSettings:
     the advice is replaced by an unknown one; below 1.0, one such word may be where the similarity is
     ``sure_similarity``, which finds more copies and took a pencil for a mug in logged reflections. A lesson keeps up to
     ``wordings`` other ways to say it, and what is alike one of them (``wording_likeness``) is a copy too unless it is
-    in conflict with the lesson itself. It keeps notes of its last ``copies``.
+    in conflict with the lesson itself, or says what neither that wording nor the lesson does. It keeps notes of its
+    last ``copies``.
 
     A task ``same_task`` near one that the lesson is found by needs no face of its own; a lesson has at most ``tasks``
     of them. Contradictions are linked from ``link_similarity`` on.
@@ -79,86 +71,6 @@ class MergeSettings:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A stored lesson near a newcomer: cosines of the two texts, and of the tasks (the nearest face) if known."""
-
-    lesson: Lesson
-    lesson_similarity: float
-    task_similarity: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do with a newcomer.
-
-    ``merge``: ``lesson`` is the stored lesson as it is to be now, under its own id; with ``keeps_task`` the newcomer's
-    task becomes another face of it, and with ``rewrites`` its text changed and is to be embedded anew. ``link``:
-    ``lesson`` is the newcomer with the ids of ``others``, which are to name it in turn; all are kept. ``new``:
-    ``lesson`` is the newcomer as it came. ``reason`` is for people.
-    """
-
-    kind: Kind
-    lesson: Lesson
-    reason: str
-    others: tuple[str, ...] = ()
-    keeps_task: bool = False
-    rewrites: bool = False
-
-
-def decide(newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings | None = None) -> Decision:
-    """Decide what becomes of a newcomer, given its nearest lessons (five are enough) in any order.
-
-    The text of the stored lesson stays: its credit was earned with these words, and copies of copies can't drift away
-    from them. Only words of higher trust replace it. A copy of lower trust adds no support, so that nobody from
-    outside can push a lesson up; a retired lesson takes its copies in and stays retired, so that what was found to
-    harm does not come back under another id.
-    """
-    settings = settings or MergeSettings()
-    found: list[tuple[tuple[float, float, int, str], Neighbour]] = []
-    opposed = []
-    for each in near:
-        if each.lesson.id == newcomer.id or MERGED_INTO in each.lesson.metadata:
-            continue
-        seen = compare(newcomer.text, each.lesson.text)
-        strength = _strength(newcomer, each, seen, settings)
-        if strength is None and slip_of(newcomer, each.lesson):
-            strength = seen.likeness
-        if strength is not None and _compatible(newcomer, each, settings):
-            order = (strength, each.lesson_similarity, each.lesson.support, each.lesson.id)
-            found.append((order, each))
-        elif seen.contradictory and _opposes(newcomer, each, settings):
-            opposed.append(each.lesson.id)
-    if found:
-        (strength, similarity, _, _), best = max(found, key=lambda item: item[0])
-        return _merged(newcomer, best, settings, f"alike {strength:.2f}, similar {similarity:.2f}")
-    if opposed:
-        known = dict.fromkeys((*newcomer.contradicts, *opposed))
-        reason = f"advises the opposite of {', '.join(opposed)}"
-        return Decision("link", replace(newcomer, contradicts=tuple(known)), reason, tuple(opposed))
-    return Decision("new", newcomer, "says what no lesson near it says")
-
-
-def unsettled(
-    newcomer: Lesson, near: Sequence[Neighbour], settings: MergeSettings | None = None
-) -> tuple[str, ...]:
-    """Return the ids of those neighbours whose ``task_similarity`` :func:`decide` needs; it may be unknown of others.
-
-    These are few, since most newcomers neither say nor contradict what a lesson of another task says.
-    """
-    settings = settings or MergeSettings()
-    found = []
-    for each in near:
-        seen = compare(newcomer.text, each.lesson.text)
-        if newcomer.task_id not in _known_tasks(each.lesson) and (
-            seen.contradictory
-            or _strength(newcomer, each, seen, settings) is not None
-            or slip_of(newcomer, each.lesson)
-        ):
-            found.append(each.lesson.id)
-    return tuple(found)
-
-
 def linked(lesson: Lesson, other: str) -> Lesson:
     """Return a lesson that names another as its contradiction; unchanged if it does already."""
     if other in lesson.contradicts or other == lesson.id:
@@ -173,24 +85,45 @@ def absorbed(
 
     Absorbing the same evidence (run and attempt) again changes nothing.
     """
-    settings = settings or MergeSettings()
-    if _evidence(copy) in _known_evidence(kept):
+    if evidence_of(copy) in known_evidence(kept):
         return kept
+    return _taken(kept, copy, copy.support, another_task=another_task, settings=settings or MergeSettings())
+
+
+def joined(
+    kept: Lesson, copy: Lesson, *, another_task: bool, settings: MergeSettings | None = None
+) -> Lesson:
+    """Return ``kept`` with a stored lesson of the same trust merged into it: their supports add up.
+
+    An attempt that both have a note of counts once.
+    """
+    twice = known_evidence(kept) & known_evidence(copy)
+    support = max(copy.support - len(twice), 0)
+    return _taken(kept, copy, support, another_task=another_task, settings=settings or MergeSettings())
+
+
+def merged_away(lesson: Lesson, into: str) -> Lesson:
+    """Return a lesson as it is once another speaks for it: retired, with the id of that one."""
+    metadata: dict[str, JSON] = {**lesson.metadata, MERGED_INTO: into}
+    return replace(lesson, state="retired", state_reason=f"merged into {into}", metadata=metadata)
+
+
+def _taken(kept: Lesson, copy: Lesson, counts: int, *, another_task: bool, settings: MergeSettings) -> Lesson:
     better = _RANK[copy.trust] > _RANK[kept.trust]
-    support = copy.support if better else kept.support + copy.support * (copy.trust == kept.trust)
+    support = counts if better else kept.support + counts * (copy.trust == kept.trust)
     base = replace(kept, text=copy.text, trust=copy.trust) if better else kept
     if kept.state == "proposed" and copy.state == "active" and _RANK[copy.trust] >= _RANK[kept.trust]:
         base = replace(base, state="active", state_reason="learned again by one who is trusted")
     note = _note(kept if better else copy)
-    earlier = [*_listed(kept, COPIES), *_listed(copy, COPIES), note]
-    total = _total(kept) + _total(copy) + 1
-    tasks = list(_listed(kept, TASKS))
-    if another_task and copy.task_id != kept.task_id and copy.task_id not in tasks:
-        tasks.append(copy.task_id)
+    earlier = [*listed(kept, COPIES), *listed(copy, COPIES), note]
+    tasks = list(listed(kept, TASKS))
+    if another_task:
+        more = dict.fromkeys((copy.task_id, *listed(copy, TASKS)))
+        tasks += [task for task in more if task != kept.task_id and task not in tasks]
     metadata: dict[str, JSON] = {
         **kept.metadata,
         COPIES: earlier[-settings.copies :] if settings.copies else [],
-        COPIES_TOTAL: total,
+        COPIES_TOTAL: _total(kept) + _total(copy) + 1,
     }
     new = (kept.text, *wordings(kept)) if better else ()
     known = () if better else wordings(kept)
@@ -208,102 +141,30 @@ def absorbed(
     )
 
 
-def same_advice(one: Lesson, other: Lesson, settings: MergeSettings | None = None) -> bool:
-    """Whether two stored lessons say the same by their texts and kept wordings, whatever their embeddings say."""
-    near = Neighbour(other, lesson_similarity=1.0)
-    by_text = replace(settings or MergeSettings(), sure_similarity=1.0)
-    seen = compare(one.text, other.text)
-    return _same_scope(one, other) and _strength(one, near, seen, by_text) is not None
-
-
-def slip_of(copy: Lesson, known: Lesson) -> bool:
-    """Whether a lesson is one that was learned fifty times as often, but for a slip of the fingers that is a word."""
-    if known.support < SLIP_IN * copy.support:
-        return False
-    seen = compare(known.text, copy.text)
-    if seen.conflict or seen.likeness < _HOPELESS:
-        return False
-    return any(one_letter_apart(text, copy.text) for text in (known.text, *wordings(known)))
-
-
 def wordings(lesson: Lesson) -> tuple[str, ...]:
     """Return the other ways to say it that a lesson keeps."""
-    return cast("tuple[str, ...]", tuple(_listed(lesson, WORDINGS)))
+    return cast("tuple[str, ...]", tuple(listed(lesson, WORDINGS)))
 
 
-def _strength(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: MergeSettings) -> float | None:
-    """How much a newcomer is a copy of a lesson, by its text or a kept wording of it; None if it is none."""
-    if seen.conflict or each.lesson_similarity < settings.min_similarity:
-        return None
-    sure = settings.sure_similarity < 1.0 and each.lesson_similarity >= settings.sure_similarity
-    much = seen.added > settings.max_added
-    narrow = seen.within > settings.max_within
-    if (
-        seen.likeness >= settings.min_likeness
-        and seen.replaced <= (1 if sure else 0)
-        and not (much or narrow)
-    ):
-        return seen.likeness
-    if seen.likeness < _HOPELESS or (much and seen.replaced):
-        return None
-    # One that says much more is a copy by a wording of the same words alone.
-    least = _SAME_WORDS if much else settings.wording_likeness
-    mine, theirs = wordings(newcomer), wordings(each.lesson)
-    ways = [(newcomer.text, text, least) for text in theirs] + [
-        (each.lesson.text, text, least) for text in mine
-    ]
-    if not seen.replaced:
-        # A way to say it that both have, where one says no more than the other but for some words on top.
-        ways += [(one, other, _SAID_ALIKE) for one in mine for other in theirs]
-    for one, other, at_least in ways:
-        again = compare(one, other)
-        added = again.within > settings.max_within
-        if not (again.conflict or again.replaced or added) and again.likeness >= at_least:
-            return again.likeness
-    return None
+def known_tasks(lesson: Lesson) -> tuple[JSON, ...]:
+    """Return the ids of the tasks that a lesson is known to be for."""
+    return (lesson.task_id, *listed(lesson, TASKS))
 
 
-def _compatible(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
-    """Whether merging loses no way to recall the newcomer: recalls may be narrowed by kind of task and by agent."""
-    old = each.lesson
-    if not _same_scope(newcomer, old):
-        return False
-    return not _another_task(newcomer, each, settings) or len(_listed(old, TASKS)) + 1 < settings.tasks
+def evidence_of(lesson: Lesson) -> tuple[JSON, JSON, JSON]:
+    """Return the attempt that taught a lesson: its run, its number, and its task."""
+    return (lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id)
 
 
-def _same_scope(a: Lesson, b: Lesson) -> bool:
-    return a.task_kind == b.task_kind and a.provenance.agent == b.provenance.agent
+def known_evidence(lesson: Lesson) -> set[tuple[JSON, JSON, JSON]]:
+    """Return the attempts that taught a lesson, as far as it keeps notes of them."""
+    notes = cast("Sequence[Mapping[str, JSON]]", listed(lesson, COPIES))
+    return {evidence_of(lesson)} | {(n["run_id"], n["attempt"], n["task_id"]) for n in notes}
 
 
-def _opposes(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
-    return (
-        newcomer.task_kind == each.lesson.task_kind
-        and each.lesson.state != "retired"
-        and each.lesson_similarity >= settings.link_similarity
-        and not _another_task(newcomer, each, settings)
-    )
-
-
-def _another_task(newcomer: Lesson, each: Neighbour, settings: MergeSettings) -> bool:
-    if newcomer.task_id in _known_tasks(each.lesson):
-        return False
-    return each.task_similarity is None or each.task_similarity < settings.same_task
-
-
-def _known_tasks(lesson: Lesson) -> tuple[JSON, ...]:
-    return (lesson.task_id, *_listed(lesson, TASKS))
-
-
-def _merged(newcomer: Lesson, best: Neighbour, settings: MergeSettings, reason: str) -> Decision:
-    another = _another_task(newcomer, best, settings)
-    lesson = absorbed(best.lesson, newcomer, another_task=another, settings=settings)
-    return Decision(
-        "merge",
-        lesson,
-        reason,
-        keeps_task=another and _evidence(newcomer) not in _known_evidence(best.lesson),
-        rewrites=lesson.text != best.lesson.text,
-    )
+def listed(lesson: Lesson, key: str) -> Sequence[JSON]:
+    """Return a list of a lesson's metadata; empty if there is none."""
+    return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
 
 
 def _note(copy: Lesson) -> dict[str, JSON]:
@@ -334,23 +195,7 @@ def _said(text: str, known: Sequence[str], others: Sequence[str], most: int) -> 
 
 def _repeats(one: str, other: str) -> bool:
     seen = compare(one, other)
-    return seen.same_words and seen.likeness >= _SAME_WORDS
-
-
-def _evidence(lesson: Lesson) -> tuple[JSON, JSON, JSON]:
-    return (lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id)
-
-
-def _known_evidence(lesson: Lesson) -> set[tuple[JSON, JSON, JSON]]:
-    return {_evidence(lesson)} | {(n["run_id"], n["attempt"], n["task_id"]) for n in _notes(lesson)}
-
-
-def _notes(lesson: Lesson) -> Sequence[Mapping[str, JSON]]:
-    return cast("Sequence[Mapping[str, JSON]]", _listed(lesson, COPIES))
-
-
-def _listed(lesson: Lesson, key: str) -> Sequence[JSON]:
-    return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
+    return seen.same_words and seen.likeness >= SAME_WORDS
 
 
 def _total(lesson: Lesson) -> int:

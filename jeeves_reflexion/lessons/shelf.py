@@ -8,13 +8,15 @@ without its entry.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.records import (
     FIRST_FACE,
     MOST_FACES,
@@ -32,6 +34,10 @@ from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
 HISTORY: Final = "history"
+APART: Final = "apart"
+"""Records of lessons that somebody took out of another again: no write merges them by itself any more."""
+FORGOTTEN: Final = "forgotten"
+"""Records of lessons that were forgotten, by a digest of their ids."""
 TRIES: Final = 30
 _AT_ONCE: Final = 200
 _NOTHING: Final[Mapping[str, JSON]] = {}
@@ -165,15 +171,54 @@ class Shelf:
                 return kept.lesson
             if lesson.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {lesson.id!r}")
-            number = kept.changes + 1
-            known = _tasks(kept, queries, without) or (lesson.text,)
-            faces = chunks_of(lesson, known, kept.key, changes=number)
-            lost = [empty_face(faces[0], each) for each in range(len(faces), kept.faces)]
-            entry = _entry(number, kept.lesson, lesson, change, _retold(kept.queries, known))
+            faces, entry = _written(kept, lesson, change, queries=queries, without=without)
             with contextlib.suppress(ConflictError):  # somebody else's change came first: on top of that one
-                await self.store.add([*faces, *lost], records=[entry])
+                await self.store.add(faces, records=[entry])
+                if await self.is_forgotten(lesson_id):
+                    # It was forgotten after it was read, and this would have brought it back.
+                    await self.remove(lesson_id)
+                    raise UnknownLessonError(f"lesson {lesson_id!r} was forgotten while it was changed")
                 return lesson
         raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was to be changed: try again")
+
+    async def join(
+        self,
+        kept: tuple[Lesson, Lesson],
+        copy: tuple[Lesson, Lesson],
+        change: Change,
+        *,
+        queries: Sequence[str] = (),
+    ) -> bool:
+        """Merge a stored lesson into another in one write: both of them, each ``(before, after)``, or neither.
+
+        Returns False, and changes nothing, where one of them is no longer what it was before, where the lesson that
+        stays has no room for ``queries``, the tasks that it is recalled by from then on, or where the copy was taken
+        out of another lesson once.
+        """
+        for each in (kept[0].id, copy[0].id):
+            if await self.records.get(APART, each) or await self.is_forgotten(each):
+                return False
+        first, second = await self._read(kept[0].id), await self._read(copy[0].id)
+        if first is None or second is None or (first.lesson, second.lesson) != (kept[0], copy[0]):
+            return False
+        if len(dict.fromkeys((*first.queries, *queries))) > MOST_FACES - 1:
+            return False
+        taking = replace(change, others=(copy[0].id,))
+        faces, entry = _written(first, kept[1], taking, queries=queries)
+        others, gone = _written(second, copy[1], change)
+        try:
+            await self.store.add([*faces, *others], records=[entry, gone])
+        except ConflictError:  # somebody else's change came first: a later write finds them again
+            return False
+        return True
+
+    async def is_forgotten(self, lesson_id: str) -> bool:
+        """Say whether a lesson was forgotten, or is being."""
+        return await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None
+
+    async def keep_apart(self, lesson_id: str) -> None:
+        """Note that a lesson was taken out of another on purpose."""
+        await self.records.append_once(APART, lesson_id, {})
 
     async def remove(self, lesson_id: str) -> bool:
         """Remove a lesson and its history for good; False if there was none."""
@@ -181,6 +226,7 @@ class Shelf:
         numbers = range(1, (kept.changes if kept else 0) + 1)
         if numbers:
             await self.records.delete_records(HISTORY, [entry_key(lesson_id, n) for n in numbers])
+        await self.records.delete_records(APART, [lesson_id])
         # Last, because deleting chunks is what also clears a store's files of what was there before.
         return await self.store.delete(face_ids(lesson_id)) > 0
 
@@ -195,9 +241,27 @@ class Shelf:
         return found
 
     async def like(self, text: str, *, k: int, min_similarity: float) -> list[tuple[Lesson, float]]:
-        """Return the lessons whose own text is nearest to a text, whatever their state, with the similarity."""
+        """Return the lessons whose own text is nearest to a text, whatever their state, with the similarity.
+
+        One that was merged into another is not among them; that one is, as near as its nearest copy.
+        """
         hits = await self.store.search(text, k=k, filter=TEXT_FACES, min_score=min_similarity)
-        return [(lesson_of(hit.chunk), hit.score) for hit in hits]
+        found: dict[str, tuple[Lesson, float]] = {}
+        for hit in hits:
+            lesson = await self._speaker(lesson_of(hit.chunk))
+            if lesson is not None:
+                found.setdefault(lesson.id, (lesson, hit.score))
+        return list(found.values())
+
+    async def _speaker(self, lesson: Lesson) -> Lesson | None:
+        """The lesson that speaks for one: itself, or what it was merged into; None if that was forgotten."""
+        passed = {lesson.id}
+        now: Lesson | None = lesson
+        while now is not None and MERGED_INTO in now.metadata:
+            into = cast("str", now.metadata[MERGED_INTO])
+            now = None if into in passed else await self.get(into)
+            passed.add(into)
+        return now
 
     async def task_similarities(self, query: str, lesson_ids: Sequence[str]) -> dict[str, float]:
         """Return how near a task is to the tasks of lessons, by their ids; those found by text alone are left out."""
@@ -217,6 +281,27 @@ class Shelf:
         key = first.metadata.get("key") or _old_key(chunks)
         changes = first.metadata.get("changes", 0)
         return _Kept(lesson_of(first), _queries(chunks), cast("Key", key), cast("int", changes), len(there))
+
+
+def digest_of(lesson_id: str) -> str:
+    """Return what is kept of the id of a lesson that is forgotten."""
+    return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _written(
+    kept: _Kept,
+    lesson: Lesson,
+    change: Change,
+    *,
+    queries: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> tuple[list[Chunk], RecordWrite]:
+    """The faces of a lesson as it is after a change, and the entry of its history."""
+    number = kept.changes + 1
+    known = _tasks(kept, queries, without) or (lesson.text,)
+    faces = chunks_of(lesson, known, kept.key, changes=number)
+    lost = [empty_face(faces[0], each) for each in range(len(faces), kept.faces)]
+    return [*faces, *lost], _entry(number, kept.lesson, lesson, change, _retold(kept.queries, known))
 
 
 def _tasks(kept: _Kept, queries: Sequence[str], without: Collection[str]) -> tuple[str, ...]:

@@ -22,26 +22,21 @@ from jeeves_reflexion.lessons.credit.effects import (
 )
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.deciding import Decision, decide, unsettled
 from jeeves_reflexion.lessons.forgetting import forget_traces
 from jeeves_reflexion.lessons.gate import clean_fields, clean_lesson, clean_prompt, clean_task
+from jeeves_reflexion.lessons.joining import join_copies
 from jeeves_reflexion.lessons.lexical import WordSearch
 from jeeves_reflexion.lessons.likeness.comparing import alike
-from jeeves_reflexion.lessons.merging import (
-    Decision,
-    MergeSettings,
-    Neighbour,
-    absorbed,
-    decide,
-    linked,
-    unsettled,
-)
+from jeeves_reflexion.lessons.merging import MERGED_INTO, MergeSettings, absorbed, linked
 from jeeves_reflexion.lessons.narrowing import Narrowing, narrowing
 from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.recalling import Candidate, below_floor, pick
 from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
+from jeeves_reflexion.lessons.sameness import Neighbour
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
-from jeeves_reflexion.lessons.shelf import Change, LessonPage, Shelf, store_errors
+from jeeves_reflexion.lessons.shelf import TRIES, Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import (
@@ -86,6 +81,7 @@ class VectorLessonStore:
         """Store the lesson of a reflection on ``task``; durable when it returns.
 
         One that says what a lesson of a near-identical task says already is merged into that one, which is returned.
+        Stored lessons that turn out to be copies by that, as it keeps the newcomer's wording, are merged too.
         Raises :class:`LessonRefusedError` for a text that gives orders, and keeps it apart for review.
         """
         if not provenance.created_at:
@@ -212,11 +208,12 @@ class VectorLessonStore:
         What stays is a digest of its id, by which a backup that has it is known. Returns False if there was none.
         """
         async with store_errors("forget a lesson"):
-            await forget_traces(self.shelf, lesson_id)
+            there = await forget_traces(self.shelf, lesson_id)
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
             held = await self.quarantine.drop(lesson_id)
-            return await self.shelf.remove(lesson_id) or held
+            # A change that came in between has removed it already.
+            return await self.shelf.remove(lesson_id) or there or held
 
     async def close(self) -> None:
         """Close the store below."""
@@ -268,27 +265,51 @@ class VectorLessonStore:
         self, lesson: Lesson, queries: Sequence[str], change: Change, merging: MergeSettings
     ) -> Lesson:
         """Store a newcomer, or what it makes of the lesson that it is a copy of."""
-        found = await self.shelf.like(lesson.text, k=TWINS, min_similarity=merging.min_similarity)
-        near = [Neighbour(each, score) for each, score in found]
-        if open_ones := unsettled(lesson, near, merging):
-            tasks = await self.shelf.task_similarities(queries[0], open_ones)
-            near = [replace(each, task_similarity=tasks.get(each.lesson.id)) for each in near]
-        decision = decide(lesson, near, merging)
-        if decision.kind == "merge":
-            with contextlib.suppress(UnknownLessonError):  # forgotten meanwhile: then the newcomer is no copy
-                return await self.shelf.change(
-                    decision.lesson.id,
-                    lambda now: absorbed(now, lesson, another_task=decision.keeps_task, settings=merging),
-                    Change("copy", decision.reason, change.by),
-                    queries=queries if decision.keeps_task else queries[1:],
-                )
-            decision = Decision("new", lesson, "its copy was forgotten")
+        decision = Decision("new", lesson, "its copy kept changing")
+        for _ in range(TRIES):
+            decided, near = await self._decided(lesson, queries, merging)
+            if decided.kind != "merge":
+                decision = decided
+                break
+            kept = await self._absorbed(lesson, queries, decided, change.by)
+            if kept is not None:
+                return await join_copies(self.shelf, kept, near, merging, by=change.by)
         await self.shelf.put(decision.lesson, queries, change)
         for other in decision.others:
             with contextlib.suppress(UnknownLessonError):
                 contradicted = Change("contradicted", decision.reason, change.by)
                 await self.shelf.change(other, lambda now: linked(now, lesson.id), contradicted)
         return decision.lesson
+
+    async def _decided(
+        self, lesson: Lesson, queries: Sequence[str], merging: MergeSettings
+    ) -> tuple[Decision, Sequence[Neighbour]]:
+        found = await self.shelf.like(lesson.text, k=TWINS, min_similarity=merging.min_similarity)
+        near = [Neighbour(each, score) for each, score in found]
+        if open_ones := unsettled(lesson, near, merging):
+            tasks = await self.shelf.task_similarities(queries[0], open_ones)
+            near = [replace(each, task_similarity=tasks.get(each.lesson.id)) for each in near]
+        return decide(lesson, near, merging), near
+
+    async def _absorbed(
+        self, lesson: Lesson, queries: Sequence[str], decision: Decision, by: str
+    ) -> Lesson | None:
+        """Merge a newcomer into the lesson decided on; None if that was forgotten, or merged into another, since."""
+
+        def make(now: Lesson) -> Lesson | None:
+            if MERGED_INTO in now.metadata:
+                return None
+            return absorbed(now, lesson, another_task=decision.keeps_task, settings=self.settings.merging)
+
+        with contextlib.suppress(UnknownLessonError):
+            kept = await self.shelf.change(
+                decision.lesson.id,
+                make,
+                Change("copy", decision.reason, by),
+                queries=queries if decision.keeps_task else queries[1:],
+            )
+            return None if MERGED_INTO in kept.metadata else kept
+        return None
 
     async def _too_far(self, below: Sequence[Candidate]) -> _Found:
         credit, reason = self.settings.credit, below_floor(self.settings.min_similarity)

@@ -14,7 +14,7 @@ from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
 from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
-from jeeves_reflexion.lessons.merging import same_advice, slip_of
+from jeeves_reflexion.lessons.sameness import same_advice, slip_of
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
-from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed
+from jeeves_reflexion.lessons.merging import absorbed, merged_away
 from jeeves_reflexion.types import Lesson, Provenance, Trust
 
 OperationKind: TypeAlias = Literal["add", "edit", "merge", "upvote", "downvote", "retire"]
@@ -107,15 +107,7 @@ def _merge(first: Lesson, others: Sequence[Lesson], text: str | None) -> tuple[D
     stays = first
     for other in others:
         stays = absorbed(stays, other, another_task=True)
-    gone = [
-        replace(
-            other,
-            state="retired",
-            state_reason=f"merged into {first.id}",
-            metadata={**other.metadata, MERGED_INTO: first.id},
-        )
-        for other in others
-    ]
+    gone = [merged_away(other, first.id) for other in others]
     left = tuple(lesson_id for lesson_id in stays.contradicts if lesson_id not in {one.id for one in others})
     stays = replace(stays, text=text or stays.text, contradicts=left)
     return (Delta(first, stays), *(Delta(before, after) for before, after in zip(others, gone, strict=True)))

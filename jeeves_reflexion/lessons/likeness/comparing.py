@@ -13,21 +13,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
+from jeeves_reflexion.lessons.likeness.pairing import (
+    SHORTEST_TYPO,
+    elsewhere,
+    mistyped,
+    mistyped_synonyms,
+    same_here,
+    synonyms,
+)
 from jeeves_reflexion.lessons.likeness.sense import Sense, sense_of
 from jeeves_reflexion.lessons.likeness.spelling import misspelt, one_off, slipped
 from jeeves_reflexion.lessons.likeness.wording import (
-    ELSEWHERE,
     EMPTY,
     EXCLUDED_BY,
     LIGHT,
     LOOSE_NUMBERS,
     OPPOSITE_OF,
     SAME_AS,
-    SAME_BESIDE,
     SMALL,
     forms,
     in_a_table,
-    is_word,
     stem,
     tells_apart,
 )
@@ -41,13 +46,12 @@ _SECOND_HAND: Final = 0.9
 _ASIDE: Final = 0.4
 """What a word of a reason, or a word that says little, weighs beside a word of the advice."""
 _LIGHT_STEMS: Final = frozenset(map(stem, LIGHT))
+_SMALL_STEMS: Final = frozenset(map(stem, SMALL))
 _NOWHERE: Final[frozenset[str]] = frozenset()
 _IN_CONFLICT: Final = 0.4
 _SAME_MATTER: Final = 0.7
 _FEW: Final = 2
 """Texts that differ in more words are not the same, whatever is found for one of them."""
-_SHORTEST_TYPO: Final = 4
-_LONG_NAME: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +114,47 @@ def one_letter_apart(a: str, b: str) -> bool:
             return False
         if misspelt(odd[0]):
             return True
-    return any(
+    # A slip explains the two words that it stands between; whatever else differs is no slip ("place the cup" and "the
+    # plate goes").
+    left, right = left - one.aside - _LIGHT_STEMS, right - other.aside - _LIGHT_STEMS
+    if len(left) != 1 or len(right) != 1:
+        return False
+    (word,), (near,) = left, right
+    # "must not be repeated" is no slip of "must be retired"
+    return one.words[word] * other.words[near] > 0 and bool(
         _slip_for(one.surface.get(word, word), near) or _slip_for(other.surface.get(near, near), word)
-        for word in left - one.aside
-        for near in right - other.aside
-        if one.words[word] * other.words[near] > 0  # "must not be repeated" is no slip of "must be retired"
     )
+
+
+def acts(text: str) -> frozenset[str]:
+    """Return the stems of the words that stand in a text where a verb does."""
+    sense = sense_of(text)
+    return sense.heads | sense.states
+
+
+@lru_cache(maxsize=8192)
+def untelling(text: str) -> frozenset[str]:
+    """Return the stems of those words of a text that tell no thing from another.
+
+    They describe some thing ("a short text"), are small ("inside the box"), say little ("take"), or are a slip.
+    """
+    sense = sense_of(text)
+    slips = frozenset(word for word in sense.words if misspelt(sense.surface.get(word, word)))
+    return sense.any_one | slips | (frozenset(sense.words) & (_SMALL_STEMS | _LIGHT_STEMS))
+
+
+@lru_cache(maxsize=16384)
+def beyond(text: str, other: str) -> frozenset[str]:
+    """Return the stems of the words of advice in a text that another text says in no way."""
+    one, two = sense_of(text), sense_of(other)
+    if one == two:
+        return _NOWHERE
+    a, b = (two, one) if other < text else (one, two)
+    twins, left, right = _matched(a, b)
+    left, right = _unsaid(left, right, a, b)
+    mine, theirs = (right, {y: x for x, y in twins.items()}) if other < text else (left, twins)
+    aside = {word for word, twin in theirs.items() if word not in one.aside and twin in two.aside}
+    return frozenset(word for word in mine | aside if word not in one.aside)
 
 
 def _slip_for(written: str, root: str) -> bool:
@@ -241,10 +280,10 @@ def _in_full(words: set[str], own: Sense, other: Sense) -> set[str]:
 
 
 def _stands_for(word: str, near: str, own: Sense, other: Sense) -> bool:
-    if _elsewhere(word, near, own, other):
+    if elsewhere(word, near, own, other):
         return False
     written, said = own.surface.get(word, word), other.surface.get(near, near)
-    return near in SAME_AS.get(word, ()) or _mistyped(written, word, said, near)
+    return near in SAME_AS.get(word, ()) or mistyped(written, word, said, near)
 
 
 def _matched(a: Sense, b: Sense) -> tuple[dict[str, str], set[str], set[str]]:
@@ -253,12 +292,12 @@ def _matched(a: Sense, b: Sense) -> tuple[dict[str, str], set[str], set[str]]:
     left = {word for word in a.words if word not in twins}
     right = {word for word in b.words if word not in twins}
     # Surer matches first, for all words: "plae" must not take the "place" that "put" stands for.
-    for same in (_synonyms, _mistyped, _mistyped_synonyms):
+    for same in (synonyms, mistyped, mistyped_synonyms):
         for word in sorted(left):
             written = a.surface.get(word, word)
             for other in sorted(right):
                 found = same(written, word, b.surface.get(other, other), other)
-                if (found and not _elsewhere(word, other, a, b)) or _same_here(word, other, a, b):
+                if (found and not elsewhere(word, other, a, b)) or same_here(word, other, a, b):
                     twins[word] = other
                     left.discard(word)
                     right.discard(other)
@@ -283,7 +322,7 @@ def _partners_in(
 
 
 def _means(word: str, whole: str) -> bool:
-    return word == whole or (not in_a_table(word) and one_off(word, whole, wrong_from=_SHORTEST_TYPO))
+    return word == whole or (not in_a_table(word) and one_off(word, whole, wrong_from=SHORTEST_TYPO))
 
 
 _SMALL: Final = frozenset(map(stem, EMPTY)) & frozenset(OPPOSITE_OF)
@@ -347,44 +386,3 @@ def _shared_pairs(a: Sense, b: Sense, twins: dict[str, str]) -> float:
         if p is not None and q is not None:
             translated.add((p, q) if p <= q else (q, p))
     return 2 * len(translated & b.pairs) / (len(a.pairs) + len(b.pairs))
-
-
-def _elsewhere(word: str, other: str, a: Sense, b: Sense) -> bool:
-    """Whether one of two words means something else beside the words that it stands with."""
-    beside = ELSEWHERE.get(word, _NOWHERE) | ELSEWHERE.get(other, _NOWHERE)
-    return bool(beside) and not (beside.isdisjoint(a.all) and beside.isdisjoint(b.all))
-
-
-def _same_here(word: str, other: str, a: Sense, b: Sense) -> bool:
-    """Whether two words say the same beside a word that either text has."""
-    beside = SAME_BESIDE.get((word, other), _NOWHERE)
-    return bool(beside) and not (beside.isdisjoint(a.all) and beside.isdisjoint(b.all))
-
-
-def _synonyms(_: str, word: str, __: str, other: str) -> bool:
-    return other in SAME_AS.get(word, ())
-
-
-@lru_cache(maxsize=65536)
-def _mistyped(written: str, word: str, said: str, other: str) -> bool:
-    """Whether one word, as it was written and by its stem, is the other with one slip of the fingers."""
-    return _slip_of(written, said, other) or _slip_of(said, written, word)
-
-
-@lru_cache(maxsize=65536)
-def _mistyped_synonyms(written: str, word: str, said: str, other: str) -> bool:
-    return any(_slip_of(written, partner, partner) for partner in SAME_AS.get(other, ())) or any(
-        _slip_of(said, partner, partner) for partner in SAME_AS.get(word, ())
-    )
-
-
-def _slip_of(written: str, whole: str, root: str) -> bool:
-    """Whether a word as it was written is no word, and another, in any form of it, with one slip of the fingers."""
-    if len(written) < _SHORTEST_TYPO or not (written.isalpha() and root.isalpha()):
-        return False
-    if is_word(written, common=True):
-        return False
-    if root in SAME_AS or is_word(whole):
-        return any(slipped(written, form) for form in (whole, *forms(root)))
-    # Neither is known: names that differ by a letter ("mongod", "mongos") are more frequent than slips.
-    return slipped(written, whole) and (len(whole) >= _LONG_NAME or sorted(written) == sorted(whole))

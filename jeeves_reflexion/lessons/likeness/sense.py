@@ -45,6 +45,7 @@ _WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _WITH_UNIT: Final = re.compile(rf"(\d)({'|'.join(sorted(UNITS, key=len, reverse=True))})\b")
 _PHRASE: Final = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(PHRASES, key=len, reverse=True)))})\b")
 _NOT_UNTIL: Final = re.compile(r"\b(?:do not|never|not) ([^,;:.]+?) (?:until|unless|without|before) ")
+_FIRST_THEN: Final = re.compile(r"\bfirst,? ([^,;:.]+?)[,;]? (?:and )?(?:only )?then,? ")
 _PREPOSITIONS: Final = DIRECTED | PREPOSITIONS
 _RELATIVE: Final = frozenset({"that", "which", "who"})
 _ARTICLES: Final = frozenset({"a", "an", "the", "its", "their", "your", "this", "that", "these", "those"})
@@ -166,6 +167,8 @@ def _tokens(text: str) -> tuple[list[str], dict[str, str]]:
     plain = _WORD.sub(lambda found: corrected(found[0]), plain)
     plain = _PHRASE.sub(lambda found: PHRASES[found[0]], plain)
     plain = _WITH_UNIT.sub(lambda found: f"{found[1]} {UNITS[found[2]]}", plain)
+    # "first read, then write" says "read before you write".
+    plain = _FIRST_THEN.sub(r"\1 before ", plain)
     # "do not write until you have read" says "write after you have read".
     plain = _NOT_UNTIL.sub(r"\1 after ", plain)
     return _TOKEN.findall(plain), written

@@ -185,6 +185,7 @@ class ReflectionLibrary:
             changes.moved,
             tuple(id for id in changes.removed if id not in archived),
             changes.malformed,
+            changes.places,
         )
 
     async def changes(self) -> Changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jeeves_reflexion.lessons.reflections.folder import Listing, Malformed, Stored
@@ -22,8 +22,9 @@ class Known:
 class Changes:
     """The difference between a folder and what is known of it.
 
-    ``removed`` holds ids. A file that became unreadable is ``malformed`` and not removed: what is known of it stays
-    until it is mended or deleted. ``moved`` are files that only have another name.
+    ``removed`` holds ids, ``places`` where their files were, as far as that is known. A file that became unreadable is
+    ``malformed`` and not removed: what is known of it stays until it is mended or deleted. ``moved`` are files that
+    only have another name.
     """
 
     added: tuple[Stored, ...] = ()
@@ -31,6 +32,7 @@ class Changes:
     moved: tuple[Stored, ...] = ()
     removed: tuple[str, ...] = ()
     malformed: tuple[Malformed, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -41,7 +43,7 @@ class Changes:
         """Return one line for each change, for people who decide whether to apply it."""
         files = (("added", self.added), ("changed", self.changed), ("moved", self.moved))
         lines = [f"{what}: {place(one.path, root)}{_secret(one)}" for what, found in files for one in found]
-        lines += [f"removed: {id}" for id in self.removed]
+        lines += [f"removed: {self.places.get(id) or id}" for id in self.removed]
         return lines + [f"left alone: {place(bad.path, root)}: {bad.problem}" for bad in self.malformed]
 
 
@@ -63,7 +65,8 @@ def compare(listing: Listing, known: Mapping[str, Known], root: Path) -> Changes
         for id, before in known.items()
         if id not in there and id not in broken and before.path not in broken
     ]
-    return Changes(tuple(added), tuple(changed), tuple(moved), tuple(removed), listing.malformed)
+    places = {id: known[id].path for id in removed if known[id].path}
+    return Changes(tuple(added), tuple(changed), tuple(moved), tuple(removed), listing.malformed, places)
 
 
 def place(path: Path, root: Path) -> str:

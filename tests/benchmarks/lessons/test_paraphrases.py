@@ -6,7 +6,13 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.lessons.lexicon import stems
-from benchmarks.lessons.near_pairs import merged_by_rules, merged_on_writing, near_pairs
+from benchmarks.lessons.near_pairs import (
+    bridges,
+    merged_by_rules,
+    merged_by_way,
+    merged_on_writing,
+    near_pairs,
+)
 from benchmarks.lessons.paraphrase_play import Vectors, play
 from benchmarks.lessons.paraphrases import HELD_OUT, main
 from benchmarks.lessons.paraphrasing import Noise, base_lessons, sayings
@@ -63,6 +69,13 @@ async def test_no_near_pair_is_merged_whatever_the_embedder_says():
     assert all(each.one != each.other for each in pairs)
     assert merged_on_writing(pairs) == []
     assert await merged_by_rules(pairs) == []
+
+
+def test_no_near_pair_is_merged_by_way_of_a_third():
+    pairs = near_pairs()
+    assert sum(len(bridges(each)) for each in pairs) >= 480
+    assert merged_by_way(pairs) == []
+    assert len(merged_by_way(pairs, vague_first=True)) < 100
 
 
 def test_near_pairs_are_merged_once_an_unknown_word_may_stand_for_another():

@@ -266,6 +266,42 @@ def test_a_folder_of_lessons_that_was_edited_syncs_back(cli, fill, tmp_path, pla
     assert (history[-1]["operation"], history[-1]["by"]) == ("edit", "ann")
 
 
+def test_sync_says_why_there_is_nothing_to_apply(cli, fill, tmp_path):
+    fill(PAIRS)
+    empty, folder = tmp_path / "empty", tmp_path / "pages"
+    empty.mkdir()
+    assert f"no lessons were exported to {empty}" in cli("lessons", "sync", empty).stderr
+    cli("lessons", "export", folder, "--format", "markdown")
+    assert f"{folder} says what is in" in cli("lessons", "sync", folder).stderr
+    (folder / "bad.md").write_text("Milk.\n")
+    said = cli("lessons", "sync", folder).stderr
+    assert "left alone: bad.md" in said
+    assert "nothing to apply: all but what is told above" in said
+
+
+def test_a_folder_of_another_namespace_is_told_from_one_with_forgotten_lessons(cli, fill, tmp_path):
+    ids = fill(PAIRS)
+    fill(PAIRS[:1], namespace="other")
+    folder = tmp_path / "pages"
+    cli("lessons", "export", folder, "--format", "markdown")
+    elsewhere = json.loads(cli("lessons", "sync", folder, "--namespace", "other", "--yes", "--json").stdout)
+    assert (elsewhere["added"], elsewhere["removed"]) == ([], [])
+    assert {each["id"] for each in elsewhere["refused"]} == set(ids)
+    assert all("name the place and namespace" in each["reason"] for each in elsewhere["refused"])
+    cli("lessons", "forget", ids[0], "--yes")
+    (refused,) = json.loads(cli("lessons", "sync", folder, "--yes", "--json").stdout)["refused"]
+    assert (refused["id"], refused["reason"][:16]) == (ids[0], "it was forgotten")
+
+
+def test_an_import_where_no_store_is_names_the_option_that_makes_one(cli, fill, tmp_path):
+    fill(PAIRS)
+    cli("lessons", "export", tmp_path / "lessons.jsonl")
+    refused = cli("lessons", "import", tmp_path / "lessons.jsonl", "--place", tmp_path / "none", "--yes")
+    assert refused.exit_code == 3
+    assert "add --create" in refused.stderr
+    assert not (tmp_path / "none").exists()
+
+
 def test_sync_takes_a_page_with_a_whole_task_and_refuses_another_one_for_a_lesson(cli, fill, tmp_path):
     ids = fill([(LONG, "Sort before you print, not after.")])
     folder = tmp_path / "pages"
@@ -340,6 +376,6 @@ def test_a_folder_of_reflections_that_was_edited_syncs_its_vectors(cli, fill, tm
     second.unlink()
     changed = cli("lessons", "sync", folder, stdin="y\n")
     assert "changed: researcher/" in changed.stdout
-    assert "removed: " in changed.stdout
+    assert f"removed: researcher/{second.name}\n" in changed.stdout
     assert changed.stdout.endswith("applied 2 changes\n")
     assert cli("lessons", "count").stdout == "1\n"

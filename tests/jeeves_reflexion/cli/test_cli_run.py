@@ -8,16 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from jeeves_reflexion import LessonSettings
 from jeeves_reflexion.cli.screen import Screen
-from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.events import LessonsRecalled
-from jeeves_reflexion.lessons.credit.verdicts import RECALLS
-from vectorstores import FaissVectorStore, HashingEmbedder
 
 ESCAPES = "\x1b]0;owned\x07\x1b[31mParis\x1b[0m [/red] :smile: \x9b2J\u202e"
 
@@ -367,66 +362,6 @@ def test_a_run_as_a_process_of_its_own(process, server, tmp_path: Path):
     assert (running.returncode, out) == (0, "Paris\n")
     assert str(place) in err
     assert (place / "store.sqlite3").exists()
-
-
-def _draws(place: Path) -> list[dict[str, Any]]:
-    """How each recall of a place was drawn, oldest first."""
-
-    async def read() -> list[dict[str, Any]]:
-        async with FaissVectorStore(place, embedder=HashingEmbedder(), namespace="default") as store:
-            return [record.value["draw"] for record in (await store.scan_records(RECALLS)).records]
-
-    return anyio.run(read)
-
-
-def test_recall_is_an_experiment_where_a_share_is_withheld(run, cli, server, place):
-    server.answers, server.verdicts = ["France"], ["score: 0.2"]
-    task = "What is the capital of France?"
-    assert run(task, "--max-attempts", "1").exit_code == 1
-    assert run(task, "--max-attempts", "1", "--credit").exit_code == 1
-    told = json.loads(run(task, "--max-attempts", "1", "--withhold", "0.5", "--json").stdout)
-    assert [draw["share"] for draw in _draws(place)] == [0.0, 0.0, 0.5]
-    recall = told["trials"][0]["recall"]
-    for item in recall["withheld"]:
-        assert item["reason"].startswith("withheld by the draw")
-    assert len(recall["offered"]) + len(recall["withheld"]) == 1
-
-    # A late word counts, and is in the numbers.
-    assert cli("lessons", "outcome", told["run_id"], "1.0", "--place", place).exit_code == 0
-    stats = json.loads(cli("lessons", "stats", "--place", place, "--json").stdout)
-    assert stats["recalls"] == 3
-    assert stats["library_lift"]["value"] is None
-
-
-def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, server, place, monkeypatch):
-    made = []
-
-    def opened(*given, **named):
-        made.append(given[3].credit)
-        return open_for_run(*given, **named)
-
-    monkeypatch.setattr("jeeves_reflexion.cli.running.open_for_run", opened)
-    for given in ((), ("--credit",), ("--no-credit",)):
-        run("What is the capital of France?", *given)
-        why = ("lessons", "why", "What is the capital of France?", "--place", place, "--json")
-        settings = json.loads(cli(*why, *given).stdout)["settings"]
-        assert settings["credit"] is (made[-1] is not None)
-        if not given:
-            assert made[-1] == LessonSettings().credit
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        ("--withhold", "0.6"),
-        ("--withhold", "nan"),
-        ("--withhold", "0.1", "--no-credit"),
-        ("--withhold", "0.1", "--no-lessons"),
-        ("--credit", "--no-lessons"),
-    ],
-)
-def test_an_experiment_that_can_not_be_is_refused(run, given):
-    assert run("What?", *given).exit_code == 2
 
 
 def test_what_the_draw_withheld_is_said(capsys):

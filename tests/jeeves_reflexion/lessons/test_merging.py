@@ -7,21 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.deciding import copies_near, decide, unsettled
 from jeeves_reflexion.lessons.merging import (
     COPIES,
     COPIES_TOTAL,
     MERGED_INTO,
-    SLIP_IN,
     TASKS,
     WORDINGS,
     MergeSettings,
-    Neighbour,
     absorbed,
-    decide,
+    joined,
     linked,
-    unsettled,
     wordings,
 )
+from jeeves_reflexion.lessons.sameness import SLIP_IN, Neighbour, one_lesson, told_apart
 from jeeves_reflexion.types import Lesson, Provenance
 
 DRAWER = "Open the drawer first when you enter the room."
@@ -253,3 +252,90 @@ def test_wordings_that_repeat_one_another_are_kept_once():
     for number, text in enumerate(("OPEN THE DRAWER FIRST!", "Open the drawwer first.")):
         kept = absorbed(kept, replace(lesson(f"c{number}", text)), another_task=False)
     assert wordings(kept) == ()
+
+
+BEANS = "Soak the beans overnight before you cook."
+LENTILS = "Soak the lentils overnight before you cook."
+THEM = "Soak them overnight before you cook."
+
+
+def test_a_wording_that_lacks_what_two_lessons_differ_in_is_no_bridge_between_them():
+    kept = decide(lesson("b", THEM), [near(lesson("a", BEANS))]).lesson
+    assert wordings(kept) == (THEM,)
+    assert decide(lesson("c", LENTILS), [near(kept)]).kind == "new"
+    assert decide(lesson("c", BEANS.upper()), [near(kept)]).kind == "merge"
+
+
+def test_of_two_that_add_different_things_to_a_lesson_only_the_first_is_merged_into_it():
+    kept = decide(lesson("b", BEANS), [near(lesson("a", THEM))]).lesson
+    assert kept.id == "a"
+    assert decide(lesson("c", LENTILS), [near(kept)]).kind == "new"
+    assert told_apart(kept, lesson("c", LENTILS))
+    assert not told_apart(kept, lesson("c", THEM))
+
+
+def test_stored_lessons_whose_wordings_are_told_apart_are_not_one_for_what_both_share():
+    one = lesson("a", THEM, metadata={WORDINGS: [BEANS]})
+    other = lesson("b", THEM.replace("them", "those"), metadata={WORDINGS: [LENTILS]})
+    assert not one_lesson(one, other)
+    assert copies_near(one, [other]) == ()
+    assert one_lesson(one, replace(other, metadata={WORDINGS: [BEANS.upper()]}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trust": "shared"},
+        {"contradicts": ("a",)},
+        {"state": "retired"},
+        {"state": "proposed"},
+        {"task_kind": "other"},
+        {"metadata": {MERGED_INTO: "c"}, "state": "retired"},
+        {"text": "Do not open the drawer first when you enter the room."},
+        {"text": "Open drawer 2 first when you enter the room."},
+        {"text": "Open the old drawer first when you enter the room."},
+    ],
+)
+def test_of_stored_lessons_only_active_copies_of_the_same_trust_and_scope_are_joined(change):
+    assert copies_near(lesson("a"), [lesson("b", PASSIVE)]) != ()
+    other = replace(lesson("b", PASSIVE), **change)
+    assert copies_near(lesson("a"), [other]) == ()
+    assert copies_near(other, [lesson("a")]) == ()
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=2, max_size=6),
+    st.integers(0, 3),
+)
+def test_joining_adds_supports_up_and_counts_an_attempt_that_both_know_once(supports, shared):
+    lessons = [lesson(f"l{n}", support=support) for n, support in enumerate(supports)]
+    kept = lessons[0]
+    for other in lessons[1:]:
+        kept = joined(kept, other, another_task=False)
+    assert kept.support == sum(supports)
+    assert (kept.id, kept.text, kept.metadata[COPIES_TOTAL]) == ("l0", DRAWER, len(supports) - 1)
+    notes = [
+        {**note, "run_id": f"again {n}"} for n, note in enumerate(list(kept.metadata[COPIES])[:1] * shared)
+    ]
+    one = lesson("one", support=9, metadata={COPIES: notes})
+    other = lesson("other", support=7, metadata={COPIES: notes})
+    assert joined(one, other, another_task=False).support == 16 - len(notes)
+
+
+def test_joining_keeps_the_tasks_of_both():
+    other = lesson("b", task="t2", metadata={TASKS: ["t3", "t1"]})
+    assert joined(lesson("a"), other, another_task=True).metadata[TASKS] == ["t2", "t3"]
+    assert TASKS not in joined(lesson("a"), other, another_task=False).metadata
+
+
+def test_a_word_that_tells_two_lessons_apart_is_no_slip_of_another_word_of_the_known_one():
+    cup = "Place the cup in the cabinet after washing it."
+    known = lesson(
+        "a", cup, support=80, metadata={WORDINGS: ["After washing the cup, it belongs in the cabinet."]}
+    )
+    for plate in (
+        "Put the plate in the cabinet after washing it.",
+        "The plate belongs in the cabinet after washing it.",
+    ):
+        assert decide(lesson("b", plate), [near(known)]).kind == "new"
+        assert not one_lesson(known, lesson("b", plate))

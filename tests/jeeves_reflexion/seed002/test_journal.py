@@ -289,7 +289,9 @@ async def test_changes_are_shown_before_they_are_applied(journal):
         for line in told
     )
     assert any("broken.md: line 1: " in line and line.startswith("left alone") for line in told)
-    assert f"removed: {removed.id}" in told
+    assert f"removed: researcher-agent/{removed.path.name}" in told
+    nameless = await journal.changes({id: Known(each.digest) for id, each in known.items()})
+    assert f"removed: {removed.id}" in nameless.describe(journal.folder)
     assert {path: path.read_bytes() for path in journal.folder.rglob("*.md")} == before
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion.lessons.likeness.comparing import alike, compare, contradicts, likeness
+from jeeves_reflexion.lessons.likeness.comparing import alike, beyond, compare, contradicts, likeness
 
 SCHEMA = "Read the schema before writing the query."
 
@@ -246,3 +246,16 @@ def test_lessons_on_different_things_are_never_copies():
             f"Look for the {other} on the rack before anything else.",
         )
         assert found.conflict or found.replaced, (one, other)
+
+
+def test_first_and_then_say_what_comes_before_what():
+    first, before = "First tune the violin, then practise.", "Tune the violin before you practise."
+    seen = compare(first, before)
+    assert (seen.conflict, seen.replaced, seen.added) == ("", 0, 0)
+    assert compare("First practise, then tune the violin.", before).conflict == "order"
+
+
+def test_what_a_text_says_beyond_another():
+    assert beyond("Wash the old mug.", "Wash the mug.") == {"old"}
+    assert beyond("Wash the mug.", "Wash the old mug.") == frozenset()
+    assert beyond("Wash the mug.", "Wash the plate.") == {"mug"}
