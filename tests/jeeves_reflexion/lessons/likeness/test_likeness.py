@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion.lessons.likeness.comparing import alike, beyond, compare, contradicts, likeness
+from jeeves_reflexion.lessons.likeness.comparing import (
+    alike,
+    beyond,
+    compare,
+    contradicts,
+    likeness,
+    one_letter_apart,
+)
 
 SCHEMA = "Read the schema before writing the query."
 
@@ -259,3 +266,13 @@ def test_what_a_text_says_beyond_another():
     assert beyond("Wash the old mug.", "Wash the mug.") == {"old"}
     assert beyond("Wash the mug.", "Wash the old mug.") == frozenset()
     assert beyond("Wash the mug.", "Wash the plate.") == {"mug"}
+
+
+def test_a_slip_explains_no_other_word():
+    cup, plate = (
+        "Place the cup inside the cabinet after washing it.",
+        "The plate goes in the cabinet after washing it.",
+    )
+    assert not one_letter_apart(cup, plate)
+    assert not one_letter_apart(plate, cup)
+    assert one_letter_apart("Heat the egg in the microwave.", "Hate the egg in the microwave.")
