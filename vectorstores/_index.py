@@ -65,28 +65,30 @@ class Indexes:
     def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """Find in the newest state of the rows, whichever process wrote it."""
 
-        def work(connection: sqlite3.Connection) -> tuple[list[SearchHit], bool, int | None]:
+        def work(connection: sqlite3.Connection) -> tuple[list[SearchHit], bool, tuple[int, int] | None]:
             space = self._current(connection, namespace)
-            seq = None if space.layout is None else space.seq
-            return self._search(connection, space, query), self._is_due(space), seq
+            state = None if space.layout is None else (space.seq, self._database.version(_ROLE))
+            return self._search(connection, space, query), self._is_due(space), state
 
         for _ in range(_TRIES):
-            hits, due, seq = self._database.read(work, _ROLE)
-            if seq is None or not self._is_overtaken(namespace, seq):
+            hits, due, state = self._database.read(work, _ROLE)
+            if state is None or not self._is_overtaken(namespace, *state):
                 break
         if due:
             self._upkeep.look_after(namespace)
         return hits
 
-    def _is_overtaken(self, namespace: str, seq: int) -> bool:
-        """Whether rows were replaced since a change: their old vectors in a mapped file are overwritten at once, also
-        for those who search an earlier state, and the new ones are not in it yet.
+    def _is_overtaken(self, namespace: str, seq: int, version: int) -> bool:
+        """Whether rows were replaced since a change, at which the database had this version.
+
+        Their old vectors in a mapped file are overwritten at once, also for those who search an earlier state, and the
+        new ones are not in it yet.
         """
 
         def work(connection: sqlite3.Connection) -> bool:
-            return self._newest_change(connection) != seq and _rows.replaced_since(connection, namespace, seq)
+            return _rows.replaced_since(connection, namespace, seq)
 
-        return self._database.read(work, _ROLE)
+        return self._database.is_newer(_ROLE, version) and self._database.read(work, _ROLE)
 
     def search_at_once(self, namespace: str, query: Query) -> list[SearchHit] | None:
         """Search if that takes a fraction of a millisecond and waits for nothing; None if it does not."""

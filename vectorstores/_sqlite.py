@@ -232,6 +232,15 @@ class Database:
             connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT * 1000 if patient else 0:.0f}")
             (self._hasty.discard if patient else self._hasty.add)(role)
 
+    def is_newer(self, role: str, version: int) -> bool:
+        """Whether others have written since the transaction of this role that had this :meth:`version`.
+
+        Takes a fraction of the time of another transaction.
+        """
+        with self._using(role) as connection:
+            (found,) = connection.execute("PRAGMA data_version").fetchone()
+        return bool(found != version)
+
     def version(self, role: str) -> int:
         """Return a number that is another one in a transaction of this role when others have written meanwhile."""
         return self._versions.get(role, -1)
