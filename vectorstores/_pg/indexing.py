@@ -14,8 +14,9 @@ from vectorstores._pg.columns import index_name
 if TYPE_CHECKING:
     from vectorstores._pg.pool import Connection, Pool
 
-# For the graph of an index over vectors, which is far slower to make where it does not fit. Taken as needed.
-_MEMORY: Final = "1GB"
+# Kilobytes for the graph of an index over vectors, which is far slower to make where it does not fit. Taken as needed,
+# and no bound for an administrator who allows more.
+_MEMORY: Final = 1_048_576
 _LOOK_AGAIN: Final = 0.2
 
 
@@ -59,13 +60,22 @@ async def _build(
     if await _is_there(connection, schema, building.name) or not await wanted(connection):
         return
     await connection.execute(b"SET statement_timeout = 0")
-    await connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(_MEMORY)))
+    await give_memory(connection)
     # What a build that was stopped has left serves nobody.
     await connection.execute(
         sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(building.name))
     )
     await connection.execute(building.statement)
     await connection.execute(b"SELECT pg_advisory_unlock_all()")
+
+
+async def give_memory(connection: Connection) -> None:
+    """Allow this connection the memory to make an index of vectors: 1 GB, or more where the server is set to more."""
+    await connection.execute(
+        b"SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %b::bigint) || 'kB', false)"
+        b" FROM pg_settings WHERE name = 'maintenance_work_mem'",
+        (_MEMORY,),
+    )
 
 
 async def _ask(connection: Connection, statement: bytes, schema: str) -> bool:
