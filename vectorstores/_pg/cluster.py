@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from vectorstores._pg.buffers import buffers
 from vectorstores.base import MissingDependencyError, StoreUnavailableError
 
 if sys.platform != "win32":
@@ -125,8 +126,13 @@ def make_data(folder: Path, programs: Path, account: Account) -> None:
 
 def server_command(folder: Path, programs: Path, account: Account) -> list[str]:
     """Return the command line of the server."""
-    settings = {**_SETTINGS, "unix_socket_directories": str(_socket_folder(folder, account))}
-    command = [str(programs / "postgres"), "-D", str(folder / "data")]
+    data = folder / "data"
+    settings = {
+        **_SETTINGS,
+        **buffers(data),
+        "unix_socket_directories": str(_socket_folder(folder, account)),
+    }
+    command = [str(programs / "postgres"), "-D", str(data)]
     return command + [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
 
