@@ -177,9 +177,16 @@ async def test_a_walk_goes_as_far_as_the_size_of_the_table_asks(postgres_databas
                 return (await (await connection.execute("SHOW hnsw.ef_search")).fetchone())[0]
 
         assert await effort() == "40"
-        monkeypatch.setattr(search, "_EFFORTS", ((50, 77), (0, 40)))
+        monkeypatch.setattr(search, "effort_for", lambda rows: 77 if rows > 50 else 40)
         store._postgres._known.searches._sized_until = 0.0
         assert await effort() == "77"
+
+
+def test_a_walk_keeps_more_candidates_of_more_rows_up_to_what_pgvector_takes():
+    efforts = [search.effort_for(rows) for rows in (0, 10_000, 100_000, 1_000_000, 10_000_000, 10**9)]
+    assert efforts == [40, 40, 40, 200, 1000, 1000]
+    grown = [search.effort_for(rows) for rows in range(0, 2_000_000, 5_000)]
+    assert grown == sorted(grown)
 
 
 @pytest.mark.parametrize("dim", [2100, 4100])
