@@ -31,7 +31,7 @@ async def measure(run: Run, parts: Parts) -> None:
             await _small(run, parts, n, writes=n == settings.small[-1])
         await _large(run, parts, settings.large)
         if settings.huge is None:
-            run.left_out.append("1,000,000 vectors in the FAISS store: `--million`")
+            run.left_out.append("1,000,000 vectors: `--million`")
         else:
             await _large(run, parts, settings.huge)
     if parts.postgres is None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from vectorstores.base import Filter
 
 SECTION: Final = "PostgreSQL"
+_PATIENCE: Final = 2.0
+"""Seconds that a repetition may take: where a call is slow, fewer are made."""
+_FEWEST: Final = 5
 
 
 async def postgres_lines(
@@ -35,7 +38,7 @@ async def postgres_lines(
         seconds = await fill(run, store, part, f"pgvector load {n:,}")
         note = f"{seconds:.1f} s; the index of vectors was made afterwards, in "
         started = time.perf_counter()
-        await raw.make_vector_index(pool, definition)
+        await raw.make_vector_index(pool, definition, n)
         note += f"{time.perf_counter() - started:.1f} s"
         run.add(Line(SECTION, f"load {n:,} without its index", single(n / seconds, "per s"), note=note))
         await _search(run, store, pool, part, None, peers(None))
@@ -54,12 +57,17 @@ async def _search(
     statement, share_of_raw = await raw.best_statement(pool, corpus, NAMESPACE, truth, key=key, value=value)
     bare, _ = raw.searching(pool, statement, corpus, NAMESPACE, value)
     call, found = searching(store, corpus, where)
+    started = time.perf_counter()
     share = await recall_of(call, found, truth)
+    most = round(_PATIENCE * len(truth) / (time.perf_counter() - started))
+    calls = max(min(settings.calls, most), min(settings.calls, _FEWEST))
     what = f"search {n:,}" + ("" if value is None else f", filter {SHARES[value]:.0%}")
     note = f"raw: {statement.name}, recall {share_of_raw:.4f}"
+    if calls < settings.calls:
+        note += f"; {calls} calls a repetition"
     against = "raw prepared statement"
     sides: dict[str, Side] = {"ours": Here(call), "control": Here(bare)}
-    taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
+    taken = await in_turn(sides, repetitions=settings.repetitions, calls=calls)
     ours, beside = Amount(median(taken["ours"]), "ms"), Amount(median(taken["control"]), "ms")
     ratio = Amount(ratios(taken["ours"], taken["control"]), "times")
     run.add(Line(SECTION, f"{what}, 1 at a time", ratio, Bound("at most", 1.3), ours, beside, against, note))
@@ -67,7 +75,7 @@ async def _search(
         "ours": Together(call, settings.searchers),
         "control": Together(bare, settings.searchers),
     }
-    calls = max(settings.calls, 4 * settings.searchers)
+    calls = max(settings.searchers, min(max(settings.calls, 4 * settings.searchers), most))
     together = await in_turn(crowd, repetitions=settings.repetitions, calls=calls)
     rates = [Amount(median([1 / each for each in together[name]]), "per s") for name in ("ours", "control")]
     ratio = Amount(ratios(together["ours"], together["control"]), "times")
