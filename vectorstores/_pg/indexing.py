@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
+import psycopg
+from psycopg import errors as pg
 from psycopg import sql
 
 from vectorstores._pg.columns import index_name
+from vectorstores._pg.errors import translated
 
 if TYPE_CHECKING:
     from vectorstores._pg.pool import Connection, Pool
@@ -34,7 +37,10 @@ class Building:
 
 
 async def make_index(pool: Pool, building: Building, wanted: Callable[[Connection], Awaitable[bool]]) -> None:
-    """Make an index unless it is there or no longer ``wanted``; where another process makes it, wait for that."""
+    """Make an index unless it is there or no longer ``wanted``; where another process makes it, wait for that.
+
+    Raises :class:`StoreUnavailableError` if the server can't.
+    """
     schema = pool.place.schema
     async with pool.connection() as connection:
         try:
@@ -44,6 +50,8 @@ async def make_index(pool: Pool, building: Building, wanted: Callable[[Connectio
                     await _build(connection, building, schema, wanted)
                 else:
                     await anyio.sleep(_LOOK_AGAIN)
+        except psycopg.Error as error:
+            raise translated(error, pool.place) from error
         finally:
             # Its settings and its lock go with it.
             connection.pgconn.finish()
@@ -61,12 +69,23 @@ async def _build(
         return
     await connection.execute(b"SET statement_timeout = 0")
     await give_memory(connection)
-    # What a build that was stopped has left serves nobody.
+    await _drop(connection, building)
+    try:
+        await connection.execute(building.statement)
+    except (pg.DiskFull, pg.OutOfMemory):
+        # Processes that build together share their memory by /dev/shm, of which a container has 64 MB unless it is
+        # given more. One alone needs none.
+        await _drop(connection, building)
+        await connection.execute(b"SET max_parallel_maintenance_workers = 0")
+        await connection.execute(building.statement)
+    await connection.execute(b"SELECT pg_advisory_unlock_all()")
+
+
+async def _drop(connection: Connection, building: Building) -> None:
+    """Drop what a build that was stopped has left, which serves nobody."""
     await connection.execute(
         sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(building.name))
     )
-    await connection.execute(building.statement)
-    await connection.execute(b"SELECT pg_advisory_unlock_all()")
 
 
 async def give_memory(connection: Connection) -> None:
