@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,13 +12,13 @@ from benchmarks.lessons.paraphrase_play import newcomer_of
 from benchmarks.lessons.paraphrasing import Saying
 from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
 from jeeves_reflexion.lessons.deciding import decide
-from jeeves_reflexion.lessons.merging import MergeSettings
-from jeeves_reflexion.lessons.sameness import Neighbour
+from jeeves_reflexion.lessons.merging import WORDINGS, MergeSettings
+from jeeves_reflexion.lessons.sameness import Neighbour, interleaved
 
 if TYPE_CHECKING:
     from benchmarks.lessons.paraphrase_play import Vectors
 
-NEAR_PAIRS: Final = Path(__file__).with_name("near_pairs.txt")
+HELD_OUT_PAIRS: Final = "near_pairs_heldout"
 _TASK: Final = "Do what the lesson is about."
 
 
@@ -31,9 +31,9 @@ class NearPair:
     other: str
 
 
-def near_pairs() -> tuple[NearPair, ...]:
-    """Read the pairs."""
-    lines = NEAR_PAIRS.read_text(encoding="utf-8").splitlines()
+def near_pairs(corpus: str = "near_pairs") -> tuple[NearPair, ...]:
+    """Read the pairs of a corpus."""
+    lines = Path(__file__).with_name(f"{corpus}.txt").read_text(encoding="utf-8").splitlines()
     return tuple(NearPair(*line.split(" | ")) for line in lines if line and not line.startswith("#"))
 
 
@@ -82,6 +82,21 @@ def merged_by_way(pairs: Sequence[NearPair], *, vague_first: bool = False) -> li
                     stored = decision.lesson if decision.kind == "merge" else stored
                 if merges == len(newcomers):
                     found.append(texts)
+    return found
+
+
+def merged_by_wordings(pairs: Sequence[NearPair]) -> list[NearPair]:
+    """Return the pairs that would be one by what several wordings share, all of which lack what the two differ in."""
+    found = []
+    for each in pairs:
+        lacking = bridges(each)
+        said = {WORDINGS: [*lacking, *(f"Remember: {text}" for text in lacking)]}
+        one, other = (
+            replace(newcomer_of(Saying(0, text, _TASK), n), metadata=said)
+            for n, text in enumerate((each.one, each.other))
+        )
+        if interleaved(one, other):
+            found.append(each)
     return found
 
 

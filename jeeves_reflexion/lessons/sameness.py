@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from jeeves_reflexion.lessons.likeness.acting import acts, says_what_to_do, weighty
 from jeeves_reflexion.lessons.likeness.comparing import (
     Comparison,
-    acts,
     beyond,
     compare,
     contradicts,
@@ -21,12 +21,13 @@ from jeeves_reflexion.lessons.likeness.comparing import (
     untelling,
 )
 from jeeves_reflexion.lessons.merging import SAME_WORDS, MergeSettings, wordings
+from jeeves_reflexion.lessons.slips import SLIP_IN, mended
 from jeeves_reflexion.types import Lesson
 
-SLIP_IN: Final = 50
-"""So many times as often a lesson must have been learned as one that differs by a letter, for that to be a slip."""
 _SAID_ALIKE: Final = 0.85
 """From this likeness on, a way to say it that two lessons keep says that they are one."""
+_SEVERAL: Final = 2
+"""So many wordings of either of two lessons must say what the other says, for these to be evidence."""
 _HOPELESS: Final = 0.25
 """Below this likeness to the text, no other wording of it is looked at: that would cost more than it finds."""
 
@@ -66,7 +67,18 @@ def foremost(lesson: Lesson) -> tuple[int, float, str]:
 
 
 def slip_of(copy: Lesson, known: Lesson) -> bool:
-    """Whether a lesson is one that was learned fifty times as often, but for a slip of the fingers that is a word."""
+    """Whether a lesson is one that was learned fifty times as often, but for a slip of the fingers that is a word.
+
+    What the slip stands for is told by the lesson's text and by all that it keeps of its copies.
+    """
+    if known.support < SLIP_IN:
+        return False
+    return _letter_of(copy, known) or any(
+        _same_but_for(read, known, empty=empty) for read, empty in mended(copy, known)
+    )
+
+
+def _letter_of(copy: Lesson, known: Lesson) -> bool:
     if known.support < SLIP_IN * copy.support:
         return False
     seen = compare(known.text, copy.text)
@@ -75,6 +87,14 @@ def slip_of(copy: Lesson, known: Lesson) -> bool:
     # By a wording alone, a word that tells the two apart ("plate", "cup") could pass for one that is not there.
     said = (known.text,) if seen.replaced else (known.text, *wordings(known))
     return not told_apart(copy, known) and any(one_letter_apart(text, copy.text) for text in said)
+
+
+def _same_but_for(read: Lesson, known: Lesson, *, empty: bool) -> bool:
+    """Whether a lesson with a slip mended says what another says; by a word that says nothing, in the same words."""
+    if not empty:
+        return same_advice(read, known)
+    said = (compare(read.text, text) for text in (known.text, *wordings(known)))
+    return any(seen.same_words and not seen.conflict for seen in said) and not told_apart(read, known)
 
 
 def strength_of(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: MergeSettings) -> float | None:
@@ -90,7 +110,7 @@ def strength_of(newcomer: Lesson, each: Neighbour, seen: Comparison, settings: M
         and not (much or narrow)
     ):
         found: float | None = seen.likeness
-    elif seen.likeness < _HOPELESS or (much and seen.replaced):
+    elif seen.likeness < _HOPELESS or seen.other_act or (much and seen.replaced):
         return None
     else:
         found = _by_wording(newcomer, each.lesson, seen, settings)
@@ -133,6 +153,37 @@ def _likeness(text: str, said: str, least: float, settings: MergeSettings) -> fl
     return seen.likeness
 
 
+def interleaved(one: Lesson, other: Lesson, settings: MergeSettings | None = None) -> bool:
+    """Whether two lessons that were learned in many words are one by what all of these say together.
+
+    Several wordings of one say what several of the other say, no two of them are in conflict or do another thing, none
+    tells the lessons apart, and their own texts differ in no word that says something. What a few wordings share may
+    be what both leave out; so the texts themselves must add nothing different and narrow nothing.
+    """
+    settings = settings or MergeSettings()
+    mine, theirs = (one.text, *wordings(one)), (other.text, *wordings(other))
+    if min(len(mine), len(theirs)) < _SEVERAL or _differ(one.text, other.text) or told_apart(one, other):
+        return False
+    here, there = set(), set()
+    for text in mine:
+        for said in theirs:
+            seen = compare(text, said)
+            if seen.conflict or seen.other_act:
+                return False
+            much = seen.replaced or seen.within or seen.added > settings.max_added
+            if seen.likeness >= _SAID_ALIKE and not much:
+                here.add(text)
+                there.add(said)
+    return min(len(here), len(there)) >= _SEVERAL
+
+
+def _differ(text: str, said: str) -> bool:
+    """Whether one text narrows what another says, or both say different things, be it by their verbs alone."""
+    if compare(text, said).within:
+        return True
+    return bool(weighty(beyond(text, said)) and weighty(beyond(said, text)))
+
+
 def told_apart(one: Lesson, other: Lesson) -> bool:
     """Whether two lessons, by a wording that one keeps, add different things to what they share.
 
@@ -157,7 +208,10 @@ def _adds_another(text: str, meant: str, said: str, also: str) -> bool:
         mine &= beyond(text, meant)
     if said != also:
         theirs &= beyond(said, also)
-    if acts(meant) and acts(also):  # what is done is said by both: other verbs are other words for it
+    if seen.other_act and (mine or theirs):
+        return True
+    # What is done is said by both: other verbs are other words for it.
+    if says_what_to_do(meant) and says_what_to_do(also):
         mine, theirs = mine - acts(text), theirs - acts(said)
     return bool(mine and theirs)
 

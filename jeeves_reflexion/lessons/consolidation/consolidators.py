@@ -14,7 +14,8 @@ from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
 from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
-from jeeves_reflexion.lessons.sameness import same_advice, slip_of
+from jeeves_reflexion.lessons.sameness import interleaved, same_advice, same_scope, slip_of, told_apart
+from jeeves_reflexion.lessons.slips import settled
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
@@ -45,8 +46,10 @@ class RuleConsolidator:
     """Proposes what needs no judgement of language; the same for the same lessons.
 
     Near-copies (those that would be merged on writing, or a ``likeness`` of at least ``copy`` without an unknown word
-    in another's place; no contradiction, same trust) are merged into the one with the most support, the oldest of
-    equals. So is a lesson that differs in one letter of one word from one that was learned fifty times as often. A
+    in another's place, where no wording tells them apart; no contradiction, same trust) are merged into the one with
+    the most support, the oldest of equals. So is a lesson that differs in one letter of one word from one that was
+    learned fifty times as often, and one of which several wordings say what several of the other say, where nothing
+    tells the two apart. Slips in a few of the wordings of a lesson learned often are read as what the others say. A
     lesson whose lift lies above zero with its whole interval is voted up once, one whose interval lies below zero is
     retired. One that was not recalled for ``unused_days`` is voted down, and retired if it is still unused with that
     vote, unless its lift speaks for it.
@@ -89,13 +92,26 @@ class RuleConsolidator:
             one.trust == other.trust
             and one.id not in other.contradicts
             and other.id not in one.contradicts
-            and (same_advice(one, other) or self._alike(one, other) or slip_of(other, one))
+            and self._same(settled(one), settled(other))
             and not contradicts(one.text, other.text)
+        )
+
+    def _same(self, one: Lesson, other: Lesson) -> bool:
+        return (
+            same_advice(one, other)
+            or self._alike(one, other)
+            or slip_of(other, one)
+            or (same_scope(one, other) and interleaved(one, other))
         )
 
     def _alike(self, one: Lesson, other: Lesson) -> bool:
         seen = compare(one.text, other.text)
-        return seen.likeness >= self._copy and not seen.replaced and not seen.within
+        return (
+            seen.likeness >= self._copy
+            and not seen.replaced
+            and not seen.within
+            and not told_apart(one, other)
+        )
 
     def _harmful(self, lesson: Lesson) -> Operation | None:
         lift = self._known(lesson).lift

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
+from jeeves_reflexion.lessons.likeness.acting import LIGHT_STEMS, MAKE, other_act_in, provided
 from jeeves_reflexion.lessons.likeness.pairing import (
     SHORTEST_TYPO,
     elsewhere,
@@ -26,7 +27,6 @@ from jeeves_reflexion.lessons.likeness.spelling import misspelt, one_off, slippe
 from jeeves_reflexion.lessons.likeness.wording import (
     EMPTY,
     EXCLUDED_BY,
-    LIGHT,
     LOOSE_NUMBERS,
     OPPOSITE_OF,
     SAME_AS,
@@ -45,7 +45,6 @@ _SECOND_HAND: Final = 0.9
 """What a synonym or a typing error counts beside the word itself."""
 _ASIDE: Final = 0.4
 """What a word of a reason, or a word that says little, weighs beside a word of the advice."""
-_LIGHT_STEMS: Final = frozenset(map(stem, LIGHT))
 _SMALL_STEMS: Final = frozenset(map(stem, SMALL))
 _NOWHERE: Final[frozenset[str]] = frozenset()
 _IN_CONFLICT: Final = 0.4
@@ -61,7 +60,8 @@ class Comparison:
     ``likeness`` lies in [0, 1] and is the same in both directions. ``conflict`` names the first thing found that makes
     them say different things, whatever their words share. ``replaced`` counts words of one that stand for unknown
     other words in the other; ``added`` counts words that one has on top, ``within`` those of them that say which
-    of several things is meant ("the old API", "on Friday") rather than something besides it. ``same_words`` says
+    of several things is meant ("the old API", "on Friday") rather than something besides it. ``other_act`` says that
+    one of the replaced stands for a verb that is no word of its own ("make", "needs"). ``same_words`` says
     that both have the same words, or such that say the same; ``contradictory`` that they advise the opposite on one
     matter.
     """
@@ -71,6 +71,7 @@ class Comparison:
     replaced: int = 0
     added: int = 0
     within: int = 0
+    other_act: bool = False
     same_words: bool = False
     contradictory: bool = False
 
@@ -108,15 +109,15 @@ def one_letter_apart(a: str, b: str) -> bool:
     _, left, right = _matched(one, other)
     if not seen.replaced:
         left, right = _unsaid(left, right, one, other)
-        odd = [one.surface.get(word, word) for word in left - one.aside - _LIGHT_STEMS]
-        odd += [other.surface.get(word, word) for word in right - other.aside - _LIGHT_STEMS]
+        odd = [one.surface.get(word, word) for word in left - one.aside - LIGHT_STEMS]
+        odd += [other.surface.get(word, word) for word in right - other.aside - LIGHT_STEMS]
         if len(odd) != 1:
             return False
         if misspelt(odd[0]):
             return True
     # A slip explains the two words that it stands between; whatever else differs is no slip ("place the cup" and "the
     # plate goes").
-    left, right = left - one.aside - _LIGHT_STEMS, right - other.aside - _LIGHT_STEMS
+    left, right = left - one.aside - LIGHT_STEMS, right - other.aside - LIGHT_STEMS
     if len(left) != 1 or len(right) != 1:
         return False
     (word,), (near,) = left, right
@@ -124,12 +125,6 @@ def one_letter_apart(a: str, b: str) -> bool:
     return one.words[word] * other.words[near] > 0 and bool(
         _slip_for(one.surface.get(word, word), near) or _slip_for(other.surface.get(near, near), word)
     )
-
-
-def acts(text: str) -> frozenset[str]:
-    """Return the stems of the words that stand in a text where a verb does."""
-    sense = sense_of(text)
-    return sense.heads | sense.states
 
 
 @lru_cache(maxsize=8192)
@@ -140,7 +135,7 @@ def untelling(text: str) -> frozenset[str]:
     """
     sense = sense_of(text)
     slips = frozenset(word for word in sense.words if misspelt(sense.surface.get(word, word)))
-    return sense.any_one | slips | (frozenset(sense.words) & (_SMALL_STEMS | _LIGHT_STEMS))
+    return sense.any_one | slips | (frozenset(sense.words) & (_SMALL_STEMS | LIGHT_STEMS))
 
 
 @lru_cache(maxsize=16384)
@@ -195,20 +190,23 @@ def _compared(text: str, other: str) -> Comparison:
         conflict = "opposite" if opposed else "negation" if turned else "order" if crossed else ""
     rest, unopposed = left | right, min(len(left - opposed), len(right - opposed))
     left, right = _unsaid(left, right, a, b)
+    left, right = left - provided(left, a, b), right - provided(right, b, a)
     lacking = (_telling(left, a), _telling(right, b))
-    light = (left & _LIGHT_STEMS - a.aside, right & _LIGHT_STEMS - b.aside)
+    light = (left & LIGHT_STEMS - a.aside, right & LIGHT_STEMS - b.aside)
     # A word of the advice that the other has in a reason alone is no word of its advice.
     apart = (
         sum(x not in a.aside and y in b.aside for x, y in twins.items()),
         sum(x in a.aside and y not in b.aside for x, y in twins.items()),
     )
     replaced = min(lacking[0] + apart[0], lacking[1] + apart[1]) + bool(light[0] and light[1])
+    other_act = other_act_in(left, a, b, twins) or other_act_in(right, b, a, {*twins.values()})
     within = (_within(left, a, twins, light[1]), _within(right, b, {*twins.values()}, light[0]))
     matter = 2 * (len(twins) + len(opposed) / 2) / (len(a.words) + len(b.words))
     return Comparison(
         likeness=alike * _IN_CONFLICT if conflict else alike,
         conflict=conflict,
-        replaced=replaced,
+        replaced=replaced + other_act,
+        other_act=other_act,
         added=max(lacking) - min(lacking),
         same_words=not rest,
         within=0 if lacking[0] == lacking[1] else within[lacking[0] < lacking[1]],
@@ -223,7 +221,7 @@ def _compared(text: str, other: str) -> Comparison:
 
 
 def _weight(word: str, sense: Sense) -> float:
-    return _ASIDE if word in sense.aside or word in _LIGHT_STEMS else 1.0
+    return _ASIDE if word in sense.aside or word in LIGHT_STEMS else 1.0
 
 
 def _weights(sense: Sense) -> float:
@@ -232,7 +230,7 @@ def _weights(sense: Sense) -> float:
 
 def _telling(words: set[str], sense: Sense) -> int:
     """Count the words that stand in the advice itself and mean something by themselves."""
-    return sum(1 for word in words if word not in sense.aside and word not in _LIGHT_STEMS)
+    return sum(1 for word in words if word not in sense.aside and word not in LIGHT_STEMS)
 
 
 def _within(words: set[str], sense: Sense, matched: Collection[str], other_act: set[str]) -> int:
@@ -245,13 +243,15 @@ def _within(words: set[str], sense: Sense, matched: Collection[str], other_act: 
     found = 0
     for word in words:
         verb = word in sense.states or (word in sense.heads and not other_act)
-        if verb or word in sense.aside or word in _LIGHT_STEMS:
+        if verb or word in sense.aside or word in LIGHT_STEMS:
             continue
         another_act = word in sense.heads
         if word in sense.any_one or not (another_act or word in sense.placed or tells_apart(word)):
             continue
+        if another_act and same_here(word, MAKE, sense, sense):  # "send a request" says "make a request"
+            continue
         parts = [part for part in sense.parts if word in part]
-        found += any(near in matched and near not in _LIGHT_STEMS for part in parts for near in part)
+        found += any(near in matched and near not in LIGHT_STEMS for part in parts for near in part)
     return found
 
 

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from jeeves_reflexion.lessons.likeness.spelling import (
@@ -15,6 +16,7 @@ from jeeves_reflexion.lessons.likeness.spelling import (
     mended,
     one_off,
     phrases_mended,
+    slipped,
 )
 from jeeves_reflexion.lessons.likeness.wording import (
     BREAKS,
@@ -22,6 +24,8 @@ from jeeves_reflexion.lessons.likeness.wording import (
     DETERMINERS,
     DIRECTED,
     EMPTY,
+    MAKING,
+    NEEDING,
     NEGATORS,
     NUMBERS,
     PHRASES,
@@ -31,6 +35,7 @@ from jeeves_reflexion.lessons.likeness.wording import (
     STOPS,
     UNITS,
     in_a_table,
+    is_word,
     stem,
 )
 
@@ -52,12 +57,13 @@ _ARTICLES: Final = frozenset({"a", "an", "the", "its", "their", "your", "this", 
 _PRONOUNS: Final = frozenset({"it", "them"})
 _SUBJECT: Final = 2
 """So many words stand before a verb that says something of a thing ("The endpoint expects")."""
+_NEED_BEGINS: Final = frozenset(verb[0] for verb in NEEDING)
 _HALVES: Final = frozenset({"half", "twice", "double"})
 """Words that stand between a verb and its object, and change how much of it is meant."""
 _REMARK: Final = 5
 """A clause with fewer words may be advice."""
 _SOURCES: Final = frozenset({"from"})
-_TARGETS: Final = frozenset({"to", "into", "onto"})
+_TARGETS: Final = frozenset({"to", "into", "onto", "toward", "towards"})
 _ONES: Final = DETERMINERS | {"which", "no", "any", "another", "other", "last", "first", "same", "by"}
 _EMPTY_STEMS: Final = EMPTY | frozenset(map(stem, EMPTY))
 _EMPTY_LONG: Final = tuple(sorted(word for word in _EMPTY_STEMS if len(word) > 3))
@@ -75,7 +81,9 @@ class Sense:
     what comes first and of what comes later, where the text says so. ``parts`` are the words of each clause, and of
     each side of an "and" in it; ``heads`` are words that stand where the verb of an order does, ``states`` those that
     stand where the verb of a statement does. ``placed`` are words that follow a preposition, ``any_one`` those that
-    describe a thing which is not one of several known ones ("a short text").
+    describe a thing which is not one of several known ones ("a short text"). ``needy`` are words of which a verb of
+    need is said ("the pump needs water"), which is no word of its own; ``after`` are stems with the one behind them.
+    ``acting`` are verbs of orders with what they are done to, and those of making that say nothing ("make a copy").
     """
 
     words: Mapping[str, int]
@@ -96,6 +104,9 @@ class Sense:
     states: frozenset[str]
     placed: frozenset[str]
     any_one: frozenset[str]
+    needy: frozenset[str]
+    after: frozenset[tuple[str, str]]
+    acting: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -105,13 +116,15 @@ class _Clause:
     negations: int = 0
     before: int = 0
     words: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
     parts: list[set[str]] = field(default_factory=lambda: [set()])
     heads: set[str] = field(default_factory=set)
     states: set[str] = field(default_factory=set)
     tokens: int = 0
 
-    def take(self, word: str) -> None:
+    def take(self, word: str, written: str) -> None:
         self.words.append(word)
+        self.written.append(written)
         self.parts[-1].add(word)
 
     def signs(self) -> Iterator[tuple[str, int]]:
@@ -156,6 +169,9 @@ def sense_of(text: str) -> Sense:
             for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
             if before in ("a", "an") and _tells(after)
         ),
+        needy=frozenset(stem(tokens[at - 1]) for at in range(len(tokens)) if _needs(tokens, at)),
+        after=frozenset(pairwise(map(stem, tokens))),
+        acting=frozenset(stem(tokens[at]) for at in range(len(tokens)) if _acts(tokens, at)),
     )
 
 
@@ -196,7 +212,7 @@ def _clauses(tokens: list[str]) -> tuple[list[_Clause], set[str]]:
             _take(here, tokens, at)
         elif token != "one" or not (following in ("by", "of") or (at and before in _ONES)):  # noqa: S105
             spelled.add(number)
-            here.take(number)
+            here.take(number, token)
     return [clause for clause in clauses if not _remark(clause)], spelled
 
 
@@ -205,9 +221,9 @@ def _take(clause: _Clause, tokens: list[str], at: int) -> None:
     token, before = tokens[at], tokens[at - 1] if at else ""
     following = tokens[at + 1] if at + 1 < len(tokens) else ""
     if _describes(before, token, following):
-        clause.take(stem(token))
-    elif _tells(token):
-        clause.take(stem(token))
+        clause.take(stem(token), token)
+    elif _tells(token) and not _needs(tokens, at):
+        clause.take(stem(token), token)
         if _states(tokens, at):
             clause.states.add(stem(token))
         elif _heads(before, following):
@@ -233,6 +249,32 @@ def _states(tokens: list[str], at: int) -> bool:
     return said_of and (following in _ARTICLES or following in _PRONOUNS)
 
 
+def _needs(tokens: list[str], at: int) -> bool:
+    """Whether a word is a verb of need between what needs and what it needs."""
+    word = tokens[at]
+    if word[0] not in _NEED_BEGINS or not at or at + 1 == len(tokens) or not _is_need(word):
+        return False
+    before, following = tokens[at - 1], tokens[at + 1]
+    return _tells(before) and (following in _ARTICLES or _tells(following))
+
+
+@lru_cache(maxsize=16384)
+def _is_need(word: str) -> bool:
+    """Whether a word is a verb of need, or no common word and a slip of one."""
+    if word in NEEDING:
+        return True
+    return not is_word(word, common=True) and any(slipped(word, verb) for verb in NEEDING)
+
+
+def _acts(tokens: list[str], at: int) -> bool:
+    """Whether a word is the verb of an order, with what it is done to; a verb of making says nothing without that."""
+    before, following = tokens[at - 1] if at else "", tokens[at + 1] if at + 1 < len(tokens) else ""
+    if tokens[at] in MAKING:
+        thing = next((token for token in tokens[at + 1 : at + 3] if token not in DETERMINERS), "")
+        return bool(thing) and _tells(thing) and _heads(before, "")
+    return following in _ARTICLES and _heads(before, following) and _tells(tokens[at])
+
+
 def _heads(before: str, following: str) -> bool:
     """Whether a word stands where the verb of an order does, and describes nothing."""
     opens = not before or before in BREAKS or before in NEGATORS or before in ("and", "or", "to")
@@ -244,9 +286,12 @@ def _remark(clause: _Clause) -> bool:
     """Whether a clause says nothing but for a word that is a slip of such words: "that is what went wring"."""
     if len(clause.words) != 1 or clause.tokens < _REMARK:
         return False
-    (word,) = clause.words
+    (word,), (written,) = clause.words, clause.written
     return word.isalpha() and any(
-        one_off(word, whole, wrong_from=4) for whole in _EMPTY_LONG if whole[0] == word[0]
+        one_off(each, whole, wrong_from=4)
+        for each in {word, written}
+        for whole in _EMPTY_LONG
+        if whole[0] == word[0]
     )
 
 

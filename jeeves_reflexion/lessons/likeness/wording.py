@@ -27,6 +27,8 @@ EMPTY: Final = _words("empty")
 LIGHT: Final = _words("light")
 DESCRIBING: Final = _words("describing")
 REASONS: Final = _words("reasons")
+NEEDING: Final = _words("needing")
+MAKING: Final = _words("making")
 PURPOSES: Final = _words("purposes")
 NEGATORS: Final = _words("negators")
 DETERMINERS: Final = _words("determiners")
@@ -154,6 +156,8 @@ EXCLUDED_BY: Final = _partners(_rows("exclusive"))
 SMALL: Final = {word: tuple(row.split()) for row in _rows("small") for word in row.split()}
 """Small words by each of them: one of a row in one text stands for any other of it."""
 SAME_AS: Final = _partners([*_rows("same"), *filter(None, _lines("synonyms.txt"))])
+PROVIDING: Final = frozenset(map(stem, _words("providing")))
+"""Stems of verbs by which a thing gets what it needs."""
 ELSEWHERE: Final = {
     stem(word): frozenset(map(stem, beside.split())) for word, beside in _DATA["elsewhere"].items()
 }

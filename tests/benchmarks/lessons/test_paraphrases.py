@@ -7,9 +7,11 @@ from click.testing import CliRunner
 
 from benchmarks.lessons.lexicon import stems
 from benchmarks.lessons.near_pairs import (
+    HELD_OUT_PAIRS,
     bridges,
     merged_by_rules,
     merged_by_way,
+    merged_by_wordings,
     merged_on_writing,
     near_pairs,
 )
@@ -62,10 +64,11 @@ async def test_paraphrases_merge_with_their_own_lesson_and_are_all_counted(at_on
 
 
 @pytest.mark.anyio
-async def test_no_near_pair_is_merged_whatever_the_embedder_says():
-    pairs = near_pairs()
-    assert len({frozenset((each.one, each.other)) for each in pairs}) == len(pairs) >= 240
-    assert len({each.field for each in pairs}) >= 15
+@pytest.mark.parametrize(("corpus", "many", "fields"), [("near_pairs", 240, 15), (HELD_OUT_PAIRS, 36, 6)])
+async def test_no_near_pair_is_merged_whatever_the_embedder_says(corpus, many, fields):
+    pairs = near_pairs(corpus)
+    assert len({frozenset((each.one, each.other)) for each in pairs}) == len(pairs) >= many
+    assert len({each.field for each in pairs}) >= fields
     assert all(each.one != each.other for each in pairs)
     assert merged_on_writing(pairs) == []
     assert await merged_by_rules(pairs) == []
@@ -76,6 +79,12 @@ def test_no_near_pair_is_merged_by_way_of_a_third():
     assert sum(len(bridges(each)) for each in pairs) >= 480
     assert merged_by_way(pairs) == []
     assert len(merged_by_way(pairs, vague_first=True)) < 100
+    assert merged_by_way(near_pairs(HELD_OUT_PAIRS)) == []
+
+
+@pytest.mark.parametrize("corpus", ["near_pairs", HELD_OUT_PAIRS])
+def test_no_near_pair_is_one_by_wordings_that_lack_the_difference(corpus):
+    assert merged_by_wordings(near_pairs(corpus)) == []
 
 
 def test_near_pairs_are_merged_once_an_unknown_word_may_stand_for_another():

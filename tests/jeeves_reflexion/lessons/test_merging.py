@@ -20,7 +20,7 @@ from jeeves_reflexion.lessons.merging import (
     linked,
     wordings,
 )
-from jeeves_reflexion.lessons.sameness import SLIP_IN, Neighbour, one_lesson, told_apart
+from jeeves_reflexion.lessons.sameness import SLIP_IN, Neighbour, interleaved, one_lesson, told_apart
 from jeeves_reflexion.types import Lesson, Provenance
 
 DRAWER = "Open the drawer first when you enter the room."
@@ -339,3 +339,64 @@ def test_a_word_that_tells_two_lessons_apart_is_no_slip_of_another_word_of_the_k
     ):
         assert decide(lesson("b", plate), [near(known)]).kind == "new"
         assert not one_lesson(known, lesson("b", plate))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The valve needs oil in the winter.", "The valve leaks oil in the winter."),
+        ("The endpoint expects a token in the header.", "The endpoint rejects a token in the header."),
+        ("Make a request to the gateway.", "Block a request to the gateway."),
+        ("Clear the cache before the test.", "Warm the cache before the test."),
+        ("Each door needs a label.", "Remove a label from each door."),
+        ("Turn the wheels towards the kerb.", "Turn the wheels away from the kerb."),
+    ],
+)
+def test_a_verb_that_says_little_is_no_other_verb_directly_or_by_way_of_a_third(one, other):
+    third = " ".join(word for word in one.split() if word in other.split())
+    for first, second in ((one, other), (other, one)):
+        assert decide(lesson("b", second), [near(lesson("a", first))]).kind != "merge"
+        done = decide(lesson("b", third), [near(lesson("a", first))])
+        assert done.kind != "merge" or decide(lesson("c", second), [near(done.lesson)]).kind != "merge"
+
+
+@pytest.mark.parametrize(
+    ("need", "order"),
+    [
+        (
+            "The recursion needs a base case for empty input.",
+            "Add a base case to the recursion for empty input.",
+        ),
+        ("The endpoint wants a GET request.", "Send a GET request to the endpoint."),
+        ("The endpoint expects a GET request.", "Make a GET request to the endpoint."),
+        ("The kettle requires a wash before tea.", "Wash the kettle before tea."),
+    ],
+)
+def test_what_a_thing_needs_is_what_is_to_be_given_to_it(need, order):
+    assert decide(lesson("b", order), [near(lesson("a", need))]).kind == "merge"
+    assert decide(lesson("b", need), [near(lesson("a", order))]).kind == "merge"
+
+
+CALL = "Call the endpoint with a POST request."
+WITH_ID = "Send a POST request to the endpoint, and put the id of the order in the path."
+IN_ALL_WORDS = (
+    "Make a POST request to the endpoint, and put the id of the order in the path.",
+    "Use the endpoint with a POST request, and put the id of the order in the path.",
+)
+
+
+def test_lessons_whose_wordings_interleave_are_one_unless_something_tells_them_apart():
+    one = lesson("a", CALL, metadata={WORDINGS: list(IN_ALL_WORDS)})
+    other = lesson("b", WITH_ID, metadata={WORDINGS: [text.upper() for text in IN_ALL_WORDS]})
+    assert interleaved(one, other)
+    assert interleaved(other, one)
+    assert not one_lesson(one, other)
+    assert not interleaved(one, replace(other, metadata={}))
+    for text in (
+        WITH_ID.replace("the endpoint", "the old endpoint"),
+        "Log the endpoint of the order.",
+        WITH_ID.replace("POST", "PUT"),
+    ):
+        assert not interleaved(replace(one, text=CALL), replace(other, text=text))
+    apart = replace(one, metadata={WORDINGS: [*IN_ALL_WORDS, IN_ALL_WORDS[0].replace("POST", "GET")]})
+    assert not interleaved(apart, other)

@@ -15,6 +15,8 @@ from jeeves_reflexion.lessons.consolidation.consolidators import (
     parse,
 )
 from jeeves_reflexion.lessons.consolidation.operations import VOTES, Operation
+from jeeves_reflexion.lessons.merging import WORDINGS
+from jeeves_reflexion.lessons.sameness import told_apart
 from jeeves_reflexion.models import ScriptedModel
 from jeeves_reflexion.types import Lesson, Lift, Provenance
 
@@ -53,6 +55,25 @@ async def test_a_slip_that_is_a_word_is_merged_by_how_often_each_was_learned():
     assert (
         await proposed([heat, replace(hate, text="Peel the egg in the microwave before you serve it.")]) == []
     )
+
+
+async def test_lessons_with_the_same_words_whose_wordings_are_told_apart_are_not_merged():
+    them = "Soak them overnight before you cook."
+    beans = lesson("a", them, metadata={WORDINGS: ["Soak the beans overnight before you cook."]})
+    lentils = lesson(
+        "b", them.replace("them", "those"), metadata={WORDINGS: [them.replace("them", "lentils")]}
+    )
+    assert await proposed([beans, lentils]) == []
+    assert await proposed([beans, replace(lentils, metadata={})]) == [("merge", ("a", "b"))]
+
+
+async def test_slips_in_a_few_wordings_of_a_lesson_learned_often_keep_no_copy_apart():
+    said = ["The drawer must be opened first.", "The drawer must be opened fist."]
+    often = lesson("a", "Open the drawer first.", support=60, metadata={WORDINGS: said})
+    copy = lesson("b", "Open the drawer first when you enter the room.", support=40)
+    assert told_apart(often, copy)
+    assert await proposed([often, copy]) == [("merge", ("a", "b"))]
+    assert await proposed([replace(often, support=49), copy]) == []
 
 
 async def test_an_unknown_word_in_the_place_of_another_is_no_copy_however_long_the_rest():

@@ -276,3 +276,35 @@ def test_a_slip_explains_no_other_word():
     assert not one_letter_apart(cup, plate)
     assert not one_letter_apart(plate, cup)
     assert one_letter_apart("Heat the egg in the microwave.", "Hate the egg in the microwave.")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "replaced", "other_act"),
+    [
+        ("The pump needs water.", "The pump requires water.", 0, False),
+        ("The pump wants water.", "The pump expcets water.", 0, False),
+        ("The pump needs water.", "The pump leaks water.", 1, True),
+        ("The pump needs a filter.", "Add a filter to the pump.", 0, False),
+        ("The pump needs a filter.", "Break a filter of the pump.", 1, True),
+        ("Make a request to the bank.", "Send a request to the bank.", 0, False),
+        ("Make a request to the bank.", "Delay a request to the bank.", 1, True),
+        ("When trying the pump again, oil the filter.", "Oil the filter.", 0, False),
+        ("Show the price to the client.", "Hide the price to the client.", 1, True),
+        ("Show the price to the client.", "Display the price to the client.", 0, False),
+    ],
+)
+def test_a_verb_of_need_or_of_making_is_no_word_of_its_own_and_yet_no_other_verb(a, b, replaced, other_act):
+    for seen in (compare(a, b), compare(b, a)):
+        assert seen.other_act == other_act
+        assert bool(seen.replaced or seen.conflict) == bool(replaced)
+
+
+def test_towards_and_away_from_are_directions():
+    seen = compare("Turn the wheels towards the kerb.", "Turn the wheels away from the kerb.")
+    assert seen.conflict == "direction"
+    assert not compare("Turn the wheels towards the kerb.", "Turn the wheels to the kerb.").conflict
+
+
+def test_a_remark_is_none_of_the_advice_where_its_word_is_mistyped():
+    seen = compare("Oil the pump, which I filed to do.", "Oil the pump.")
+    assert seen.same_words
