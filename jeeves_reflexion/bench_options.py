@@ -106,7 +106,7 @@ def embedder_option(function: F) -> F:
 
 
 def recall_options(function: F) -> F:
-    """Add ``--min-similarity`` and ``--withhold``."""
+    """Add ``--min-similarity``, ``--withhold`` and ``--withhold-early``; see :func:`check_early`."""
     return _added(_RECALL, function)
 
 
@@ -124,6 +124,20 @@ def check_executor(options: Mapping[str, Any]) -> None:
     """Raise ``click.UsageError`` for options of a cluster without ``--executor ray``."""
     if options["executor"] != "ray" and (options["ray_address"] or options["ray_working_dir"]):
         raise click.UsageError("--ray-address and --ray-working-dir go with --executor ray")
+
+
+def check_early(share: float | None, early: float | None) -> None:
+    """Raise ``click.UsageError`` for ``--withhold-early`` without a share above 0 that it comes down to."""
+    if early is None:
+        return
+    if not share:
+        raise click.UsageError(
+            "--withhold-early goes with --withhold SHARE, above 0: that is the share that it comes down to"
+        )
+    if early < share:
+        raise click.UsageError(
+            f"--withhold-early is the larger share, that of the first recalls: {early} is below --withhold {share}"
+        )
 
 
 def check_folder(options: Mapping[str, Any]) -> None:
@@ -212,6 +226,13 @@ _RECALL: Final = (
         default=0.0,
         show_default=True,
         help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
+    ),
+    click.option(
+        "--withhold-early",
+        metavar="SHARE",
+        type=click.FloatRange(0, 0.5),
+        callback=check_finite_number,
+        help="With --withhold: a larger share for a lesson of which nothing is known, halved the more is known.",
     ),
 )
 _CLUSTER: Final = (

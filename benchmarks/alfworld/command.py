@@ -24,6 +24,7 @@ from benchmarks.options import (
 )
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.bench_options import (
+    check_early,
     check_executor,
     cluster_options,
     cores,
@@ -109,6 +110,7 @@ async def _run(setting: Setting) -> Finished:
 
 
 def _setting(options: dict[str, Any]) -> Setting:
+    check_early(options["withhold"], options["withhold_early"])
     model = model_of(options)
     lessons = options["lessons"]
     in_database = lessons is not None and "://" in lessons
@@ -129,7 +131,12 @@ def _setting(options: dict[str, Any]) -> Setting:
         prices=prices_of(options),
         expected=expected_of(options),
         resume=options["resume"],
-        settings=recall_settings(options["min_similarity"], withhold=options["withhold"], key=options["key"]),
+        settings=recall_settings(
+            options["min_similarity"],
+            withhold=options["withhold"],
+            early=options["withhold_early"],
+            key=options["key"],
+        ),
         runs_on=RunsOn(ray_options(options), lessons if in_database else None),
     )
 

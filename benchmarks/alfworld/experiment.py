@@ -20,7 +20,15 @@ from benchmarks.alfworld.setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT,
 from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import ChatModel, ConfigurationError, MissingDependencyError, VectorLessonStore
 from jeeves_reflexion.comparisons import counted
-from jeeves_reflexion.experiments import ArmName, Results, RunLog, estimate, run_experiment, withheld_share
+from jeeves_reflexion.experiments import (
+    ArmName,
+    Results,
+    RunLog,
+    early_share,
+    estimate,
+    run_experiment,
+    withheld_share,
+)
 from jeeves_reflexion.experiments.plot import plot_curves
 from jeeves_reflexion.experiments.runner import Watcher
 from vectorstores import JSON, FaissVectorStore, VectorStore
@@ -194,6 +202,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
         "withhold": withheld_share(setting.settings),
+        "withhold_early": early_share(setting.settings),
     }
 
 

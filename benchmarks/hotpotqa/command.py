@@ -30,6 +30,7 @@ from benchmarks.options import (
 from benchmarks.results import write_result
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.bench_options import (
+    check_early,
     check_executor,
     embedder_option,
     executor_options,
@@ -170,6 +171,7 @@ async def _run(setting: Setting, judges: tuple[JudgeName, ...]) -> list[Finished
 
 
 def _setting(options: dict[str, Any]) -> Setting:
+    check_early(options["withhold"], options["withhold_early"])
     check_executor(options)
     model = named_model(options)
     questions = load_questions(options["data"])[: options["limit"]]
@@ -187,7 +189,12 @@ def _setting(options: dict[str, Any]) -> Setting:
         context_limit=options["context_limit"],
         cache=options["wikipedia_cache"],
         contact=options["contact"],
-        settings=recall_settings(options["min_similarity"], withhold=options["withhold"], key=options["key"]),
+        settings=recall_settings(
+            options["min_similarity"],
+            withhold=options["withhold"],
+            early=options["withhold_early"],
+            key=options["key"],
+        ),
         runs_on=runs_on(options),
     )
 

@@ -45,6 +45,7 @@ from jeeves_reflexion.experiments import (
     Watcher,
     arm_lessons,
     arm_of,
+    early_share,
     run_experiment,
     withheld_share,
 )
@@ -303,4 +304,5 @@ def config(setting: Setting) -> dict[str, JSON]:
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
         "withhold": withheld_share(setting.settings),
+        "withhold_early": early_share(setting.settings),
     }

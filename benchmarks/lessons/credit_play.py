@@ -78,7 +78,7 @@ class Player:
         self._world, self._arm = world, arm
         self._now = 1.7e9
         self._ledger = Ledger(records, lambda: self._now)
-        self._drawing = Withholding(shares.share, seed=world.seed, early=shares.early)
+        self._drawing = Withholding(shares.share, seed=world.seed, early=shares.early or None)
         self._known = Credits()
         self._utility: dict[str, float] = {}
         self._touched: set[str] = set()

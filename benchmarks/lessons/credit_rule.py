@@ -33,7 +33,7 @@ def how_soon(shares: Shares, lessons: int, *, recalls: int = RECALLS) -> list[So
 
 def _one(kind: Kind, shares: Shares, recalls: int, seed: int) -> int | None:
     rng = random.Random(f"rule {kind} {shares} {seed}")
-    drawing = Withholding(shares.share, early=shares.early)
+    drawing = Withholding(shares.share, early=shares.early or None)
     cells: dict[Stratum, Cell] = {}
     known = 0  # when it was looked at last
     for recall in range(1, recalls + 1):

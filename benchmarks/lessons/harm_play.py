@@ -134,7 +134,8 @@ async def play(table: Table, seed: int, setting: Setting) -> tuple[list[Played],
     played: list[Played] = []
     library: Library | None = None
     for arm in ARMS:
-        drawing = Withholding(setting.share, seed=seed, early=setting.early)
+        early = max(setting.early, setting.share) if setting.share else None
+        drawing = Withholding(setting.share, seed=seed, early=early)
         credit = Credit(drawing, max_age=math.inf) if arm == "credit" else None
         settings = LessonSettings(credit=credit)
         async with InMemoryVectorStore(setting.embedder, namespace=arm) as store:

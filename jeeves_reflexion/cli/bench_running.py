@@ -17,7 +17,7 @@ import anyio
 import click
 
 from jeeves_reflexion.agents import ReAct
-from jeeves_reflexion.bench_options import check_executor, check_folder, check_prices
+from jeeves_reflexion.bench_options import check_early, check_executor, check_folder, check_prices
 from jeeves_reflexion.cli.bench_parts import Made, Named, Parts, load_parts, no_reflector, with_recording
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted
@@ -74,6 +74,7 @@ class Order:
     embedder: str
     min_similarity: float
     withhold: float
+    early: float | None
     runs_on: RunsOn
 
 
@@ -81,6 +82,7 @@ def order_of(options: Mapping[str, Any]) -> Order:
     """Return what the options ask for; raises ``click.UsageError`` for what can't go together."""
     check_folder(options)
     check_executor(options)
+    check_early(options["withhold"], options["withhold_early"])
     given = check_prices(options)
     prices = None if given is None else Prices(*given)
     if options["judged_by"] == "oracle" and options["evaluator"] == "judge":
@@ -113,6 +115,7 @@ def order_of(options: Mapping[str, Any]) -> Order:
         options["embedder"],
         options["min_similarity"],
         options["withhold"],
+        options["withhold_early"],
         runs_on(options),
     )
 
@@ -236,7 +239,7 @@ def _loaded(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> Par
 
 def _loop(kit: TasksKit, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
     order, scope = kit.order, kit.place.scope(store, arm, seed)
-    settings = recall_settings(order.min_similarity, withhold=order.withhold)
+    settings = recall_settings(order.min_similarity, withhold=order.withhold, early=order.early)
     return Reflexion(
         parts.agent.made(seed) if isinstance(parts.agent, Made) else parts.agent,
         model=parts.model,
@@ -263,4 +266,5 @@ def _config(order: Order, embedder: Embedder) -> dict[str, JSON]:
         "embedder": embedder.id,
         "min_similarity": order.min_similarity,
         "withhold": order.withhold,
+        "withhold_early": order.early,
     }

@@ -36,7 +36,7 @@ def _desk(where: Where) -> ReviewDesk:
 @asking_options
 @common
 def approve(*, lesson_ids: tuple[str, ...], everything: bool, why: Why, asking: Asking, where: Where) -> None:
-    """Let proposed lessons be recalled, and texts in quarantine become lessons."""
+    """Let proposed lessons be recalled, and texts in quarantine become lessons that are."""
     from jeeves_reflexion.cli.lesson_review import APPROVE  # noqa: PLC0415
 
     _desk(where).decide(APPROVE, lesson_ids, why, asking, everything=everything)
@@ -127,8 +127,9 @@ def merge(
 @click.option(
     "--to",
     metavar="N",
-    type=click.IntRange(min=1),
-    help='The change to go back to, as "history" numbers them.  [default: the last but one]',
+    type=click.IntRange(min=0),
+    help='The change to go back to, as "history" numbers them; 0 is what was before the first.'
+    "  [default: the last but one]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @embedder_option
@@ -139,7 +140,8 @@ def rollback(
 ) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
-    Lessons that were merged into it since come back. How often it was learned since still counts.
+    Lessons that were merged into it since come back. How often it was learned since still counts. A text that was let
+    in from quarantine goes back there before its first change.
     """
     _desk(where).rollback(lesson_id, to, why, embedder, dry_run=dry_run)
 

@@ -33,7 +33,7 @@ from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.shelf import store_errors
-from jeeves_reflexion.lessons.undoing import Entry
+from jeeves_reflexion.lessons.undoing import PUT_BACK, Entry
 from jeeves_reflexion.places import default_place
 from jeeves_reflexion.types import JSON, Lesson, LessonState, RecalledLesson
 
@@ -100,13 +100,16 @@ class LessonDesk(Desk):
 
     def history(self, lesson_id: str) -> None:
         """Print every change of a lesson, oldest first."""
-        lesson, entries = anyio.run(self._history, lesson_id)
+        lesson, entries, held = anyio.run(self._history, lesson_id)
         if self._as_json:
             self._document({"id": lesson.id, "history": [plain(entry) for entry in entries]})
             return
         for entry in entries:
             self._screen.entry(_entry_row(entry), BELOW)
-        if not entries:
+        if held:
+            ever = "is in quarantine now" if entries else "is in quarantine, and was never let in"
+            self._screen.note(f"{short(lesson.id)} {ever}")
+        elif not entries:
             self._screen.note(f"lesson {short(lesson.id)} is as it was written; nothing older is known")
 
     def forget(self, lesson_ids: Sequence[str], asking: Asking) -> None:
@@ -186,10 +189,11 @@ class LessonDesk(Desk):
                 tasks = await store.shelf.queries_of(found.lesson.id)
             return found, await store.ledger.credits(max_age=0.0), tasks
 
-    async def _history(self, lesson_id: str) -> tuple[Lesson, list[Entry]]:
+    async def _history(self, lesson_id: str) -> tuple[Lesson, list[Entry], bool]:
         async with self._reading() as store:
-            lesson = await self._one(store, lesson_id)
-            return lesson, await Curator(store.shelf).history(lesson.id)
+            (found,) = await self._resolve(store, (lesson_id,))
+            entries = await Curator(store.shelf).history(found.lesson.id)
+            return found.lesson, entries, found.held is not None
 
     async def _count(self) -> int:
         async with self._reading() as store:
@@ -264,6 +268,13 @@ def naming(found: Found) -> dict[str, str]:
 
 def _entry_row(entry: Entry) -> dict[str, str]:
     before = entry.before
+    text = change_of(before, entry.after, told=entry.reason)
+    if entry.operation == PUT_BACK and before is not None:
+        text = f"{before.state} -> quarantine"
+    elif (
+        entry.operation == "merge" and entry.others and not all(each in entry.reason for each in entry.others)
+    ):
+        text += f"; takes in {', '.join(map(short, entry.others))}"
     reworded = before is not None and before.text != entry.after.text
     return {
         "number": str(entry.number),
@@ -272,7 +283,7 @@ def _entry_row(entry: Entry) -> dict[str, str]:
         "by": f"by {entry.by}" if entry.by else "-",
         "reason": entry.reason or "-",
         "was": before.text if before is not None and reworded else "-",
-        "text": entry.after.text if reworded else change_of(before, entry.after, told=entry.reason),
+        "text": entry.after.text if reworded else text,
     }
 
 

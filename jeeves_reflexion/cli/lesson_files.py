@@ -13,6 +13,7 @@ import anyio.to_thread
 import click
 
 from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.lesson_cleaning import clean, clean_task, problem_with, shape_of
 from jeeves_reflexion.cli.lesson_desk import LessonDesk
 from jeeves_reflexion.cli.lesson_manifest import export_folder
 from jeeves_reflexion.cli.lesson_options import Asking, Where
@@ -20,7 +21,7 @@ from jeeves_reflexion.cli.lesson_rows import BELOW, short, task
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons import VectorLessonStore, shape_problem
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.exchange.files import (
     BadLine,
@@ -35,13 +36,9 @@ from jeeves_reflexion.lessons.exchange.lines import to_line
 from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
 from jeeves_reflexion.lessons.exchange.restoring import undone
 from jeeves_reflexion.lessons.forgetting import Forgotten, forgotten, remember
-from jeeves_reflexion.lessons.gate import MAX_CHARACTERS, clean_lesson
 from jeeves_reflexion.lessons.reflections.folder import Malformed
-from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.shelf import Change, store_errors
-from jeeves_reflexion.redaction import redact, redact_record
-from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores import origin_of
 
@@ -49,7 +46,6 @@ Format = Literal["jsonl", "markdown"]
 
 _PAGE: Final = 500
 _SHOWN: Final = 20
-_LONGEST_ID: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +73,7 @@ class FilesDesk(LessonDesk):
     def __init__(self, where: Where) -> None:
         super().__init__(where)
         self._stored: Mapping[str, Lesson] = {}
+        self._held: dict[str, Finding] = {}
 
     def export(self, target: str, form: Format, state: LessonState | None, *, overwrite: bool) -> None:
         """Write lessons to a file of JSON lines, to stdout ("-"), or to a folder of Markdown files."""
@@ -95,7 +92,8 @@ class FilesDesk(LessonDesk):
         report = anyio.run(self._plan, order)
         if not self._as_json:
             self._show(report, limit=None if asking.dry_run else _SHOWN)
-        answer = _answer(report)
+        held = [line.lesson.id for line in report.added if line.lesson.id in self._held]
+        answer = {**_answer(report), "quarantine": [*held]}
         if not report.changes:
             self._close(answer, "nothing to import", dry_run=asking.dry_run)
             return
@@ -106,6 +104,7 @@ class FilesDesk(LessonDesk):
             return
         merged = anyio.run(self._import, order, report)
         also = f", {merged} of them merged into lessons that say the same" if merged else ""
+        also += f", {len(held)} of them into quarantine" if held else ""
         self._close({**answer, "merged": merged}, f"imported {number}{also}{waits}")
 
     def _close(self, answer: dict[str, JSON], said: str, *, dry_run: bool = False) -> None:
@@ -122,7 +121,13 @@ class FilesDesk(LessonDesk):
         )
         for what, lines in kinds:
             for line in lines[:limit]:
-                self._screen.entry(_line_row(what, line, self._stored.get(line.lesson.id)), BELOW)
+                shown = _line_row(what, line, self._stored.get(line.lesson.id))
+                if (finding := self._held.get(line.lesson.id)) is not None and not line.reason:
+                    shown |= {
+                        "state": "quarantine",
+                        "why": f"it gives orders ({finding.kind}): {finding.why}",
+                    }
+                self._screen.entry(shown, BELOW)
             if limit is not None and len(lines) > limit:
                 self._screen.note(f"and {len(lines) - limit} more {what}; --dry-run shows all", "dim")
         for bad in report.bad[:limit]:
@@ -171,7 +176,12 @@ class FilesDesk(LessonDesk):
         said = {line.lesson.id: line.lesson.text for line in lines.lessons}
 
         def check(lesson: Lesson) -> str | None:
-            return problem_with(lesson, said[lesson.id], restored=order.restore)
+            finding = screen(said[lesson.id]) or screen(lesson.text)
+            if finding is None or not order.restore or lesson.id in self._stored:
+                return problem_with(lesson, said[lesson.id], restored=order.restore)
+            # Somebody let it in once, so it is not lost; somebody is to do so here.
+            self._held[lesson.id] = finding
+            return shape_of(lesson, restored=True)
 
         return plan_import(
             prepared,
@@ -203,7 +213,15 @@ class FilesDesk(LessonDesk):
                 for number, line in enumerate(report.changes):
                     self._screen.waiting_for(f"imported {number} of {len(report.changes)}")
                     async with store_errors("import a lesson"):
-                        merged += await _take(store, line, self._stored, change, order)
+                        if line.forgotten:
+                            # First: what is forgotten and there is taken away by the next who changes it.
+                            await remember(store.shelf, line.lesson.id)
+                        if (found := self._held.get(line.lesson.id)) is None:
+                            merged += await _take(store, line, self._stored, change, order)
+                        else:
+                            await store.quarantine.hold(
+                                line.lesson, line.tasks, kind=found.kind, why=found.why
+                            )
         return merged
 
     def _opened(self, order: Importing) -> VectorLessonStore:
@@ -225,9 +243,6 @@ async def _take(
         )
     elif order.restore or lesson.state == "retired":
         # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
-        if line.forgotten:
-            # First: what is forgotten and there is taken away by the next who changes it.
-            await remember(store.shelf, lesson.id)
         await store.shelf.put(lesson, line.tasks, change)
     else:
         stored_as = await store.admit(lesson, line.tasks, change)
@@ -269,51 +284,6 @@ def _clean(line: Line, order: Importing) -> Line:
         if state != lesson.state:
             lesson = replace(lesson, state=state, state_reason=f"from {order.source.name}")
     return replace(line, lesson=lesson, tasks=tuple(map(clean_task, line.tasks)))
-
-
-def clean(lesson: Lesson) -> Lesson:
-    """Return a lesson of a file as it may be stored: without secrets, and without characters that hide."""
-    lesson = redact_record(lesson)
-    source = lesson.provenance
-    return replace(
-        lesson,
-        text=clean_lesson(lesson.text),
-        task_id=_flat(lesson.task_id),
-        task_excerpt=_flat(lesson.task_excerpt),
-        task_kind=None if lesson.task_kind is None else _flat(lesson.task_kind),
-        tools=tuple(map(_flat, lesson.tools)),
-        provenance=replace(
-            source,
-            run_id=_flat(source.run_id),
-            model=None if source.model is None else _flat(source.model),
-            agent=None if source.agent is None else _flat(source.agent),
-        ),
-        state_reason=_flat(lesson.state_reason),
-    )
-
-
-def clean_task(text: str) -> str:
-    """Return the text of a task as it may be stored."""
-    return redact(clean_characters(text))
-
-
-def _flat(text: str) -> str:
-    return one_line(clean_characters(text))
-
-
-def problem_with(lesson: Lesson, said: str, *, restored: bool = False) -> str | None:
-    """Say why a lesson of a file is not let in, None if it is; ``said`` is its text before it was cleaned.
-
-    One's own, ``restored``, may have several sentences: a program can be set to let these in.
-    """
-    if len(lesson.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in lesson.id):
-        return f"its id is none: at most {_LONGEST_ID} letters, digits, - and _"
-    most = len(lesson.text) if restored else MAX_CHARACTERS
-    problem = shape_problem(lesson.text, max_characters=most, one_sentence=not restored)
-    if problem is not None:
-        return problem
-    finding = screen(said) or screen(lesson.text)
-    return None if finding is None else f"it gives orders ({finding.kind}): {finding.why}"
 
 
 async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:

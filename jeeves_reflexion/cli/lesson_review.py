@@ -18,9 +18,11 @@ from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Feedback
-from jeeves_reflexion.lessons.curator import Curator, Waiting, check_mergeable, checked_text
+from jeeves_reflexion.lessons.curator import Curator, Waiting, checked_text
+from jeeves_reflexion.lessons.hand_merging import check_mergeable, check_room
 from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.undoing import has_before
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores.base import RecordStore
 
@@ -56,19 +58,23 @@ RETIRE: Final = Deed(
     Kind("retire", ("active", "proposed")), "retired", lambda c, i, why: c.retire(i, reason=why)
 )
 RESTORE: Final = Deed(Kind("restore", ("retired",)), "restored", lambda c, i, why: c.restore(i, reason=why))
-# Of a merge that was cut short, some are retired already.
+# Some may have been merged into it before.
 _MERGE: Final = Kind("merge", ("active", "proposed", "retired"))
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """A lesson before and after a rollback to change ``to``, and those that come out of it and go into it again."""
+    """A lesson before and after a rollback to change ``to``, and those that come out of it and go into it again.
+
+    With ``held`` it goes back into quarantine.
+    """
 
     before: Lesson
     after: Lesson
     to: int
     back: tuple[str, ...]
     again: tuple[str, ...]
+    held: bool
 
 
 class ReviewDesk(LessonDesk):
@@ -131,14 +137,11 @@ class ReviewDesk(LessonDesk):
         into, *others = [each.lesson for each in anyio.run(self._decidable, _MERGE, lesson_ids)]
         if not others:
             raise click.UsageError("a merge takes at least one other lesson, and none into itself")
-        if into.state == "retired":
-            raise LessonStoreError(
-                f"lesson {into.id} is retired, and can't speak for others: restore it first"
-            )
         if text is not None:
             checked_text(into.id, text)
-        for each in others:
+        for each in (into, *others):
             check_mergeable(each, into.id)
+        anyio.run(self._check_room, into.id, others)
         before = [each.id for each in others if each.metadata.get(MERGED_INTO) == into.id]
         rows = [{"id": short(into.id), "what": "stays", "lesson": text or into.text}]
         rows += [{"id": short(each.id), "what": "retired", "lesson": each.text} for each in others]
@@ -168,14 +171,22 @@ class ReviewDesk(LessonDesk):
             undone = anyio.run(self._undone, lesson_id, to)
         else:
             undone = anyio.run(self._rollback, lesson_id, to, why, embedder)
-        answer: dict[str, JSON] = {"back": list(undone.back), "again": list(undone.again)}
+        answer: dict[str, JSON] = {
+            "quarantine": undone.held,
+            "back": list(undone.back),
+            "again": list(undone.again),
+        }
         if self._as_json:
             about = {"dry_run": True} if dry_run else {}
             self._document({**about, "lesson": plain(undone.after), **answer})
             return
         if dry_run:
-            what = change_of(undone.before, undone.after) or "is so already"
-            self._screen.entry({"id": short(undone.after.id), "change": what})
+            what = change_of(undone.before, undone.after)
+            if undone.held:
+                what = f"goes back into quarantine{f', with {what}' if what else ''}"
+            self._screen.entry({"id": short(undone.after.id), "change": what or "is so already"})
+        elif undone.held:
+            self._screen.result(f"put {short(undone.after.id)} back into quarantine")
         else:
             self._tell(undone.before, undone.after, "rolled back")
         for said, others in (
@@ -249,6 +260,10 @@ class ReviewDesk(LessonDesk):
             before = await self._one(store, lesson_id)
             return before, await Curator(store.shelf, by=why.by).edit(before.id, text, reason=why.reason)
 
+    async def _check_room(self, into: str, others: Sequence[Lesson]) -> None:
+        async with self._reading() as store, store_errors("merge lessons"):
+            await check_room(store.shelf, into, others)
+
     async def _merge(
         self, into: str, others: Sequence[str], text: str | None, why: Why, embedder: EmbedderChoice
     ) -> Lesson:
@@ -271,18 +286,18 @@ class ReviewDesk(LessonDesk):
     ) -> Undone:
         before = await self._one(store, lesson_id)
         if to is None:
-            numbers = [entry.number for entry in await curator.history(before.id)]
-            if len(numbers) < 2:
+            history = await curator.history(before.id)
+            if len(history) < 2 and not (history and has_before(history[0])):
                 raise LessonStoreError(
                     f"lesson {before.id} was never changed: there is nothing to go back to"
                 )
-            to = numbers[-2]
+            to = history[-2].number if len(history) > 1 else 0
         undo = await curator.undoing(before.id, to=to)
         back, again = [
             tuple([each for each in others if await store.get(each) is not None])
             for others in (undo.back, undo.again)
         ]
-        return Undone(before, undo.lesson, to, back, again)
+        return Undone(before, undo.lesson, to, back, again, undo.held)
 
     async def _outcome(
         self, run: str, score: float, attempt: int | None, task: str | None, why: Why

@@ -11,8 +11,8 @@ import anyio
 import anyio.to_thread
 
 from jeeves_reflexion.cli.desk import counted
+from jeeves_reflexion.cli.lesson_cleaning import clean, clean_task, problem_with
 from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
-from jeeves_reflexion.cli.lesson_files import clean, clean_task, problem_with
 from jeeves_reflexion.cli.lesson_manifest import MANIFEST, export_folder, note_written, noted
 from jeeves_reflexion.cli.lesson_options import Asking
 from jeeves_reflexion.cli.lesson_rows import BELOW, short

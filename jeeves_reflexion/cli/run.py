@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from jeeves_reflexion.bench_options import check_finite_number
+from jeeves_reflexion.bench_options import check_early, check_finite_number
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
     check_finite,
@@ -123,7 +123,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
-    _check_early(withhold, withhold_early)
+    check_early(withhold, withhold_early)
     if task == "-":
         task = _read_stdin()
     if not task.strip():
@@ -138,19 +138,6 @@ def run(  # noqa: PLR0913 - one parameter for each option
         lessons=None if no_lessons else running.Place(place, namespace, embedder, settings),
     )
     ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))
-
-
-def _check_early(share: float | None, early: float | None) -> None:
-    if early is None:
-        return
-    if not share:
-        raise click.UsageError(
-            "--withhold-early goes with --withhold SHARE, above 0: that is the share that it comes down to"
-        )
-    if early < share:
-        raise click.UsageError(
-            f"--withhold-early is the larger share, that of the first recalls: {early} is below --withhold {share}"
-        )
 
 
 def _read_stdin() -> str:

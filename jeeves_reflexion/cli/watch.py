@@ -127,6 +127,9 @@ class Watch:
         ]
         style = "bold green" if event.passed else "bold yellow"
         self._screen.note(f"{_ENDS[event.stop_reason]} ({', '.join(parts)})", style)
+        if self._place is not None:
+            # It is what "lessons outcome" takes, by somebody who knows better later.
+            self._screen.note(f"run: {event.run_id}", "dim")
 
 
 def _count(number: int) -> str:

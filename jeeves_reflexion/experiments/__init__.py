@@ -8,6 +8,7 @@ from jeeves_reflexion.experiments.arms import (
     arm_names,
     arm_of,
     check_kinds,
+    early_share,
     recall_settings,
     withheld_share,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "arm_of",
     "check_kinds",
     "cost_table",
+    "early_share",
     "estimate",
     "figures",
     "progress_for",

@@ -115,15 +115,26 @@ def check_kinds(arms: Sequence[ArmName], tasks: Sequence[Task]) -> None:
         )
 
 
-def recall_settings(min_similarity: float, *, withhold: float = 0.0, key: Key = "task") -> LessonSettings:
-    """Return the settings of a store of lessons; with a share to withhold, recall is an experiment and gives credit."""
-    credit = Credit(Withholding(withhold)) if withhold else None
+def recall_settings(
+    min_similarity: float, *, withhold: float = 0.0, early: float | None = None, key: Key = "task"
+) -> LessonSettings:
+    """Return the settings of a store of lessons; with a share to withhold, recall is an experiment and gives credit.
+
+    ``early`` is the share for a lesson of which nothing is known; raises :class:`ConfigurationError` where it would do
+    nothing.
+    """
+    credit = Credit(Withholding(withhold, early=early)) if withhold or early is not None else None
     return LessonSettings(key=key, min_similarity=min_similarity, credit=credit)
 
 
 def withheld_share(settings: LessonSettings) -> float:
     """Return the share of recalls that each lesson is withheld from."""
     return settings.credit.withholding.share if settings.credit else 0.0
+
+
+def early_share(settings: LessonSettings) -> float | None:
+    """Return the share for lessons of which nothing is known; None where all are withheld alike."""
+    return settings.credit.withholding.early if settings.credit else None
 
 
 def arm_lessons(

@@ -6,9 +6,8 @@ Every deed is a change with an entry in the lesson's history, so each can be und
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from jeeves_reflexion.errors import (
     ConfigurationError,
@@ -18,14 +17,14 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.lessons.forgetting import STRUCK
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
-from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed, merged_away
+from jeeves_reflexion.lessons.hand_merging import Wish, merge_by_hand
+from jeeves_reflexion.lessons.merging import MERGED_INTO, merged_away
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
-from jeeves_reflexion.lessons.records import lesson_from_fields
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.shelf import TRIES, Change, Shelf, store_errors
-from jeeves_reflexion.lessons.undoing import Entry, Undoing, undoing
+from jeeves_reflexion.lessons.undoing import LET_IN, PUT_BACK, Entry, Undoing, entries_of, undoing
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON, Lesson, LessonState
+from jeeves_reflexion.types import Lesson, LessonState
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Curator:
         async with store_errors("approve a lesson"):
             held = await self._quarantine.get(lesson_id)
             if held is not None:
-                return await self._quarantine.release(held, Change("approve", reason, self._by))
+                return await self._quarantine.release(held, Change(LET_IN, reason, self._by))
         return await self._to(lesson_id, "active", "approve", reason, among=("proposed", "active"))
 
     async def reject(self, lesson_id: str, *, reason: str = "") -> Lesson | None:
@@ -94,50 +93,29 @@ class Curator:
     ) -> Lesson:
         """Let one lesson speak for others, in its words or new ones: it takes over their support, they are retired.
 
-        Doing it again does nothing more, so one that was cut short is carried on by the same call. Nothing is merged
-        where the new words are no lesson, or where one of the others was merged into a third lesson.
+        It is one write: all of it is done, or nothing. Doing it again does nothing more. Nothing is merged where the
+        new words are no lesson, where one of the others was merged into a third lesson, or into a retired one.
         """
-        ids = list(dict.fromkeys(others))
+        ids = tuple(dict.fromkeys(others))
         if not ids or into in ids:
             raise ConfigurationError("a merge takes at least one other lesson, and none into itself")
-        if text is not None:
-            checked_text(into, text)
+        cleaned = None if text is None else checked_text(into, text)
         async with store_errors("merge lessons"):
-            found = {lesson_id: await self._shelf.get(lesson_id) for lesson_id in (into, *ids)}
-        for lesson_id, lesson in found.items():
-            if lesson is None:
-                raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
-            check_mergeable(lesson, into)
-        for lesson_id in ids:
-            await self._absorb(into, cast("Lesson", found[lesson_id]), reason)
-        if text is not None:
-            await self.edit(into, text, reason=reason)
-        return await self._change(into, lambda _: None, "merge", reason)
-
-    async def _absorb(self, into: str, copy: Lesson, reason: str) -> None:
-        change = Change("merge", reason or f"with {copy.id}", self._by)
-        taking = replace(change, others=(copy.id,))
-        async with store_errors("merge lessons"):
-            if copy.metadata.get(MERGED_INTO) == into:
-                return
-            queries = await self._shelf.queries_of(copy.id)
-            await self._shelf.change(
-                into, lambda now: absorbed(now, copy, another_task=True), taking, queries=queries
-            )
-            await self._shelf.change(copy.id, lambda now: merged_away(now, into), change)
+            return await merge_by_hand(self._shelf, Wish(into, ids, cleaned, reason, self._by))
 
     async def history(self, lesson_id: str) -> list[Entry]:
         """Return every change of a lesson, oldest first; none where there is no such lesson."""
         async with store_errors("read a lesson's history"):
-            return [_entry(value) for value in await self._shelf.entries(lesson_id)]
+            return await entries_of(self._shelf, lesson_id)
 
     async def rollback(self, lesson_id: str, *, to: int, reason: str = "") -> Lesson:
         """Make a lesson again what it was after its change number ``to``; that is a change as well.
 
         What attempts taught since stays: support, copies and contradictions. Lessons that were merged into it since
         come back as they were, and it is no more recalled for their tasks; going back to before a rollback merges them
-        again. Raises :class:`LessonStoreError` for a number that there is not, and for words of a lesson that was
-        forgotten since.
+        again. A text that was let in from quarantine goes there again with ``to=0``, with its history, and with the
+        words that it had then; to let it in once more, approve it. Raises :class:`LessonStoreError` for a number that
+        there is not, and for words of a lesson that was forgotten since.
         """
         for _ in range(TRIES):
             async with store_errors("roll a lesson back"):
@@ -149,7 +127,8 @@ class Curator:
             for other in undo.again:
                 with contextlib.suppress(UnknownLessonError):
                     await self._change(other, lambda now: _merged_again(now, lesson_id), "merge", reason)
-            change = Change("rollback", reason or f"back to change {to}", self._by, undo.merged)
+            operation = PUT_BACK if undo.held else "rollback"
+            change = Change(operation, reason or f"back to change {to}", self._by, undo.merged)
             async with store_errors("roll a lesson back"):
                 if await self._undo(lesson_id, start, undo, change):
                     return undo.lesson
@@ -157,17 +136,33 @@ class Curator:
 
     async def undoing(self, lesson_id: str, *, to: int) -> Undoing:
         """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
-        undo = undoing(await self.history(lesson_id), to)
+        history = await self.history(lesson_id)
+        undo = undoing(history, to)
         if undo is None:
-            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}")
+            begins = f": it begins with {history[0].number}" if history and to < history[0].number else ""
+            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{begins}")
+        await self._check_undone(lesson_id, undo)
         if undo.lesson.text == STRUCK:
             raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
         return undo
 
     # -- how
 
+    async def _check_undone(self, lesson_id: str, undo: Undoing) -> None:
+        async with store_errors("roll a lesson back"):
+            now = await self._shelf.get(lesson_id)
+            if now is None and await self._quarantine.get(lesson_id) is not None:
+                raise LessonStoreError(f"{lesson_id!r} is in quarantine: approve or reject it")
+        if undo.held and now is not None and MERGED_INTO in now.metadata:
+            raise LessonStoreError(
+                f"lesson {lesson_id!r} was merged into {now.metadata[MERGED_INTO]!r}: take the merge back by rolling "
+                "that one back first"
+            )
+
     async def _undo(self, lesson_id: str, start: Lesson | None, undo: Undoing, change: Change) -> bool:
         """Whether the lesson was still what it was when the undoing was thought out, and is undone."""
+        if undo.held:
+            return start is not None and await self._quarantine.take_back(start, undo, change)
         now = await self._shelf.change(
             lesson_id,
             lambda now: undo.lesson if now == start else None,
@@ -242,16 +237,6 @@ def checked_text(lesson_id: str, text: str) -> str:
     return cleaned
 
 
-def check_mergeable(lesson: Lesson, into: str) -> None:
-    """Raise :class:`LessonStoreError` for a lesson that a third one speaks for, or would count twice."""
-    speaker = lesson.metadata.get(MERGED_INTO)
-    if speaker is not None and speaker != into:
-        raise LessonStoreError(
-            f"lesson {lesson.id!r} was merged into {speaker!r}: name that one, or take the merge back by rolling "
-            "that one back"
-        )
-
-
 def _merged_again(lesson: Lesson, into: str) -> Lesson | None:
     return None if MERGED_INTO in lesson.metadata else merged_away(lesson, into)
 
@@ -259,29 +244,3 @@ def _merged_again(lesson: Lesson, into: str) -> Lesson | None:
 def _unmerged(lesson: Lesson) -> Lesson:
     kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
     return replace(lesson, metadata=kept)
-
-
-def _entry(value: JSON) -> Entry:
-    try:
-        data = cast("Mapping[str, JSON]", value)
-        before, after = data["before"], data["after"]
-        tasks = cast("Mapping[str, Sequence[str]]", data.get("tasks", {}))
-        return Entry(
-            number=cast("int", data["number"]),
-            at=cast("float", data["at"]),
-            operation=cast("str", data["operation"]),
-            by=cast("str", data["by"]),
-            reason=cast("str", data["reason"]),
-            before=None if before is None else _whole(before),
-            after=_whole(after),
-            others=tuple(cast("Sequence[str]", data.get("others", ()))),
-            added=tuple(tasks.get("added", ())),
-            removed=tuple(tasks.get("removed", ())),
-        )
-    except (KeyError, TypeError) as error:
-        raise LessonStoreError(f"an entry of a lesson's history can't be read: {error}") from error
-
-
-def _whole(value: JSON) -> Lesson:
-    data = cast("Mapping[str, JSON]", value)
-    return lesson_from_fields(cast("str", data["text"]), data)

@@ -51,16 +51,22 @@ class Traces:
         return Traces(self.id, self.texts - own, self.tasks - own, self.task_ids, self.attempts)
 
 
-async def forget_traces(shelf: Shelf, lesson_id: str) -> bool:
+async def forget_traces(
+    shelf: Shelf, lesson_id: str, *, once: tuple[Lesson, Sequence[str]] | None = None
+) -> bool:
     """Strike a lesson that is still there from all others and their histories, and note that it is forgotten.
 
-    Returns False if there was none.
+    ``once`` is what lies in quarantine under the id, with the texts of its tasks: if it was a lesson once, it is struck
+    too. Returns False if there was none.
     """
-    lesson = await shelf.get(lesson_id)
+    lesson, queries = await shelf.get(lesson_id), await shelf.queries_of(lesson_id)
+    entries = await shelf.entries(lesson_id)
+    if lesson is None and once is not None and entries:
+        lesson, queries = once[0], tuple(once[1])
     if lesson is None:
         return False
     await shelf.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
-    traces = _traces(lesson, await shelf.entries(lesson_id), await shelf.queries_of(lesson_id))
+    traces = _traces(lesson, entries, queries)
     owned: dict[str, frozenset[str]] = {}
     after: str | None = None
     while True:

@@ -35,8 +35,9 @@ def shape_problem(
     stripped = text.strip()
     if not any(character.isalpha() for character in stripped):
         return "it is empty"
-    if one_sentence and "\n" in stripped:
-        return f"it has {len(stripped.splitlines())} lines instead of one sentence"
+    lines = len(stripped.splitlines())
+    if one_sentence and lines > 1:
+        return f"it has {lines} lines instead of one sentence"
     if len(stripped) > max_characters:
         wanted = "one sentence of " if one_sentence else ""
         return f"it has {len(stripped)} characters; {wanted}at most {max_characters} is wanted"

@@ -1,22 +1,28 @@
 """Texts that looked like instructions rather than lessons: kept apart, never recalled, until a person decides.
 
-They are records and no chunks, so no search can find one, whatever its filter.
+They are records and no chunks, so no search can find one, whatever its filter. One that was let in and is put back
+keeps its history, which goes on where it is let in once more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.lessons.records import lesson_from_fields
-from jeeves_reflexion.lessons.shelf import Change, Shelf, whole
+from jeeves_reflexion.lessons.keeping import HISTORY, entry_key
+from jeeves_reflexion.lessons.records import face_ids, lesson_from_fields
+from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.shelf import Change, Rewriting, Shelf, whole
+from jeeves_reflexion.lessons.undoing import PUT_BACK, Undoing
 from jeeves_reflexion.types import JSON, Lesson
-from vectorstores.base import Record
+from vectorstores.base import ConflictError, Record, RecordWrite
 
 QUARANTINE: Final = "quarantine"
+_TAKEN_BACK: Final = "it was put back into quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +51,7 @@ class Quarantine:
     async def hold(self, lesson: Lesson, queries: Sequence[str], *, kind: str, why: str) -> Held:
         """Keep a text apart."""
         held = Held(lesson, tuple(queries), kind, why, time.time())
-        value: JSON = {
-            "lesson": whole(lesson),
-            "tasks": list(queries),
-            "kind": kind,
-            "why": why,
-            "at": held.at,
-        }
-        await self._records.append_once(QUARANTINE, lesson.id, value)
+        await self._records.append_once(QUARANTINE, lesson.id, _value(held))
         return held
 
     async def get(self, lesson_id: str) -> Held | None:
@@ -72,17 +71,97 @@ class Quarantine:
             after = page.next
 
     async def release(self, held: Held, change: Change) -> Lesson:
-        """Let a held text in after all; doing it twice is doing it once."""
-        lesson = await self._shelf.get(held.id)
-        if lesson is None:
-            lesson = held.lesson
-            await self._shelf.put(lesson, held.queries, change)
+        """Let a held text in after all, to be recalled; doing it twice is doing it once."""
+        lesson = replace(held.lesson, state="active", state_reason="")
+        there = await self._shelf.get(held.id)
+        if there is None:
+            there = await self._put(held, lesson, change)
+        elif _is_taken_back(there):  # and what did that was stopped in between
+            there = await self._shelf.change(
+                held.id, lambda now: lesson if _is_taken_back(now) else None, change
+            )
         await self._records.delete_records(QUARANTINE, [held.id])
-        return lesson
+        return there
+
+    async def take_back(self, lesson: Lesson, undo: Undoing, change: Change) -> bool:
+        """Put a lesson that was let in into quarantine again, as ``undo`` says; False if it has changed meanwhile.
+
+        It is recalled no more from the first write on, which has the record of the quarantine and the entry of the
+        history with it; its faces go with a second one.
+        """
+        entries = await self._shelf.entries(lesson.id)
+        known = dict.fromkeys((*await self._shelf.queries_of(lesson.id), *undo.queries))
+        queries = tuple(query for query in known if query not in undo.without)
+        held = replace(_first_held(entries, undo.lesson), queries=queries)
+        # What a release that was stopped left behind would stay in place of the record.
+        await self._records.delete_records(QUARANTINE, [lesson.id])
+        away = replace(undo.lesson, state="retired", state_reason=_TAKEN_BACK)
+        rewriting = Rewriting(lesson, away, change, undo.queries, undo.without)
+        if not await self._shelf.rewrite(
+            [rewriting], [RecordWrite(QUARANTINE, lesson.id, _value(held), must_be_new=True)]
+        ):
+            return False
+        await self._shelf.store.delete(face_ids(lesson.id))
+        return True
 
     async def drop(self, lesson_id: str) -> bool:
-        """Throw a held text away; False if there was none."""
-        return await self._records.delete_records(QUARANTINE, [lesson_id]) > 0
+        """Throw a held text away, with the history of one that was let in once; False if there was none."""
+        entries = cast("Sequence[Mapping[str, JSON]]", await self._shelf.entries(lesson_id))
+        if not await self._records.delete_records(QUARANTINE, [lesson_id]):
+            return False
+        there = await self._shelf.get(lesson_id)
+        if there is None:
+            # No more than that: somebody may let it in at this moment.
+            past = [entry_key(lesson_id, cast("int", entry["number"])) for entry in entries]
+            if past:
+                await self._records.delete_records(HISTORY, past)
+        elif _is_taken_back(there):
+            await self._shelf.remove(lesson_id)
+        return True
+
+    async def _put(self, held: Held, lesson: Lesson, change: Change) -> Lesson:
+        why: dict[str, JSON] = {"held": {"kind": held.kind, "why": held.why, "at": held.at}}
+        entries = cast("Sequence[Mapping[str, JSON]]", await self._shelf.entries(held.id))
+        last = entries[-1] if entries else {"number": 0, "operation": PUT_BACK}
+        if last["operation"] == PUT_BACK:
+            number = cast("int", last["number"])
+            # Of two who let it in at the same moment, the second finds the number taken.
+            with contextlib.suppress(ConflictError):
+                await self._shelf.put(lesson, held.queries or (lesson.text,), change, after=number, more=why)
+                return lesson
+        there = await self._shelf.get(held.id)
+        if there is None:
+            raise LessonStoreError(f"the held text {held.id!r} kept changing while it was let in: try again")
+        return there
+
+
+def _is_taken_back(lesson: Lesson) -> bool:
+    return lesson.state == "retired" and lesson.state_reason == _TAKEN_BACK
+
+
+def _first_held(entries: Sequence[JSON], lesson: Lesson) -> Held:
+    """Why a lesson was in quarantine before it was let in, as its history says; if it does not, as it looks now."""
+    for entry in reversed(cast("Sequence[Mapping[str, JSON]]", entries)):
+        if "held" in entry:
+            about = cast("Mapping[str, JSON]", entry["held"])
+            kind, why, at = about["kind"], about["why"], about["at"]
+            return Held(lesson, (), cast("str", kind), cast("str", why), cast("float", at))
+    found = screen(lesson.text)
+    if found is None:
+        return Held(
+            lesson, (), "unknown", "it was in quarantine once; why is not known any more", time.time()
+        )
+    return Held(lesson, (), found.kind, found.why, time.time())
+
+
+def _value(held: Held) -> JSON:
+    return {
+        "lesson": whole(held.lesson),
+        "tasks": list(held.queries),
+        "kind": held.kind,
+        "why": held.why,
+        "at": held.at,
+    }
 
 
 def _held(record: Record) -> Held:

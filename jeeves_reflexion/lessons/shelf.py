@@ -10,12 +10,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons.keeping import (
+    HISTORY,
+    Change,
+    Kept,
+    Rewriting,
+    entry_key,
+    entry_of,
+    queries_of,
+    whole,
+)
 from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.records import (
     FIRST_FACE,
@@ -23,17 +32,27 @@ from jeeves_reflexion.lessons.records import (
     TEXT_FACES,
     Key,
     chunks_of,
-    empty_face,
     face_ids,
     is_empty,
-    lesson_fields,
     lesson_of,
 )
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
-HISTORY: Final = "history"
+__all__ = [
+    "APART",
+    "FORGOTTEN",
+    "HISTORY",
+    "TRIES",
+    "Change",
+    "LessonPage",
+    "Rewriting",
+    "Shelf",
+    "digest_of",
+    "store_errors",
+    "whole",
+]
+
 APART: Final = "apart"
 """Records of lessons that somebody took out of another again: no write merges them by itself any more."""
 FORGOTTEN: Final = "forgotten"
@@ -60,30 +79,6 @@ class LessonPage:
     next: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``.
-
-    ``others`` are the ids of the lessons that a merge takes in; of a rollback, those that are merged into it after it.
-    """
-
-    operation: str
-    reason: str = ""
-    by: str = ""
-    others: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A lesson as it lies in the store."""
-
-    lesson: Lesson
-    queries: tuple[str, ...]
-    key: Key
-    changes: int
-    faces: int
-
-
 class Shelf:
     """The lessons of one namespace of a store."""
 
@@ -97,14 +92,26 @@ class Shelf:
         self.records: RecordStore = store
         self.key = key
 
-    async def put(self, lesson: Lesson, queries: Sequence[str], change: Change) -> None:
-        """Store a new lesson; ``queries`` are the texts of its tasks. A lesson of that id is a ``ConflictError``."""
+    async def put(
+        self,
+        lesson: Lesson,
+        queries: Sequence[str],
+        change: Change,
+        *,
+        after: int = 0,
+        more: Mapping[str, JSON] = _NOTHING,
+    ) -> None:
+        """Store a new lesson; ``queries`` are the texts of its tasks. A lesson of that id is a ``ConflictError``.
+
+        ``after`` is the number of the last entry of a history that it has already; its own has ``more`` fields.
+        """
         if not queries or isinstance(queries, str):
             raise ConfigurationError(
                 "a lesson is recalled by the texts of its tasks: pass a list of at least one"
             )
-        entry = _entry(1, None, lesson, change)
-        await self.store.add(chunks_of(lesson, queries, self.key, changes=1), records=[entry])
+        number = after + 1
+        entry = entry_of(number, None, lesson, change, more)
+        await self.store.add(chunks_of(lesson, queries, self.key, changes=number), records=[entry])
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson, or None."""
@@ -123,7 +130,7 @@ class Shelf:
             some = lesson_ids[start : start + _AT_ONCE]
             chunks = await self.store.get_by_ids([face for each in some for face in face_ids(each)])
             for lesson_id, faces in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
-                found[lesson_id] = _queries([face for face in faces if not is_empty(face)])
+                found[lesson_id] = queries_of([face for face in faces if not is_empty(face)])
         return found
 
     async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
@@ -171,7 +178,7 @@ class Shelf:
                 return kept.lesson
             if lesson.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {lesson.id!r}")
-            faces, entry = _written(kept, lesson, change, queries=queries, without=without)
+            faces, entry = kept.written(lesson, change, queries=queries, without=without)
             with contextlib.suppress(ConflictError):  # somebody else's change came first: on top of that one
                 await self.store.add(faces, records=[entry])
                 if await self.is_forgotten(lesson_id):
@@ -198,17 +205,30 @@ class Shelf:
         for each in (kept[0].id, copy[0].id):
             if await self.records.get(APART, each) or await self.is_forgotten(each):
                 return False
-        first, second = await self._read(kept[0].id), await self._read(copy[0].id)
-        if first is None or second is None or (first.lesson, second.lesson) != (kept[0], copy[0]):
-            return False
-        if len(dict.fromkeys((*first.queries, *queries))) > MOST_FACES - 1:
+        first = await self._read(kept[0].id)
+        if first is None or len(dict.fromkeys((*first.queries, *queries))) > MOST_FACES - 1:
             return False
         taking = replace(change, others=(copy[0].id,))
-        faces, entry = _written(first, kept[1], taking, queries=queries)
-        others, gone = _written(second, copy[1], change)
+        # Where somebody else's change came first, a later write finds them again.
+        return await self.rewrite([Rewriting(*kept, taking, tuple(queries)), Rewriting(*copy, change)])
+
+    async def rewrite(self, changes: Sequence[Rewriting], more: Sequence[RecordWrite] = ()) -> bool:
+        """Change several lessons, and write ``more`` records, in one write: all of it or nothing.
+
+        Returns False, and changes nothing, where one of the lessons is no longer what it was before.
+        """
+        faces: list[Chunk] = []
+        records = list(more)
+        for each in changes:
+            kept = await self._read(each.before.id)
+            if kept is None or kept.lesson != each.before:
+                return False
+            written, entry = kept.written(each.after, each.change, queries=each.queries, without=each.without)
+            faces += written
+            records.append(entry)
         try:
-            await self.store.add([*faces, *others], records=[entry, gone])
-        except ConflictError:  # somebody else's change came first: a later write finds them again
+            await self.store.add(faces, records=records)
+        except ConflictError:
             return False
         return True
 
@@ -223,21 +243,27 @@ class Shelf:
     async def remove(self, lesson_id: str) -> bool:
         """Remove a lesson and its history for good; False if there was none."""
         kept = await self._read(lesson_id)
-        numbers = range(1, (kept.changes if kept else 0) + 1)
-        if numbers:
+        last = kept.changes if kept else len(await self.entries(lesson_id))
+        if last:
+            numbers = range(1, last + 1)
             await self.records.delete_records(HISTORY, [entry_key(lesson_id, n) for n in numbers])
         await self.records.delete_records(APART, [lesson_id])
         # Last, because deleting chunks is what also clears a store's files of what was there before.
         return await self.store.delete(face_ids(lesson_id)) > 0
 
     async def entries(self, lesson_id: str) -> list[JSON]:
-        """Return the entries of a lesson's history, oldest first; none for a lesson that there is not."""
+        """Return the entries of a lesson's history, oldest first; none for a lesson that there is not.
+
+        One that was put back into quarantine is no lesson, and has a history.
+        """
         kept = await self._read(lesson_id)
-        found = []
-        for number in range(1, (kept.changes if kept else 0) + 1):
+        found: list[JSON] = []
+        for number in itertools.count(1) if kept is None else range(1, kept.changes + 1):
             record = await self.records.get(HISTORY, entry_key(lesson_id, number))
-            if record is not None:  # a lesson of the first format has changes, but none for its beginning
+            if record is not None:
                 found.append(record.value)
+            elif kept is None:  # a lesson of the first format has changes, but none for its beginning
+                break
         return found
 
     async def like(self, text: str, *, k: int, min_similarity: float) -> list[tuple[Lesson, float]]:
@@ -272,93 +298,10 @@ class Shelf:
         # The nearest face of each comes first, and is to be the one that stays.
         return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in reversed(hits)}
 
-    async def _read(self, lesson_id: str) -> _Kept | None:
-        there = await self.store.get_by_ids(face_ids(lesson_id))
-        chunks = [face for face in there if not is_empty(face)]
-        if not chunks:
-            return None
-        first = chunks[0]
-        key = first.metadata.get("key") or _old_key(chunks)
-        changes = first.metadata.get("changes", 0)
-        return _Kept(lesson_of(first), _queries(chunks), cast("Key", key), cast("int", changes), len(there))
+    async def _read(self, lesson_id: str) -> Kept | None:
+        return Kept.of(await self.store.get_by_ids(face_ids(lesson_id)))
 
 
 def digest_of(lesson_id: str) -> str:
     """Return what is kept of the id of a lesson that is forgotten."""
     return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _written(
-    kept: _Kept,
-    lesson: Lesson,
-    change: Change,
-    *,
-    queries: Sequence[str] = (),
-    without: Collection[str] = (),
-) -> tuple[list[Chunk], RecordWrite]:
-    """The faces of a lesson as it is after a change, and the entry of its history."""
-    number = kept.changes + 1
-    known = _tasks(kept, queries, without) or (lesson.text,)
-    faces = chunks_of(lesson, known, kept.key, changes=number)
-    lost = [empty_face(faces[0], each) for each in range(len(faces), kept.faces)]
-    return [*faces, *lost], _entry(number, kept.lesson, lesson, change, _retold(kept.queries, known))
-
-
-def _tasks(kept: _Kept, queries: Sequence[str], without: Collection[str]) -> tuple[str, ...]:
-    known = dict.fromkeys((*kept.queries, *queries))
-    return tuple(query for query in known if query not in without)[: MOST_FACES - 1]
-
-
-def _retold(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON]:
-    """What a change does to the tasks that a lesson is recalled by, as its entry keeps it; empty if nothing."""
-    if not before:  # it is recalled by its own text
-        return {}
-    added = [query for query in after if query not in before]
-    removed = [query for query in before if query not in after]
-    return {"tasks": {"added": added, "removed": removed}} if added or removed else {}
-
-
-def _queries(faces: Sequence[Chunk]) -> tuple[str, ...]:
-    """The tasks among the faces of a lesson: all but its own text, which is the second unless it is the only one."""
-    if (faces[0].metadata.get("key") or _old_key(faces)) == "lesson":
-        return ()
-    return tuple(_searched(chunk) for chunk in (faces[0], *faces[2:]))
-
-
-def _old_key(chunks: Sequence[Chunk]) -> Key:
-    """How a lesson of the first format was found, which did not say."""
-    if len(chunks) > 1:
-        return "both"
-    return "lesson" if _searched(chunks[0]) == chunks[0].content else "task"
-
-
-def _searched(chunk: Chunk) -> str:
-    return chunk.content if chunk.embed_text is None else chunk.embed_text
-
-
-def entry_key(lesson_id: str, number: int) -> str:
-    """Return the key of an entry of a lesson's history."""
-    return f"{lesson_id}:{number:06d}"
-
-
-def _entry(
-    number: int, before: Lesson | None, after: Lesson, change: Change, retold: Mapping[str, JSON] = _NOTHING
-) -> RecordWrite:
-    value: dict[str, JSON] = {
-        "number": number,
-        "at": time.time(),
-        "operation": change.operation,
-        "by": redact(change.by),
-        "reason": redact(change.reason),
-        "before": None if before is None else whole(before),
-        "after": whole(after),
-        **retold,
-    }
-    if change.others:
-        value["others"] = list(change.others)
-    return RecordWrite(HISTORY, entry_key(after.id, number), value, must_be_new=True)
-
-
-def whole(lesson: Lesson) -> dict[str, JSON]:
-    """Return a lesson with its text, as JSON."""
-    return {"text": lesson.text, **lesson_fields(lesson)}

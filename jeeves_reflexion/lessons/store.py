@@ -208,12 +208,14 @@ class VectorLessonStore:
         What stays is a digest of its id, by which a backup that has it is known. Returns False if there was none.
         """
         async with store_errors("forget a lesson"):
-            there = await forget_traces(self.shelf, lesson_id)
+            held = await self.quarantine.get(lesson_id)
+            once = None if held is None else (held.lesson, held.queries)
+            there = await forget_traces(self.shelf, lesson_id, once=once)
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
-            held = await self.quarantine.drop(lesson_id)
+            dropped = await self.quarantine.drop(lesson_id)
             # A change that came in between has removed it already.
-            return await self.shelf.remove(lesson_id) or there or held
+            return await self.shelf.remove(lesson_id) or there or dropped
 
     async def close(self) -> None:
         """Close the store below."""

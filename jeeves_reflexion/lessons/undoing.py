@@ -1,21 +1,28 @@
 """What going back to an earlier change of a lesson means: what it says, its tasks, and the lessons it took in since.
 
-Pure. What happened to a lesson since is no mistake of the change that is taken back: attempts that taught it again
+What happened to a lesson since is no mistake of the change that is taken back: attempts that taught it again
 still count, and contradictions that were found still stand. A merge is undone as a whole: the tasks of the lessons that
 were taken in go, and these lessons come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.merging import COPIES, COPIES_TOTAL, TASKS, WORDINGS
+from jeeves_reflexion.lessons.records import lesson_from_fields
+from jeeves_reflexion.lessons.shelf import Shelf
 from jeeves_reflexion.types import JSON, Lesson
 
 _LEARNED: Final = ("copy", "contradicted")
 """The operations that attempts cause: these are not taken back."""
+LET_IN: Final = "approve"
+"""The operation that a history begins with, or goes on with, where a text in quarantine is let in."""
+PUT_BACK: Final = "quarantine"
+"""The operation that puts a text that was let in into quarantine again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,8 @@ class Undoing:
     """What going back makes of a lesson: the lesson, the tasks it gets and loses, and what becomes of others.
 
     ``merged`` are the ids of all that are merged into it then; ``back`` those of them now that come back, ``again``
-    those then that came back since, and are merged into it once more.
+    those then that came back since, and are merged into it once more. ``held`` says that it was no lesson then, and
+    goes back into quarantine.
     """
 
     lesson: Lesson
@@ -52,21 +60,43 @@ class Undoing:
     merged: tuple[str, ...]
     back: tuple[str, ...]
     again: tuple[str, ...]
+    held: bool = False
+
+
+async def entries_of(shelf: Shelf, lesson_id: str) -> list[Entry]:
+    """Return every change of a lesson, oldest first; none where there is no such lesson."""
+    return [_entry(value) for value in await shelf.entries(lesson_id)]
+
+
+def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the ids of the lessons that are merged into one, given its history."""
+    found: tuple[str, ...] = ()
+    for entry in entries:
+        if entry.operation == "merge":
+            found = tuple(dict.fromkeys((*found, *entry.others)))
+        elif entry.operation in ("rollback", PUT_BACK):
+            found = entry.others
+    return found
 
 
 def undoing(entries: Sequence[Entry], to: int) -> Undoing | None:
-    """Return what going back to change number ``to`` means; None if the history has no such change."""
-    target = next((at for at, entry in enumerate(entries) if entry.number == to), None)
-    if target is None:
+    """Return what going back to change number ``to`` means; None if the history has no such change.
+
+    0 is what was before the first: the quarantine, of a text that was let in from there; of a lesson of the first
+    format, whose history does not say how it was written, the lesson as it was.
+    """
+    found = _target(entries, to)
+    if found is None:
         return None
-    lesson, tasks = entries[target].after, dict[str, bool]()
-    for entry in entries[target + 1 :]:
+    lesson, number, held = found
+    tasks = dict[str, bool]()
+    for entry in entries[number:]:
         if entry.operation in _LEARNED and entry.before is not None:
             lesson = _learned(lesson, entry.before, entry.after)
-    for entry in reversed(entries[target + 1 :]):
+    for entry in reversed(entries[number:]):
         if entry.operation not in _LEARNED:
             tasks |= dict.fromkeys(entry.added, False) | dict.fromkeys(entry.removed, True)
-    then, now = _merged(entries[: target + 1]), _merged(entries)
+    then, now = merged_in(entries[:number]), merged_in(entries)
     return Undoing(
         lesson,
         tuple(query for query, there in tasks.items() if there),
@@ -74,17 +104,29 @@ def undoing(entries: Sequence[Entry], to: int) -> Undoing | None:
         merged=then,
         back=tuple(other for other in now if other not in then),
         again=tuple(other for other in then if other not in now),
+        held=held,
     )
 
 
-def _merged(entries: Sequence[Entry]) -> tuple[str, ...]:
-    found: tuple[str, ...] = ()
-    for entry in entries:
-        if entry.operation == "merge":
-            found = tuple(dict.fromkeys((*found, *entry.others)))
-        elif entry.operation == "rollback":
-            found = entry.others
-    return found
+def _target(entries: Sequence[Entry], to: int) -> tuple[Lesson, int, bool] | None:
+    """The lesson as it was after a change, how many entries lead to it, and whether it was in quarantine then."""
+    for number, entry in enumerate(entries, 1):
+        if entry.number == to:
+            return entry.after, number, entry.operation == PUT_BACK
+    if to != 0 or not entries or not has_before(entries[0]):
+        return None
+    first = entries[0]
+    return (first.after, 1, True) if first.before is None else (first.before, 0, False)
+
+
+def has_before(entry: Entry) -> bool:
+    """Whether there is something that the first change of a history can be taken back to."""
+    return entry.number == 1 and (entry.before is not None or is_let_in(entry))
+
+
+def is_let_in(entry: Entry) -> bool:
+    """Whether a change let a text in from quarantine."""
+    return entry.operation == LET_IN and entry.before is None
 
 
 def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
@@ -117,3 +159,29 @@ def _listed(lesson: Lesson, key: str) -> Sequence[JSON]:
 
 def _total(lesson: Lesson) -> int:
     return cast("int", lesson.metadata.get(COPIES_TOTAL, 0))
+
+
+def _entry(value: JSON) -> Entry:
+    try:
+        data = cast("Mapping[str, JSON]", value)
+        before, after = data["before"], data["after"]
+        tasks = cast("Mapping[str, Sequence[str]]", data.get("tasks", {}))
+        return Entry(
+            number=cast("int", data["number"]),
+            at=cast("float", data["at"]),
+            operation=cast("str", data["operation"]),
+            by=cast("str", data["by"]),
+            reason=cast("str", data["reason"]),
+            before=None if before is None else _whole(before),
+            after=_whole(after),
+            others=tuple(cast("Sequence[str]", data.get("others", ()))),
+            added=tuple(tasks.get("added", ())),
+            removed=tuple(tasks.get("removed", ())),
+        )
+    except (KeyError, TypeError) as error:
+        raise LessonStoreError(f"an entry of a lesson's history can't be read: {error}") from error
+
+
+def _whole(value: JSON) -> Lesson:
+    data = cast("Mapping[str, JSON]", value)
+    return lesson_from_fields(cast("str", data["text"]), data)

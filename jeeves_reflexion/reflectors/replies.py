@@ -11,7 +11,8 @@ from jeeves_reflexion.forms import Form
 from jeeves_reflexion.json_text import find_json_objects
 from jeeves_reflexion.types import JSON
 
-_THOUGHT: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+THOUGHT: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+"""The end of what a model thinks aloud before its answer."""
 _NOTHING: Final = re.compile(r"\W*(?:none|n/?a|null|nothing|not applicable)?\W*", re.IGNORECASE)
 _NO: Final = frozenset({"false", "no", "0", ""})
 _EXTRA: Final = ("cause", "important", "rule", "steps", "evidence")
@@ -38,7 +39,7 @@ class FilledForm:
 
 def read_form(text: str, form: Form) -> FilledForm:
     """Read a reply; one that can't be read has no fields."""
-    said = _THOUGHT.split(text)[-1].strip()
+    said = THOUGHT.split(text)[-1].strip()
     found = _object(said, form) or _prose(said, form)
     steps = found.get("steps")
     lines = steps if isinstance(steps, Sequence) and not isinstance(steps, str) else _text(steps).split("\n")

@@ -113,10 +113,10 @@ class Withholding:
     What is withheld is not replaced by the next best: the lift is that of the lesson against its absence. The same
     seed, key and lesson give the same draw.
 
-    ``early`` (``share`` unless given) is the share for a lesson of which nothing is known. It is halved after
-    :data:`EARLY_ATTEMPTS` scored attempts, and after each time twice as many more, down to ``share``: so harm is
-    found soon, and the cost grows with the logarithm of the attempts (Auer et al. 2002, epsilon-greedy). It depends
-    on how many scores there are and never on what they are, which would bias the lift.
+    ``early`` (``share`` unless given, and never below it) is the share for a lesson of which nothing is known. It is
+    halved after :data:`EARLY_ATTEMPTS` scored attempts, and after each time twice as many more, down to ``share``: so
+    harm is found soon, and the cost grows with the logarithm of the attempts (Auer et al. 2002, epsilon-greedy). It
+    depends on how many scores there are and never on what they are, which would bias the lift.
     """
 
     share: float = 0.0
@@ -129,6 +129,17 @@ class Withholding:
         for name, value in shares:
             if value is not None and not 0.0 <= value <= _MAX_SHARE:
                 raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {value}")
+        if self.early is None:
+            return
+        if not self.share:
+            raise ConfigurationError(
+                "early comes down to share, which is 0: give a share above 0, or no early"
+            )
+        if self.early < self.share:
+            raise ConfigurationError(
+                f"early is the larger share, that of the first recalls: {self.early} is below share {self.share}"
+                " (without early all lessons are withheld alike)"
+            )
 
     @property
     def on(self) -> bool:
@@ -137,7 +148,7 @@ class Withholding:
 
     def share_for(self, scored: int) -> float:
         """Return the share for a lesson of which so many scored attempts are known that a draw decided."""
-        if self.early is None or not self.share:
+        if self.early is None:
             return self.share
         halvings = int(math.log2(1 + scored / EARLY_ATTEMPTS))
         return max(self.share, math.ldexp(self.early, -halvings))

@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import anyio.lowlevel
+
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.types import JSON
 from vectorstores.base import ConflictError, Record, RecordStore
 
 _TRIES: Final = 50
-_PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
+_PAGE: Final = 100
+_IN_A_TURN: Final = 25  # few enough to be looked through in a millisecond or two of the event loop's time
 
 
 async def swap(
@@ -41,8 +44,10 @@ async def strike(records: RecordStore, collection: str, lesson_id: str, parts: S
     struck, after = 0, None
     while True:
         page = await records.scan_records(collection, after=after, limit=_PAGE)
-        for record in _that_have(page.records, without):
-            struck += await swap(records, collection, record.key, without)
+        for start in range(0, len(page.records), _IN_A_TURN):
+            await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
+            for record in _that_have(page.records[start : start + _IN_A_TURN], without):
+                struck += await swap(records, collection, record.key, without)
         if page.next is None:
             return struck
         after = page.next

@@ -113,7 +113,8 @@ def read_lines(lines: Iterable[str], *, skip_bad: bool = False) -> Lines:
         shown = "; ".join(map(str, bad[:_SHOWN]))
         more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
         raise ConfigurationError(
-            f"{len(bad)} of the lines are no lessons, and nothing was imported: {shown}{more}"
+            f"{len(bad)} of the lines {'is no lesson' if len(bad) == 1 else 'are no lessons'}, and nothing was"
+            f" imported: {shown}{more}"
         )
     return Lines(tuple(found.values()), tuple(bad))
 

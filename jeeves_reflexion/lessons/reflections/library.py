@@ -26,6 +26,7 @@ from jeeves_reflexion.lessons.reflections.relevance import relevant
 from jeeves_reflexion.lessons.reflections.streams import Streams
 from jeeves_reflexion.lessons.reflections.syncing import Changes
 from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.mars import PRINCIPLE
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.types import (
     Evaluation,
@@ -266,5 +267,7 @@ def _screened(near: Sequence[_Near], k: int) -> tuple[list[_Near], list[_Near]]:
 
 def _flaw(entry: Entry) -> str:
     """Say how a reflection tries to command its readers; empty if it is advice."""
-    finding = screen("\n".join((entry.summary, entry.body)))
+    # The words that a principle begins with are the form's own: "follow this rule" is no order there.
+    said = entry.body.replace(f"\n{PRINCIPLE}", "\n")
+    finding = screen("\n".join((entry.summary, said)))
     return "" if finding is None else f"{finding.why} ({finding.excerpt!r})"

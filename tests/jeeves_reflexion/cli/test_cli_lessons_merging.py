@@ -72,3 +72,24 @@ def test_a_rollback_can_be_looked_at_first(cli, fill):
     again = cli("lessons", "rollback", into)
     assert f"merged into it again: {second[:8]}, {third[:8]}" in again.stderr
     assert lesson(cli, second)["state"] == "retired"
+
+
+def test_the_history_names_the_lessons_that_a_merge_took_in(cli, fill):
+    into, second, third = fill([CAPITAL, SORT, MUG])
+    cli("lessons", "merge", into, second, third, "--yes", "--reason", "they are one")
+    last = cli("lessons", "history", into).stdout.splitlines()[-1]
+    assert f"takes in {second[:8]}, {third[:8]}" in last
+    gone = cli("lessons", "history", second).stdout.splitlines()[-1]
+    assert f"active -> retired: merged into {into}" in gone
+
+
+@pytest.mark.parametrize("how", ["--yes", "--dry-run"])
+def test_a_merge_by_which_a_task_would_be_lost_is_refused_also_in_a_dry_run(cli, fill, how):
+    things = ["tea", "milk", "rice", "salt", "corn", "wine", "soap", "coal", "silk", "iron"]
+    into, *others = fill(
+        [(f"Fetch {thing}.", f"Look for {thing} in room {n}.") for n, thing in enumerate(things)]
+    )
+    refused = cli("lessons", "merge", into, *others, how)
+    assert refused.exit_code == 5
+    assert "recalled by 10 tasks, and a lesson has at most 9" in refused.stderr
+    assert lesson(cli, into)["support"] == 1

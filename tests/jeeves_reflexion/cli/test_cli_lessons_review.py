@@ -110,10 +110,48 @@ def test_a_text_in_quarantine_is_let_in_or_thrown_away_after_a_question(cli, pro
     assert cli("lessons", "edit", held, "Look first.").exit_code == 5
     assert cli("lessons", "retire", held, "--reason", "bad").exit_code == 5
     assert cli("lessons", "approve", held).exit_code == 0
-    assert state(cli, held) == "proposed"
+    assert state(cli, held) == "active"
+    waiting = json.loads(cli("lessons", "review", "--json").stdout)
+    assert (waiting["proposed"], waiting["quarantine"]) == ([], [])
     (other,) = propose([], order=True)
     assert cli("lessons", "reject", other, "--yes").exit_code == 0
     assert cli("lessons", "show", other).exit_code == 5
+
+
+def test_letting_a_text_in_can_be_taken_back_and_its_history_stays(cli, propose):
+    (held,) = propose([], order=True)
+    assert "never let in" in cli("lessons", "history", held).stderr
+    assert cli("lessons", "rollback", held).exit_code == 5
+    assert cli("lessons", "approve", held, "--by", "ada").exit_code == 0
+
+    dry = cli("lessons", "rollback", held[:8], "--dry-run")
+    assert "goes back into quarantine" in dry.stdout
+    assert state(cli, held) == "active"
+    told = json.loads(cli("lessons", "rollback", held, "--dry-run", "--json").stdout)
+    assert (told["dry_run"], told["quarantine"], told["lesson"]["id"]) == (True, True, held)
+    done = cli("lessons", "rollback", held[:8], "--by", "eve", "--reason", "it is one")
+    assert done.stdout == f"put {held[:8]} back into quarantine\n"
+    assert cli("lessons", "count").stdout == "0\n"
+    waiting = json.loads(cli("lessons", "review", "--json").stdout)["quarantine"]
+    assert [each["lesson"]["id"] for each in waiting] == [held]
+    history = cli("lessons", "history", held[:8])
+    assert [line.split("\t")[2] for line in history.stdout.splitlines()] == ["approve", "quarantine"]
+    assert history.stdout.endswith("active -> quarantine\n")
+    assert "is in quarantine now" in history.stderr
+    again = cli("lessons", "rollback", held)
+    assert (again.exit_code, "approve or reject it" in again.stderr) == (5, True)
+
+    assert cli("lessons", "approve", held).exit_code == 0
+    assert json.loads(cli("lessons", "rollback", held, "--to", "0", "--json").stdout)["quarantine"]
+    assert cli("lessons", "reject", held, "--yes").exit_code == 0
+    assert cli("lessons", "history", held).exit_code == 5
+
+
+def test_a_lesson_that_was_learned_has_no_change_before_its_first(cli, fill):
+    (mine,) = fill([CAPITAL])
+    result = cli("lessons", "rollback", mine, "--to", "0")
+    assert result.exit_code == 5
+    assert "has no change number 0: it begins with 1" in result.stderr
 
 
 def test_nothing_is_done_unless_it_can_be_done_to_all(cli, fill, propose):
@@ -240,3 +278,32 @@ def test_an_outcome_of_nothing_that_is_known(cli, run):
     assert "there is no run 'nothing'" in unknown.stderr
     for score in ("2", "-0.1", "nan", "good"):
         assert cli("lessons", "outcome", "nothing", score).exit_code == 2
+
+
+@pytest.mark.parametrize("form", ["jsonl", "markdown"])
+def test_what_was_let_in_comes_back_from_a_backup_into_quarantine(cli, fill, propose, tmp_path, form):
+    (mine,) = fill([CAPITAL], dim=64)
+    (held,) = propose([], order=True)
+    cli("lessons", "approve", held)
+    backup = tmp_path / "backup"
+    assert cli("lessons", "export", backup, "--format", form).exit_code == 0
+    there = ("--place", tmp_path / "other", "--create", "--embedder", "hashing", "--restore")
+    dry = cli("lessons", "import", backup, *there, "--dry-run")
+    assert "gives orders (override)" in next(line for line in dry.stdout.splitlines() if held[:8] in line)
+    told = json.loads(cli("lessons", "import", backup, *there, "--yes", "--json").stdout)
+    assert (set(told["added"]), told["quarantine"], told["refused"]) == ({mine, held}, [held], [])
+    place = there[:2]
+    assert cli("lessons", "count", *place).stdout == "1\n"
+    waiting = json.loads(cli("lessons", "review", *place, "--json").stdout)["quarantine"]
+    assert [(each["lesson"]["id"], each["kind"]) for each in waiting] == [(held, "override")]
+    assert cli("lessons", "approve", held, *place).exit_code == 0
+    shown = json.loads(cli("lessons", "show", held, *place, "--json").stdout)
+    assert (shown["lesson"]["text"], shown["tasks"]) == (ORDER, [MUG[0]])
+
+    # Where nobody let it in, and where it would reword a lesson that is there, it is refused as ever.
+    other = ("--place", tmp_path / "third", "--create", "--embedder", "hashing")
+    told = json.loads(cli("lessons", "import", backup, *other, "--yes", "--json").stdout)
+    assert ([each["id"] for each in told["refused"]], told["quarantine"]) == ([held], [])
+    assert cli("lessons", "edit", held, SORT[1]).exit_code == 0
+    told = json.loads(cli("lessons", "import", backup, "--restore", "--force", "--yes", "--json").stdout)
+    assert ([each["id"] for each in told["refused"]], told["quarantine"]) == ([held], [])

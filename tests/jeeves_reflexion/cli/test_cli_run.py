@@ -27,7 +27,7 @@ def test_an_answer_that_passes_goes_to_stdout_and_its_story_to_stderr(run, serve
     assert "100 tokens" in result.stderr
 
 
-def test_a_failed_attempt_teaches_the_next_one_and_later_runs(run, server):
+def test_a_failed_attempt_teaches_the_next_one_and_later_runs(run, cli, server):
     server.answers = ["France", "Paris"]
     server.verdicts = ["score: 0.2", "score: 0.9"]
     first = run("What is the capital of France?")
@@ -36,6 +36,9 @@ def test_a_failed_attempt_teaches_the_next_one_and_later_runs(run, server):
     assert "score 0.20: not passed" in first.stderr
     assert "learned: Name the capital, not the country." in first.stderr
     assert "1 lesson kept" in first.stderr
+    said = first.stderr.splitlines()[-1]
+    assert said.startswith("run: ")
+    assert cli("lessons", "outcome", said.removeprefix("run: ")[:8], "0.1").exit_code == 0
 
     server.asked.clear()
     second = run("What is the capital of France, please?")

@@ -104,3 +104,22 @@ def test_what_nothing_is_known_of_is_withheld_by_the_early_share(run, server, pl
     # Without it all lessons are drawn alike, also in a store that had it.
     run(task, "--max-attempts", "1", "--withhold", "0.05")
     assert "shares" not in _recalls(place)[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--withhold-early", "0.5"), "goes with --withhold"),
+        (("--withhold", "0", "--withhold-early", "0.5"), "goes with --withhold"),
+        (("--withhold", "0.2", "--withhold-early", "0.1"), "0.1 is below --withhold 0.2"),
+        (("--withhold", "0.2", "--withhold-early", "nan"), "it must be a number"),
+        (("--withhold", "0.2", "--withhold-early", "0.6"), "not in the range"),
+    ],
+)
+def test_an_early_share_that_would_do_nothing_is_refused_before_the_run(cli, tmp_path, given, said):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "Which city governs France"}\n')
+    result = cli("bench", tasks, "--out", tmp_path / "out", *given)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (tmp_path / "out").exists()

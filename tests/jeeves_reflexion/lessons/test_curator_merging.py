@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.errors import LessonRefusedError
 from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed
+from jeeves_reflexion.lessons.shelf import Change
+from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio
 
@@ -15,6 +19,8 @@ TAUGHT = (
     ("put a hot potato on the side table", "Heat the potato in the microwave, not in the oven."),
     ("book a train to Graz", "Compare the prices of both stations before paying."),
 )
+
+THINGS = ("tea", "milk", "rice", "salt", "corn", "wine", "soap", "coal", "silk", "iron")
 
 
 async def learn(lessons):
@@ -76,3 +82,150 @@ async def test_what_a_rollback_would_do_can_be_asked_for(make):
         assert (await lessons.get(potato)).state == "retired"
         with pytest.raises(LessonStoreError, match="has no change number 9"):
             await curator.undoing(mug, to=9)
+
+
+@pytest.mark.parametrize("text", [None, "Wash the mug, heat the potato and compare the prices."])
+async def test_a_merge_that_fails_at_any_of_its_writes_leaves_nothing_half_done(make, monkeypatch, text):
+    async with make() as lessons:
+        curator = Curator(lessons.shelf)
+        mug, *others = await learn(lessons)
+        before = [await lessons.get(each) for each in (mug, *others)]
+        add, writes, broken = lessons.store.add, 0, 1
+
+        async def failing(*args, **more):
+            nonlocal writes
+            writes += 1
+            if writes == broken:
+                raise VectorStoreError("the power went")
+            return await add(*args, **more)
+
+        monkeypatch.setattr(lessons.store, "add", failing)
+        while True:
+            writes = 0
+            try:
+                await curator.merge(mug, others, text=text)
+                break
+            except LessonStoreError:
+                assert [await lessons.get(each) for each in (mug, *others)] == before
+                assert [len(await curator.history(each)) for each in (mug, *others)] == [1, 1, 1]
+                assert await lessons.shelf.queries_of(mug) == (TAUGHT[0][0],)
+            broken += 1
+        assert broken == 2, "it is one write"
+        monkeypatch.undo()
+        kept = await lessons.get(mug)
+        assert (kept.support, kept.text) == (3, text or TAUGHT[0][1])
+        assert (await curator.history(mug))[-1].others == tuple(others)
+        assert await lessons.shelf.queries_of(mug) == tuple(task for task, _ in TAUGHT)
+
+        back = await curator.rollback(mug, to=1)
+        assert [back, *[await lessons.get(each) for each in others]] == before
+
+
+async def test_what_an_earlier_version_left_half_merged_is_finished_and_counts_once(make):
+    async with make() as lessons:
+        curator = Curator(lessons.shelf)
+        mug, potato, train = await learn(lessons)
+        for run in range(12):  # more than it keeps notes of
+            await lessons.record(
+                Task(TAUGHT[1][0], id="t1"),
+                Reflection(TAUGHT[1][1]),
+                provenance=Provenance(f"more{run}", 1, 0.0),
+            )
+        copy = await lessons.get(potato)
+        assert copy.support == 13
+        # The lesson that stays was written, the other one was not.
+        await lessons.shelf.change(
+            mug, lambda now: absorbed(now, copy, another_task=True), Change("merge", others=(potato,))
+        )
+        merged = await curator.merge(mug, [potato, train])
+        assert merged.support == 1 + 13 + 1
+        assert [(await lessons.get(each)).metadata[MERGED_INTO] for each in (potato, train)] == [mug, mug]
+        assert (await curator.merge(mug, [potato, train])) == merged
+
+
+async def test_a_copy_that_the_same_attempt_taught_brings_the_support_of_the_others(make):
+    async with make() as lessons:
+        task = Task(TAUGHT[0][0], id="t0")
+        one, other = [
+            await lessons.record(task, Reflection(text), provenance=Provenance("run0", 1, 0.0))
+            for text in (TAUGHT[0][1], TAUGHT[1][1])
+        ]
+        for run in ("later", "latest"):
+            await lessons.record(task, Reflection(other.text), provenance=Provenance(run, 1, 0.0))
+        # Three attempts taught them, one of them both.
+        assert (await Curator(lessons.shelf).merge(one.id, [other.id])).support == 3
+
+
+async def test_a_retired_lesson_speaks_for_none(make):
+    async with make() as lessons:
+        curator = Curator(lessons.shelf)
+        mug, potato, _ = await learn(lessons)
+        await curator.retire(mug, reason="there is no sink")
+        with pytest.raises(LessonStoreError, match="is retired, and can't speak for others"):
+            await curator.merge(mug, [potato])
+        assert (await lessons.get(potato)).state == "active"
+
+
+async def test_a_merge_beside_other_changes_loses_none(make):
+    async with make() as lessons:
+        curator = Curator(lessons.shelf)
+        mug, potato, train = await learn(lessons)
+
+        async def taught(number):
+            _, text = TAUGHT[number % 3]
+            await lessons.record(
+                Task(TAUGHT[number % 3][0], id=f"t{number % 3}"),
+                Reflection(text),
+                provenance=Provenance(f"again{number}", 1, 0.0),
+            )
+
+        async with anyio.create_task_group() as group:
+            for number in range(9):
+                group.start_soon(taught, number)
+                if number == 4:
+                    group.start_soon(curator.merge, mug, [potato, train])
+        merged = await lessons.get(mug)
+        assert merged.support == 12
+        assert [(await lessons.get(each)).state for each in (potato, train)] == ["retired", "retired"]
+
+
+async def test_a_merge_by_which_a_task_would_be_lost_is_refused(make):
+    async with make(merging=None, min_similarity=0.5) as lessons:
+        curator = Curator(lessons.shelf)
+        ids = [
+            (
+                await lessons.record(
+                    Task(f"fetch {thing} for guest {number}", id=f"t{number}"),
+                    Reflection(TAUGHT[0][1]),
+                    provenance=Provenance(f"run{number}", 1, 0.0),
+                )
+            ).id
+            for number, thing in enumerate(
+                ["tea", "milk", "rice", "salt", "corn", "wine", "soap", "coal", "silk", "iron"]
+            )
+        ]
+        with pytest.raises(LessonStoreError, match="recalled by 10 tasks, and a lesson has at most 9"):
+            await curator.merge(ids[0], ids[1:])
+        assert [(await lessons.get(each)).state for each in ids] == ["active"] * 10
+        merged = await curator.merge(ids[0], ids[1:9])
+        assert merged.support == 9
+        assert len(await lessons.shelf.queries_of(ids[0])) == 9
+        # What is merged already takes no room again.
+        assert await curator.merge(ids[0], ids[1:9]) == merged
+        with pytest.raises(LessonStoreError, match="at most 9"):
+            await curator.merge(ids[0], [ids[9]])
+
+
+async def test_what_a_restored_lesson_learned_since_counts_when_it_is_merged_again(make):
+    async with make() as lessons:
+        curator = Curator(lessons.shelf)
+        mug, potato, _ = await learn(lessons)
+        await curator.merge(mug, [potato])
+        await curator.restore(potato)
+        assert (await curator.merge(mug, [potato])).support == 2
+        await curator.restore(potato)
+        await lessons.record(
+            Task(TAUGHT[1][0], id="t1"), Reflection(TAUGHT[1][1]), provenance=Provenance("later", 1, 0.0)
+        )
+        assert (await lessons.get(potato)).support == 2
+        assert (await curator.merge(mug, [potato])).support == 3

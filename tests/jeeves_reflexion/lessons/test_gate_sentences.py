@@ -21,6 +21,13 @@ def test_the_other_rules_hold_without_the_one_of_one_sentence(text, problem):
     assert found is None if problem is None else problem in found
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_whatever_ends_a_line_makes_two_of_it(end):
+    assert "2 lines" in shape_problem(f"Look left{end}then look right.")
+    assert shape_problem(f"Look left.{end}") is None
+    assert shape_problem(f"Look left{end}then look right.", one_sentence=False) is None
+
+
 def test_by_default_a_lesson_is_one_sentence():
     assert "2 lines" in shape_problem(LONG)
     assert "2 sentences" in shape_problem("Look left. Then look right.")

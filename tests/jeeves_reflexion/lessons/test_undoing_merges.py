@@ -12,7 +12,8 @@ from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.merging import COPIES
-from jeeves_reflexion.lessons.shelf import Change
+from jeeves_reflexion.lessons.records import face_ids
+from jeeves_reflexion.lessons.shelf import HISTORY, Change
 
 pytestmark = pytest.mark.anyio
 
@@ -148,3 +149,28 @@ async def test_a_task_that_a_lesson_lost_is_not_found_and_comes_back_with_the_ne
         await shelf.change(lesson.id, louder, Change("none"), without=(HEAT.prompt, CLEAN.prompt))
         assert await shelf.queries_of(lesson.id) == (SINK,)
         assert [hit.lesson.id for hit in await lessons.search(SINK)] == [lesson.id]
+
+
+async def test_the_first_change_of_a_lesson_of_the_first_format_is_taken_back(make):
+    async with make(min_similarity=0.5) as lessons:
+        curator = Curator(lessons.shelf)
+        lesson, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
+        # That format kept no history, and no number of changes.
+        faces = await lessons.store.get_by_ids(face_ids(lesson.id))
+        await lessons.store.add(
+            [replace(face, metadata={**face.metadata, "changes": 0}) for face in faces],
+        )
+        await lessons.records.delete_records(HISTORY, [f"{lesson.id}:000001"])
+        assert await curator.history(lesson.id) == []
+        await curator.merge(lesson.id, [other.id])
+        await learn(lessons, run="later")
+        (merge, _) = await curator.history(lesson.id)
+        assert (merge.number, merge.before) == (1, lesson)
+
+        back = await curator.rollback(lesson.id, to=0)
+        assert (back.text, back.support) == (SINK, 2)
+        assert await lessons.get(other.id) == other
+        assert await offered(lessons, HEAT) == (OVEN,)
+        again = await curator.rollback(lesson.id, to=1)
+        assert again.support == 3
+        assert await offered(lessons, HEAT) == (SINK,)

@@ -15,6 +15,7 @@ from jeeves_reflexion import redact
 from jeeves_reflexion.redaction import PATTERNS, Pattern
 
 HIDDEN = {
+    "mysql -u root -p'hunter2' shop": "mysql -u root -p'[REDACTED:password]' shop",
     "write to alice@example.com soon": "write to [REDACTED:email] soon",
     "ask <bob.b+x@mail.example.co.uk>, please": "ask <[REDACTED:email]>, please",
     "to Jane Roe <jane@example.com>, at last": "to [REDACTED:email], at last",

@@ -77,6 +77,12 @@ async def test_the_sentence_is_freed_of_its_wrapping(said):
     assert (await LessonReflector(ScriptedModel([said]))(TASK, [FAILED])).lesson == "Open every drawer."
 
 
+async def test_what_a_model_thinks_aloud_is_no_part_of_the_lesson():
+    said = "<think>\nIt was not in the sink. Hm.\n</think>\n\nOpen every drawer (step 1)."
+    reflection = await LessonReflector(ScriptedModel([said]))(TASK, [FAILED])
+    assert (reflection.lesson, reflection.evidence) == ("Open every drawer.", (1,))
+
+
 async def test_the_lessons_so_far_are_shown_so_as_not_to_be_repeated():
     model = ScriptedModel(["x", "y"])
     had = Trial(1, Attempt(), Evaluation(0.0), reflection=Reflection("Look left."))

@@ -222,8 +222,22 @@ def test_an_early_share_halves_with_the_attempts_and_ends_at_the_share():
     drawing = Withholding(0.05, early=0.5)
     shares = [drawing.share_for(n) for n in (0, 9, 10, 29, 30, 69, 70, 149, 150, 10**6)]
     assert shares == [0.5, 0.5, 0.25, 0.25, 0.125, 0.125, 0.0625, 0.0625, 0.05, 0.05]
-    assert Withholding(0.1).share_for(0) == Withholding(0.1, early=0.02).share_for(0) == 0.1
-    assert Withholding(early=0.5).share_for(0) == 0.0
+    assert Withholding(0.1).share_for(0) == Withholding(0.1, early=0.1).share_for(0) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"share": 0.2, "early": 0.1}, "0.1 is below share 0.2"),
+        ({"share": 0.2, "early": 0.0}, "0.0 is below share 0.2"),
+        ({"early": 0.5}, "give a share above 0"),
+        ({"early": 0.5, "whole_share": 0.1}, "give a share above 0"),
+        ({"share": 0.1, "early": 0.6}, "early must lie in"),
+    ],
+)
+def test_an_early_share_that_would_do_nothing_is_refused(given, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Withholding(**given)
 
 
 def test_lessons_of_one_recall_are_drawn_by_shares_of_their_own():
