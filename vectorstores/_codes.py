@@ -84,6 +84,11 @@ class Codes:
     trained: int
     """How many vectors there were when the centres were chosen."""
 
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes: two bits a dimension, and a number for each that lies in a cell."""
+        return self.count * (int(self.index.d) // 4 + 8)
+
     def nearest(
         self, query: FloatArray, count: int, *, widen: float = 1.0
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Distinct values beyond which those that no row has any more are looked for.
 _MANY: Final = 1024
+# About what a distinct value takes, with its place among the others.
+_VALUE: Final = 250
 
 
 class Column:
@@ -26,6 +28,11 @@ class Column:
         self._values: list[JSON | Missing] = [MISSING]
         self._numbers: dict[Hashable, int] = {canonical(MISSING): 0}
         self._codes: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return int(self._codes.nbytes) + _VALUE * len(self._values)
 
     def put(self, places: NDArray[np.int64], values: Iterable[JSON | Missing], size: int) -> None:
         """Set the values at these positions, of ``size`` in all."""

@@ -15,11 +15,14 @@ from vectorstores._later import Later
 from vectorstores._reading import chunks_by_row, chunks_now
 from vectorstores._rows import last_change, oldest_change, token_at
 from vectorstores._space import Space
+from vectorstores._spaces import MEMORY, Spaces
 from vectorstores._upkeep import Needs, Upkeep
 from vectorstores.base import Page, SearchHit, StoreCorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from vectorstores._engine import Query
     from vectorstores._mapped import Moment, Place
@@ -43,16 +46,24 @@ _FEW: Final = 20
 
 
 class Indexes:
-    """The namespaces that were searched, under the lock of the database's role ``index``."""
+    """The namespaces that were searched, under the lock of the database's role ``index``.
+
+    ``memory`` bounds the bytes that they take, as :class:`~vectorstores._spaces.Spaces` says.
+    """
 
     def __init__(
-        self, database: Database, place_of: Callable[[str], Place], dim: int, indexed: Sequence[str]
+        self,
+        database: Database,
+        place_of: Callable[[str], Place],
+        dim: int,
+        indexed: Sequence[str],
+        memory: int = MEMORY,
     ) -> None:
         self._database = database
         self._place_of = place_of
         self._dim = dim
         self._indexed = tuple(indexed)
-        self._spaces: dict[str, Space] = {}
+        self._spaces = Spaces(memory, lambda space: any(needs(space)[1:]))
         self._newest = (-1, 0)
         self._commits = 0
         """How often this process has written: an inexpensive sign that there may be something new."""
@@ -94,13 +105,13 @@ class Indexes:
         """Search if that takes a fraction of a millisecond and waits for nothing; None if it does not."""
 
         def work(connection: sqlite3.Connection) -> list[SearchHit] | None:
-            space = self._spaces.get(namespace)
+            space = self._spaces.use(namespace)
             if self._known[0] != self._commits:
                 self._known = (self._commits, last_change(connection))
             # Asked once more: until now another thread may have put another one in its place.
             if space is None or space.seq < self._known[1] or not self.is_quick(namespace, query):
                 return None
-            mask = None if query.where is None else space.mask(connection, query.where)
+            mask = None if query.where is None else self._mask(connection, space, query.where)
             found = space.table.search(query, mask)
             rows = [row for row, _ in found]
             chunks, newest, store = chunks_now(connection, rows)
@@ -122,8 +133,15 @@ class Indexes:
             return False
         return query.where is None or keys_of(query.where) <= space.columns.keys()
 
+    def _mask(self, connection: sqlite3.Connection, space: Space, where: Node) -> NDArray[np.bool_]:
+        before = len(space.columns)
+        mask = space.mask(connection, where)
+        if len(space.columns) != before:
+            self._spaces.weigh(space)
+        return mask
+
     def _search(self, connection: sqlite3.Connection, space: Space, query: Query) -> list[SearchHit]:
-        mask = None if query.where is None else space.mask(connection, query.where)
+        mask = None if query.where is None else self._mask(connection, space, query.where)
         found = space.table.search(query, mask)
         rows = [row for row, _ in found]
         return self._hits(found, self._whole(rows, chunks_by_row(connection, rows)))
@@ -155,7 +173,7 @@ class Indexes:
             space = self._current(connection, namespace)
             if where is None:
                 return len(space.table)
-            return int(np.count_nonzero(space.mask(connection, where) & space.table.alive))
+            return int(np.count_nonzero(self._mask(connection, space, where) & space.table.alive))
 
         if namespace in self._spaces:
             return self._database.read(work, _ROLE)
@@ -167,7 +185,7 @@ class Indexes:
         def work(connection: sqlite3.Connection) -> Page:
             space = self._current(connection, namespace)
             assert where is not None  # noqa: S101 - see below
-            admitted = space.mask(connection, where) & space.table.alive & (space.table.rows > after)
+            admitted = self._mask(connection, space, where) & space.table.alive & (space.table.rows > after)
             rows: list[int] = space.table.rows[np.flatnonzero(admitted)[: limit + 1]].tolist()
             chunks = self._whole(rows[:limit], chunks_by_row(connection, rows[:limit]))
             return Page(tuple(chunks), str(rows[limit - 1]) if len(rows) > limit else None)
@@ -180,7 +198,7 @@ class Indexes:
 
     def _current(self, connection: sqlite3.Connection, namespace: str) -> Space:
         newest = self._newest_change(connection)
-        space = self._spaces.get(namespace)
+        space = self._spaces.use(namespace)
         if space is not None and space.seq == newest:
             return space
         reachable = range(oldest_change(connection) - 1, newest + 1)
@@ -191,9 +209,9 @@ class Indexes:
                 space.follow(connection, newest)
         except BaseException:
             # Half of the changes may be in: read it anew next time.
-            self._spaces.pop(namespace, None)
+            self._spaces.drop(namespace)
             raise
-        self._spaces[namespace] = space
+        self._spaces.put(space)
         return space
 
     def _newest_change(self, connection: sqlite3.Connection) -> int:

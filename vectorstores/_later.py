@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Final
+
+_log: Final = logging.getLogger(__name__)
 
 # How often the thread looks whether the program has ended without closing.
 _LOOK: Final = 0.25
@@ -45,16 +48,21 @@ class Later:
                 self._changed.notify()
 
     def _run(self) -> None:
-        while (work := self._next()) is not None:
-            work()
+        while (found := self._next()) is not None:
+            key, work = found
+            try:
+                work()
+            except Exception:  # noqa: BLE001 - it is logged
+                # Nobody waits for it, who could be told; and without this thread, nothing would be done any more.
+                _log.exception("work in the background failed (%r)", key)
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next(self) -> tuple[Hashable, Callable[[], None]] | None:
         with self._changed:
             while self._tasks and not self._closing:
                 key = min(self._tasks, key=lambda each: self._tasks[each][0])
                 wait = self._tasks[key][0] - time.monotonic()
                 if wait <= 0:
-                    return self._tasks.pop(key)[1]
+                    return key, self._tasks.pop(key)[1]
                 if wait > 1.0 and not threading.main_thread().is_alive():
                     break
                 self._changed.wait(min(wait, _LOOK))

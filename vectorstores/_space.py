@@ -40,6 +40,10 @@ _LOOSE: Final = 256
 _SHORT: Final = 8 * 1024
 # Columns that are kept of keys that were not declared: those asked for last.
 _UNDECLARED: Final = 32
+# What an empty one takes, and what one whose vectors are mapped is counted with: of 1,024 open files, half a gigabyte
+# of memory leaves more than 800 for others.
+_OBJECTS: Final = 6 * 1024
+_OPEN_FILE: Final = 4 * 2**20
 _LENGTH: Final = "max(length(content) + ifnull(length(embed_text), 0) + length(metadata))"
 
 
@@ -68,6 +72,14 @@ class Space:
         self.columns: dict[str, Column] = {}
         self.longest = 0
         """No text or metadata is longer, in characters; known while the namespace is small."""
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes of memory it takes. Pages of a mapped file don't count: the system takes them back."""
+        columns = sum(column.nbytes for column in self.columns.values())
+        # It takes one of the files that a process may have open, which are few.
+        mapped = _OPEN_FILE if self.table.vectors.is_mapped else 0
+        return _OBJECTS + self.table.nbytes + columns + mapped
 
     def is_quick(self, *, filtered: bool) -> bool:
         """Whether a search of it may be made on an event loop."""

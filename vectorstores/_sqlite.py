@@ -25,10 +25,11 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 # How long a write waits for the one of another process before it gives up.
 BUSY_TIMEOUT: float = 30.0
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_TAKEN: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_TAKEN: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _UNAVAILABLE: Final = {
     sqlite3.SQLITE_BUSY: "another process has been writing for {seconds:g} s",
     sqlite3.SQLITE_LOCKED: "it is locked",
+    sqlite3.SQLITE_PROTOCOL: "other processes did not let go of its log",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "reading or writing failed",
     sqlite3.SQLITE_CANTOPEN: "it can't be opened",

@@ -85,6 +85,14 @@ class VectorTable:
         """Whether the row at each position has not been removed."""
         return self._alive.view
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes, but for mapped files."""
+        codes = 0 if self.codes is None else self.codes.nbytes
+        return (
+            self.vectors.nbytes + self._rows.nbytes + self._alive.nbytes + int(self.outdated.nbytes) + codes
+        )
+
     def __len__(self) -> int:
         """Number of rows that have not been removed."""
         return len(self.rows) - self.dead

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vectorstores._codes import Codes
     from vectorstores._later import Later
     from vectorstores._mapped import Place
+    from vectorstores._spaces import Spaces
     from vectorstores._sqlite import Database
 
 _log: Final = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Upkeep:
         self,
         database: Database,
         place_of: Callable[[str], Place],
-        spaces: dict[str, Space],
+        spaces: Spaces,
         needs: Callable[[Space], Needs],
         later: Later,
     ) -> None:
@@ -77,9 +78,11 @@ class Upkeep:
         )
 
     def _reporting(self, namespace: str, work: Callable[[Space], None]) -> None:
-        space = self._spaces.get(namespace)
-        if space is None:
-            return
+        with self._spaces.worked_on(namespace) as space:
+            if space is not None:
+                self._try(namespace, space, work)
+
+    def _try(self, namespace: str, space: Space, work: Callable[[Space], None]) -> None:
         try:
             work(space)
         except Abandoned:
@@ -89,7 +92,7 @@ class Upkeep:
             _log.warning("no snapshot of %r was written, opening it will take longer: %s", namespace, error)
         except (RuntimeError, MemoryError) as error:
             # From FAISS, which says no more. Searches stay exact.
-            for each in (space, self._spaces.get(namespace, space)):
+            for each in (space, self._spaces.get(namespace) or space):
                 each.uncodable = True
             _log.warning("no codes of %r could be made, searching it will take longer: %s", namespace, error)
 
@@ -122,6 +125,7 @@ class Upkeep:
             table.codes = codes
             space.tainted = len(moved) > 0 or (space.tainted and like is not None)
             space.settled = -1
+            self._spaces.weigh(space)
 
         vectors, like = self._database.read(note, _ROLE)
         try:
@@ -146,7 +150,7 @@ class Upkeep:
             if packed.seq < _rows.oldest_change(connection) - 1:
                 return False
             packed.follow(connection, _rows.last_change(connection))
-            self._spaces[space.namespace] = packed
+            self._spaces.put(packed)
             return True
 
         vectors, rows, places = self._database.read(note, _ROLE)
@@ -211,7 +215,7 @@ class Upkeep:
 
     def finish(self) -> None:
         """Write the files that are missing; when nothing more is begun."""
-        for namespace in list(self._spaces):
+        for namespace in self._spaces.names():
             self._reporting(namespace, self._finish)
 
     def _finish_patiently(self, space: Space) -> None:

@@ -44,6 +44,11 @@ class Growing:
         """What has been appended; valid for writing until the next append."""
         return self._array[: self._size]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes, with the room for more."""
+        return int(self._array.nbytes)
+
     def reserve(self, size: int) -> None:
         """Make room for so many rows in all."""
         if size > len(self._array):
@@ -93,6 +98,16 @@ class Vectors:
         self._split = len(self._first)
         self._rest = Growing(dim, dtype=np.float32)
         self._step = max(1, _PRODUCT // max(1, dim))
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the first vectors lie in a file."""
+        return self._split > 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes, but for a file that is mapped."""
+        return self._rest.nbytes
 
     def parts(self, limit: int | None = None) -> Parts:
         """Return the matrix as it is now, or its first rows."""

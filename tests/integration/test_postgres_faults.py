@@ -555,3 +555,25 @@ async def test_calls_that_are_cancelled_at_any_moment_leave_all_or_nothing(postg
             if lost or found not in (0, wanted) or (record is None) != (found == 0):
                 torn.append((n, found, record))
         assert not torn, f"{len(torn)} of {rounds} batches are lost or there by half, such as {torn[0]}"
+
+
+@pytest.mark.anyio
+async def test_a_write_whose_outcome_stays_unknown_says_so(postgres_database):
+    """It may have been made: not the words of a call that changed nothing."""
+    async with Proxy(postgres_database) as proxy, store_at(proxy.dsn, retry_for=1.0) as store:
+        await store.count()
+        cuts = at_commit("after")
+        # The commit is made, its answer is lost, and nobody is reached afterwards.
+        proxy.arm(lambda traffic: cuts(traffic) if not proxy.done else "before", cuts=1000)
+        with pytest.raises(
+            StoreUnavailableError, match="whether the write was made is not known; read before"
+        ):
+            await store.append_once("r", "new", 1)
+        proxy.cuts = 0
+        assert (await store.get("r", "new")).value == 1
+        proxy.arm(lambda _: "before", cuts=1000)
+        with pytest.raises(StoreUnavailableError) as caught:
+            await store.append_once("r", "other", 1)
+        assert "not known" not in str(caught.value)
+        proxy.cuts = 0
+        assert await store.get("r", "other") is None

@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, InvalidChunkError, _rows, _schema
+from vectorstores import (
+    Chunk,
+    FaissVectorStore,
+    HashingEmbedder,
+    InvalidChunkError,
+    StoreUnavailableError,
+    _rows,
+    _schema,
+)
 from vectorstores._checks import Row, check_chunks, plain_row
+from vectorstores._sqlite import concerns_all, translated
 
 DIM = 8
 LIMIT = 200
@@ -155,3 +164,12 @@ async def test_the_order_in_which_an_embedder_lays_out_its_array_does_not_matter
         for text in texts:
             (hit,) = await store.search(text, k=1)
             assert (hit.chunk.content, hit.score) == (text, pytest.approx(1.0, abs=1e-5))
+
+
+def test_locks_that_sqlite_could_not_get_are_an_error_of_this_package(tmp_path):
+    error = sqlite3.OperationalError("locking protocol")
+    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+    refused = pytest.raises(StoreUnavailableError, match="nothing of the call was stored")
+    with refused as caught, translated(tmp_path / "store.sqlite3"):
+        raise error
+    assert concerns_all(caught.value)

@@ -69,6 +69,8 @@ class Place:
 
     conninfo: str
     schema: str
+    folder: Path | None = None
+    """That of an embedded server, which this package starts."""
 
     def __repr__(self) -> str:
         return self.shown

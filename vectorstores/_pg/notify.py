@@ -11,6 +11,7 @@ import anyio
 import psycopg
 from psycopg import AsyncConnection, sql
 
+from vectorstores._pg.reaching import start_again
 from vectorstores._pg.session import connection_arguments
 
 if TYPE_CHECKING:
@@ -69,5 +70,7 @@ async def follow(
                         yield own.get(told.payload, Change(kind, None))
         except psycopg.OperationalError:
             lost = True
+            # Why it can't be started, if so, is told to those who call; this goes on until it can.
+            await start_again(place, _LONGEST_WAIT)
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_WAIT)

@@ -11,15 +11,17 @@ import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
+import anyio.to_thread
 import psycopg
 from psycopg import AsyncConnection
 
 from vectorstores._pg.address import Place, embedded_folder, has_server, place_of
 from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
-from vectorstores._pg.server import embedded_conninfo
+from vectorstores._pg.server import embedded_conninfo, log_end, revive
 from vectorstores._pg.session import connection_arguments
 from vectorstores.base import StoreUnavailableError
 
@@ -33,6 +35,8 @@ Connection = AsyncConnection[Any]
 _COLD: Final = 5.0
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 1.0
+# How long a server is given to begin starting, however little patience is left.
+_LEAST: Final = 1.0
 # As is_coming() says, libpq's words are all that there is.
 _CLOSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
 _FINAL: Final = re.compile(
@@ -49,9 +53,36 @@ def resolve(conninfo: str, schema: str, *, create: bool) -> Place | None:
         return place_of(conninfo, schema)
     if not create and not has_server(folder):
         return None
-    place = place_of(embedded_conninfo(folder, create=create), schema)
+    place = replace(place_of(embedded_conninfo(folder, create=create), schema), folder=folder)
     _answered.add(_key(place))
     return place
+
+
+def unreachable(place: Place, error: psycopg.Error) -> StoreUnavailableError:
+    """Return the error for a server to which no connection can be made; of an embedded one, with what it said last."""
+    said = "" if place.folder is None else f"; the end of its log:\n{log_end(place.folder)}"
+    return StoreUnavailableError(f"{place} can't be reached: {error}{said}")
+
+
+async def start_again(place: Place, timeout: float) -> StoreUnavailableError | None:
+    """See that an embedded server which does not answer is being started; return why it can't be.
+
+    Waits ``timeout`` seconds at most, for a start that goes on by itself then. Other servers are their owners' matter.
+    """
+    if place.folder is None:
+        return None
+    with anyio.move_on_after(timeout):
+        return await anyio.to_thread.run_sync(_started_again, place, abandon_on_cancel=True)
+    return None
+
+
+def _started_again(place: Place) -> StoreUnavailableError | None:
+    try:
+        if place.folder is not None:
+            revive(place.folder)
+    except StoreUnavailableError as error:
+        return error
+    return None
 
 
 async def on_connection(
@@ -71,7 +102,8 @@ async def on_connection(
                 patience.answered()
                 return await work(connection)
         except psycopg.Error as error:
-            pause = patience.after(error)
+            trouble = None if patience.connected else await start_again(place, patience.left)
+            pause = patience.after(error, trouble)
         await anyio.sleep(pause)
 
 
@@ -86,7 +118,8 @@ def on_connection_blocking(place: Place, timeout: float, work: Callable[[psycopg
                 connection.execute(f"SET statement_timeout = '{seconds}s'")
                 return work(connection)
         except psycopg.Error as error:
-            pause = patience.after(error)
+            trouble = None if patience.connected else _started_again(place)
+            pause = patience.after(error, trouble)
         time.sleep(pause)
 
 
@@ -98,25 +131,31 @@ class _Patience:
         self._began = time.monotonic()
         self._retry_for = retry_for
         self._pause = _FIRST_WAIT / 2
-        self._connected = False
+        self.connected = False
+        """Whether the last attempt came as far as a connection."""
 
     def answered(self) -> None:
         """Note that the server is there."""
-        self._connected = True
+        self.connected = True
         _answered.add(_key(self._place))
 
-    def after(self, error: psycopg.Error) -> float:
+    @property
+    def left(self) -> float:
+        """Seconds until nothing is tried any more."""
+        return max(self._retry_for - (time.monotonic() - self._began), _LEAST)
+
+    def after(self, error: psycopg.Error, trouble: StoreUnavailableError | None = None) -> float:
         self._pause = min(2 * self._pause, _LONGEST_WAIT)
         if time.monotonic() - self._began + self._pause <= self._bound(error):
-            self._connected = False
+            self.connected = False
             return self._pause
-        if self._connected:
+        if self.connected:
             raise translated(error, self._place) from error
-        raise StoreUnavailableError(f"{self._place} can't be reached: {error}") from error
+        raise trouble or unreachable(self._place, error) from error
 
     def _bound(self, error: psycopg.Error) -> float:
         said = str(error)
-        if self._connected:
+        if self.connected:
             return self._retry_for if is_passing(error) else 0.0
         if not is_lost(error) or _FINAL.search(said):
             return 0.0

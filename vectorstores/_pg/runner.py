@@ -18,6 +18,7 @@ from vectorstores._pg.commits import Mark, StillOpenError, was_committed
 from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
 from vectorstores._pg.pool import NotConnectedError
 from vectorstores._pg.quiet import quiet
+from vectorstores._pg.reaching import start_again, unreachable
 from vectorstores.base import StoreUnavailableError, VectorStoreError
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ _LONGEST_WAIT: Final = 2.0
 _COMING_WAIT: Final = 0.5
 # How long beyond its own limit a statement may stay silent before the connection is given up.
 _GRACE: Final = 15.0
+# How long a server is given to begin starting, however little time is left.
+_LEAST: Final = 1.0
+# Said of a write whose COMMIT was sent and never answered.
+_UNKNOWN: Final = "whether the write was made is not known; read before trying again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +102,22 @@ class Runner:
                         return change.result
                     doubt = _Doubt(mark, change.result)
                     # From here on the outcome is the server's: a cancelled caller waits for the answer.
-                    with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
-                        await connection.execute(b"COMMIT")
+                    try:
+                        with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
+                            await connection.execute(b"COMMIT")
+                    except psycopg.Error as error:
+                        if not is_lost(error):
+                            doubt = None  # the server has said no
+                        raise
                     return change.result
 
-        return await self._insist(once)
+        try:
+            return await self._insist(once)
+        except StoreUnavailableError as error:
+            # As a mere DatabaseError comes what says so itself.
+            if doubt is None or type(error.__cause__) is psycopg.DatabaseError:
+                raise
+            raise StoreUnavailableError(f"{error}; {_UNKNOWN}") from error
 
     async def _prepare(
         self, connection: Connection, work: Work[Change[T]], *, copies: bool
@@ -134,16 +150,31 @@ class Runner:
                         return await once()
                 except (psycopg.Error, TimeoutError) as error:
                     failed = error
-            pause = self._pause_after(failed, pause, deadline)
+            trouble = await self._start_again(failed, deadline)
+            pause = self._pause_after(failed, pause, deadline, trouble)
             failed = None
             # Apart from each other: those who failed together would otherwise meet again.
             await anyio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - no secret
 
-    def _pause_after(self, error: psycopg.Error | TimeoutError, pause: float, deadline: float) -> float:
+    async def _start_again(
+        self, error: psycopg.Error | TimeoutError, deadline: float
+    ) -> StoreUnavailableError | None:
+        """See that an embedded server that was not there is being started; return why it can't be."""
+        if not isinstance(error, NotConnectedError) or is_coming(error):
+            return None
+        return await start_again(self._pool.place, max(deadline - time.monotonic(), _LEAST))
+
+    def _pause_after(
+        self,
+        error: psycopg.Error | TimeoutError,
+        pause: float,
+        deadline: float,
+        trouble: StoreUnavailableError | None,
+    ) -> float:
         """Return how long to wait before the next attempt; raise if there is to be none."""
         passing = isinstance(error, TimeoutError | StillOpenError) or is_passing(error)
         if not passing or time.monotonic() + pause > deadline:
-            raise self._told(error) from error
+            raise trouble or self._told(error) from error
         if is_lost(error):
             self._pool.drop_idle()
         if is_lost(error) and not isinstance(error, NotConnectedError):
@@ -152,6 +183,8 @@ class Runner:
         return min(2 * pause, _COMING_WAIT if is_coming(error) else _LONGEST_WAIT)
 
     def _told(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
+        if isinstance(error, NotConnectedError):
+            return unreachable(self._pool.place, error)
         if isinstance(error, psycopg.Error):
             return translated(error, self._pool.place)
         return StoreUnavailableError(f"{self._pool.place}: the server did not answer in time; is it running?")

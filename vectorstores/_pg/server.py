@@ -86,7 +86,32 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
         with _users_lock:
             return _join(folder)
     except OSError as error:
-        raise StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}") from error
+        raise _unusable(folder, error) from error
+
+
+def revive(folder: Path) -> None:
+    """Have the server of a folder that this process uses started again, if nobody looks after it any more.
+
+    That is so when its supervisor gave up, since it could not start (as on a full disk), or was killed. Takes no time
+    otherwise; blocks for as long as a start takes, but not while another thread is at it. Raises as
+    :func:`embedded_conninfo` does.
+    """
+    if sys.platform == "win32":
+        return
+    folder = folder.expanduser().resolve()
+    if folder not in _users or not _users_lock.acquire(blocking=False):
+        return
+    try:
+        if folder in _users and _is_free(folder / "supervisor.lock"):
+            _join(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    finally:
+        _users_lock.release()
+
+
+def _unusable(folder: Path, error: OSError) -> StoreUnavailableError:
+    return StoreUnavailableError(f"the PostgreSQL folder {folder} can't be used: {error}")
 
 
 def leave(folder: Path, *, timeout: float = 90.0) -> None:
@@ -145,7 +170,8 @@ def _prepare(folder: Path, *, create: bool) -> None:
 def _join(folder: Path) -> str:
     """Use the server of a folder; start it if nobody did."""
     with _locked(folder / "start.lock"):
-        if folder not in _users:
+        comes = folder not in _users
+        if comes:
             users = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(users, fcntl.LOCK_SH)
             _users[folder] = users
@@ -161,7 +187,8 @@ def _join(folder: Path) -> str:
                 lambda: _address(folder) is not None, _START_TIMEOUT, slow, lambda: _check_alive(folder)
             )
         except BaseException:
-            os.close(_users.pop(folder))
+            if comes:
+                os.close(_users.pop(folder))
             raise
     return _address(folder) or ""
 
@@ -213,13 +240,16 @@ def _check_alive(folder: Path) -> None:
     if not _is_free(folder / "supervisor.lock"):
         return
     raise StoreUnavailableError(
-        f"PostgreSQL in {folder} does not start; the end of its log:\n{_tail(folder)}"
+        f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
     )
 
 
-def _tail(folder: Path) -> str:
+def log_end(folder: Path) -> str:
+    """Return what a server said last."""
     try:
-        return (folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1500:]
+        with (folder / "log").open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - 1500, 0))
+            return log.read().decode(errors="replace").strip()
     except OSError as error:
         return f"(no log: {error})"
 

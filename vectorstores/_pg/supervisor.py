@@ -23,6 +23,9 @@ _QUICK_DEATH: Final = 5.0
 _MAX_QUICK_DEATHS: Final = 5
 _STOP_TIMEOUT: Final = 60.0
 _FROM_OUTSIDE: Final = (0, -signal.SIGKILL)
+# What a new server says while a process of one that was killed is still at work: two at once would spoil the data.
+_LINGERING: Final = b"pre-existing shared memory block"
+_LONGEST_PAUSE: Final = 1.0
 
 
 class Supervisor:
@@ -36,6 +39,7 @@ class Supervisor:
         self._lock = lock
         self._child: subprocess.Popen[bytes] | None = None
         self._ended: int | None = None
+        self._log_size = 0
         self._asked_to_stop = False
 
     def run(self) -> None:
@@ -48,16 +52,18 @@ class Supervisor:
             self._stop()
 
     def _watch(self) -> None:
-        deaths = 0
+        deaths = waits = 0
         started = 0.0
         while not self._unused():
             if not self._running():
                 quick = time.monotonic() - started < _QUICK_DEATH
+                waits = waits + 1 if self._must_wait() else 0
                 # One that was stopped or killed from outside did start, or would have.
-                deaths = deaths + 1 if quick and self._ended not in _FROM_OUTSIDE else 0
+                failed = quick and not waits and self._ended not in _FROM_OUTSIDE
+                deaths = deaths + 1 if failed else 0
                 if deaths > _MAX_QUICK_DEATHS:
                     return
-                time.sleep(_PAUSE * deaths)
+                time.sleep(min(_PAUSE * (deaths + waits), _LONGEST_PAUSE))
                 started = time.monotonic()
                 self._start()
             time.sleep(_PAUSE)
@@ -109,11 +115,30 @@ class Supervisor:
             return False
         return True
 
+    def _must_wait(self) -> bool:
+        """Say whether the last start failed because a process of the server before it lingers."""
+        if self._ended in (None, *_FROM_OUTSIDE):
+            return False
+        try:
+            with (self._folder / "log").open("rb") as log:
+                log.seek(self._log_size)
+                return _LINGERING in log.read(10_000)
+        except OSError:
+            return False
+
     def _start(self) -> None:
-        # What is left is a stranger's process with the number of a dead server, or nothing.
-        (self._data / "postmaster.pid").unlink(missing_ok=True)
         self._ended = None
+        try:
+            # What is left is a stranger's process with the number of a dead server, or nothing.
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
+            self._launch()
+        except OSError:
+            # No memory, files or processes to be had just now, or the folder is gone, which shows next.
+            self._ended = 1
+
+    def _launch(self) -> None:
         with (self._folder / "log").open("ab") as log:
+            self._log_size = log.seek(0, os.SEEK_END)
             self._child = subprocess.Popen(  # noqa: S603 - our own server, no shell
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -177,8 +202,8 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, b"%d\n" % os.getpid(), 0)  # for whoever looks into the folder
+    # For whoever looks into the folder. Written before the rest is cut off: a full disk has room for that.
+    os.ftruncate(lock, os.pwrite(lock, b"%d\n" % os.getpid(), 0))
     Supervisor(Path(options["folder"]), options["command"], options["account"], lock).run()
 
 

