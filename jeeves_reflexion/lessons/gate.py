@@ -19,6 +19,9 @@ MAX_CHARACTERS = 500
 _ECHOED_WORDS = 6
 """So many words in a row, when they are all that a lesson has, are no accident."""
 
+# The separators U+2028 and U+2029 are invisible: they are cleaned away, as hidden characters are.
+_LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85]")
+
 
 def shape_problem(
     text: str,
@@ -35,7 +38,7 @@ def shape_problem(
     stripped = text.strip()
     if not any(character.isalpha() for character in stripped):
         return "it is empty"
-    lines = len(stripped.splitlines())
+    lines = len(_LINE_END.findall(stripped)) + 1
     if one_sentence and lines > 1:
         return f"it has {lines} lines instead of one sentence"
     if len(stripped) > max_characters:
