@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
 
 DATABASE: Final = "store.sqlite3"
 SNAPSHOTS: Final = "index"
 _CREATE_TIMEOUT: Final = 30.0
+_POLL: Final = 0.005
 _MOUNTS: Final = Path("/proc/self/mounts")
 # Their locks and shared memory don't hold between machines, and SQLite's write-ahead log needs both.
 _NETWORK_FILE_SYSTEMS: Final = frozenset(
@@ -108,6 +111,27 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
         raise StoreUnavailableError(
             f"another process has been creating the store {folder} for {_CREATE_TIMEOUT:.0f} s"
         ) from error
+
+
+@contextmanager
+def held(lock: Path, patience: float) -> Iterator[None]:
+    """Hold a lock file against other threads and processes; a TimeoutError after ``patience`` seconds.
+
+    The same lock as a :class:`filelock.FileLock`, in a tenth of the system calls: every delete holds one for a moment.
+    """
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        end = time.monotonic() + patience
+        while not lock_descriptor(handle, blocking=False):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{lock} has been held by another process for {patience:g} s")
+            time.sleep(_POLL)
+        try:
+            yield
+        finally:
+            unlock_descriptor(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,16 +15,15 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from vectorstores._folder import sync_folder
+from vectorstores._folder import held, sync_folder
 from vectorstores.base import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ _BLOCK_ROWS: Final = 256
 _LOCK_TIMEOUT: Final = 30.0
 # What zlib begins and ends a CRC-32 with.
 _ONES: Final = 0xFFFFFFFF
+# Kept, since the pages of a new one would have to be made first.
+_ZEROS: Final = memoryview(bytes(2**18))
 # Below this size, starting threads takes longer than the checksums.
 _THREADS_FROM: Final = 64 * 2**20
 
@@ -75,9 +76,9 @@ class Place:
         """Return a new name for a file that is being written, which tells whose it is."""
         return of.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}.new")
 
-    def hold(self) -> FileLock:
-        """Return the lock for renaming and overwriting; a context manager. :class:`Timeout` is an OSError."""
-        return FileLock(self.lock, timeout=_LOCK_TIMEOUT, mode=0o600)
+    def hold(self) -> AbstractContextManager[None]:
+        """Return the lock for renaming and overwriting; a context manager, which may raise an OSError."""
+        return held(self.lock, _LOCK_TIMEOUT)
 
 
 class Moment(NamedTuple):
@@ -272,7 +273,7 @@ def overwrite(place: Place, rows: Mapping[int, int]) -> None:
             _overwrite(place, rows)
     except FileNotFoundError:
         pass  # removed meanwhile
-    except (OSError, Timeout) as error:
+    except OSError as error:
         raise StoreUnavailableError(
             f"the change was stored, but {place.vectors} still holds the old vectors and can't be written: {error}"
         ) from error
@@ -337,7 +338,10 @@ def _blank(file: BinaryIO, layout: Layout, places: Sequence[int]) -> int:
     for place, following in pairwise([*places, end]):
         file.seek(_START + place * width)
         change = zlib.crc32(file.read(width), change)
-        change = zlib.crc32(bytes((following - place - 1) * width), change)
+        left = (following - place - 1) * width
+        for _ in range(left // len(_ZEROS)):
+            change = zlib.crc32(_ZEROS, change)
+        change = zlib.crc32(_ZEROS[: left % len(_ZEROS)], change)
         file.seek(-width, os.SEEK_CUR)
         file.write(bytes(width))
     return change ^ _ONES
