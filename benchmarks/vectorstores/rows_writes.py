@@ -73,6 +73,14 @@ def bare_database(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+async def _empty(_: int) -> None:
+    await anyio.to_thread.run_sync(_nothing)
+
+
+def _nothing() -> None:
+    """What a thread is asked for when only the asking is timed."""
+
+
 async def add_lines(
     run: Run, store: Store, fresh: Corpus, folder: Path, peers: Mapping[str, PeerSide], size: int
 ) -> None:
@@ -92,7 +100,12 @@ async def add_lines(
     ):
         bare = bare_commits(connection, fresh)
         aside = Here(bare_commits(other, fresh, aside=True))
-        plain: dict[str, Side] = {"ours": Here(add), "control": Here(bare), "aside": aside}
+        plain: dict[str, Side] = {
+            "ours": Here(add),
+            "control": Here(bare),
+            "aside": aside,
+            "empty": Here(_empty),
+        }
         taken = await in_turn(plain, repetitions=settings.repetitions, calls=settings.calls, first=size)
         _single_lines(run, taken, size)
         first = await _crowd_lines(run, add, bare, size + (settings.repetitions + 1) * settings.calls)
@@ -124,6 +137,12 @@ def _single_lines(run: Run, taken: Mapping[str, Sequence[float]], size: int) -> 
         Amount(median(taken["aside"]), "ms"),
     )
     run.add(Line(SECTION, what, ratio, None, ours, beside, "bare SQLite commit in a worker thread", free))
+    empty, bare = Amount(median(taken["empty"]), "ms"), Amount(median(taken["control"]), "ms")
+    ratio = Amount(ratios(taken["empty"], taken["control"]), "times")
+    what = "a call to a worker thread and back, nothing done in it"
+    run.add(
+        Line(SECTION, what, ratio, None, empty, bare, against, "what keeping the event loop free takes here")
+    )
 
 
 async def _crowd_lines(run: Run, add: Call, bare: Call, first: int) -> int:

@@ -47,6 +47,7 @@ def test_every_line_of_the_faiss_store_is_measured(tmp_path: Path) -> None:
         "search 300, whole call",
         "search 300, recall@5",
         "durable single add, 300 rows there",
+        "a call to a worker thread and back, nothing done in it",
         "32 concurrent writers",
         "load 6,000",
         "from the end of the load to the last slow search, 6,000",
