@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vectorstores._json import check_json, check_text, flat_size, is_plain
-from vectorstores.base import Chunk, InvalidChunkError, RecordWrite
+from vectorstores.base import Chunk, EmbeddingError, InvalidChunkError, RecordWrite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +64,16 @@ def check_namespace(namespace: object) -> str:
         raise ValueError("namespace must not be empty; there is no default scope")
     check_text(namespace, "namespace", ValueError)
     return namespace
+
+
+def check_indexed(indexed: Sequence[str]) -> tuple[str, ...]:
+    """Return the metadata keys that get an index, without repetitions."""
+    if isinstance(indexed, str):
+        raise TypeError("indexed must be a sequence of metadata keys, not one string")
+    for index, key in enumerate(indexed):
+        if not isinstance(key, str):
+            raise TypeError(f"indexed[{index}]: a metadata key is a string, got {key!r:.100}")
+    return tuple(dict.fromkeys(indexed))
 
 
 def check_chunks(chunks: Sequence[Chunk], dim: int) -> list[Row]:
@@ -181,10 +191,14 @@ def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
 
 def check_records(records: Iterable[RecordWrite]) -> list[RecordRow]:
     """Check the records that go with a write."""
-    return [
-        replace(record_row(r.collection, r.key, r.value, f"records[{i}]"), must_be_new=r.must_be_new)
-        for i, r in enumerate(records)
-    ]
+    rows: list[RecordRow] = []
+    for index, given in enumerate(records):
+        place = f"records[{index}]"
+        if not isinstance(given, RecordWrite):
+            raise InvalidChunkError(f"{place}: expected a RecordWrite, got {type(given).__name__}")
+        row = record_row(given.collection, given.key, given.value, place)
+        rows.append(replace(row, must_be_new=given.must_be_new))
+    return rows
 
 
 def record_row(collection: str, key: str, value: JSON, place: str = "record") -> RecordRow:
@@ -262,5 +276,9 @@ def _scaled(wide: NDArray[np.float64], place: Callable[[int], str]) -> NDArray[n
 
 
 def cache_key(embedder_id: str, text: str) -> bytes:
-    """Return the key of an embedding: a digest, so that a cache holds no text."""
+    """Return the key of an embedding: a digest, so that a cache holds no text.
+
+    Raises :class:`EmbeddingError` for a text that is no Unicode, which no embedder takes.
+    """
+    check_text(text, "text to embed", EmbeddingError)
     return hashlib.sha256(f"{len(embedder_id)}:{embedder_id}{text}".encode()).digest()

@@ -295,7 +295,8 @@ class _MemoryEngine:
                 self._append(space, record)
             else:
                 kept.value, kept.version = record.value, kept.version + 1
-            return Record(record.collection, record.key, json.loads(record.value), (version or 0) + 1)
+            now = 1 if kept is None else kept.version
+            return Record(record.collection, record.key, json.loads(record.value), now)
 
         return await self._run(work, 1)
 

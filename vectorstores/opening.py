@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 from vectorstores._pg.address import is_postgres, split_schema
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreUnavailableError
 from vectorstores.store import Store
 
-_KINDS = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"
+_KINDS: Final = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"
+# A slip that would else name a folder. One of that name, if there is one, is ./memory:
+_HALF: Final = re.compile(r"(memory|postgres(ql)?(\+embedded)?|file):")
 
 
 def open_store(
@@ -26,7 +30,7 @@ def open_store(
 
     ==================================  ======================================================================
     ``memory://``                       in this process's memory
-    a path, ``file:///path``            a folder of this machine, with FAISS
+    a path, ``file:///path``            a folder of this machine, with FAISS; ``~`` is the user's home
     ``postgresql://user@host/db``       PostgreSQL with pgvector (``postgres://`` too); the parameter ``schema``
                                         names another schema than ``vectorstores``: ``…/db?schema=lessons``
     ``postgresql+embedded:///folder``   PostgreSQL in a folder of this machine, started when it is needed
@@ -65,16 +69,36 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     """
     address = os.fspath(url)
     scheme, separator, rest = address.partition("://")
-    if not separator or scheme == "file":
-        path = _path_of(rest) if separator else address
-        if not path:
-            raise StoreUnavailableError(f"the address of the store is empty; expected {_KINDS}")
-        return Path(path)
+    if not separator:
+        return _folder(_plain_path(address))
+    if scheme == "file":
+        return _folder(_path_of(rest))
     if scheme == "memory":
         return None
     if is_postgres(address):
         raise StoreUnavailableError("a PostgreSQL store is in no folder of FAISS; this needs the path of one")
     raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")
+
+
+def _folder(path: str) -> Path:
+    if not path.strip() or "\0" in path:
+        raise StoreUnavailableError(f"{path!r} is no address of a store; expected {_KINDS}")
+    return Path(path)
+
+
+def _plain_path(address: str) -> str:
+    if address.startswith("file:/"):
+        return unquote(address.removeprefix("file:"))
+    found = _HALF.match(address)
+    if found:
+        # Not the address: a password may be in it.
+        raise StoreUnavailableError(
+            f"an address that begins with {found[0]} goes on with //; expected {_KINDS}"
+        )
+    try:
+        return str(Path(address).expanduser()) if address.startswith("~") else address
+    except RuntimeError as error:
+        raise StoreUnavailableError(f"{address}: {error}; name the folder by its whole path") from error
 
 
 def _path_of(rest: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
+from vectorstores._checks import check_indexed, check_namespace
 from vectorstores._pg.address import DEFAULT_SCHEMA, require_psycopg
 from vectorstores._pg.settings import PostgresOptions
 from vectorstores.base import DEFAULT_INDEXED, Embedder
@@ -65,13 +66,9 @@ class PostgresVectorStore(Store):
         options: PostgresOptions | None = None,
     ) -> None:
         require_psycopg()
-        if isinstance(indexed, str):
-            raise TypeError("indexed must be a sequence of metadata keys, not one string")
         from vectorstores._pg.engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
 
-        settings = Settings(
-            conninfo, schema, tuple(dict.fromkeys(indexed)), create, options or PostgresOptions()
-        )
+        settings = Settings(conninfo, schema, check_indexed(indexed), create, options or PostgresOptions())
         engine = PostgresEngine(settings, embedder)
         super().__init__(engine, _holdable(namespace))
         self._postgres = engine
@@ -97,14 +94,20 @@ class PostgresVectorStore(Store):
         """Let a role of the database see and write these namespaces alone, by row-level security.
 
         Called with the address of the tables' owner, who keeps seeing everything. The role gets the rights it
-        needs on the store's tables; a store opened with that role's address works as ever, but a namespace
-        that is not its own is empty to it and can't be written, whatever statement is sent: chunks, records
-        and cached embeddings alike. What it learns of others is that something changed, by :meth:`changes`.
+        needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
+        but a namespace that is not its own is empty to it and can't be written, whatever statement is sent: chunks,
+        records and cached embeddings alike. What it learns of others is that something changed, by :meth:`changes`,
+        about how much the tables hold, and, of a namespace whose name it guesses, whether there is one.
         Bulk loads of such a role don't use COPY, and filters use fewer indexes. ``namespaces=[]`` takes all
-        access away. Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so.
+        access away. Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, and for a role
+        that is not there or that PostgreSQL holds to no policy: a superuser, one with BYPASSRLS, the tables' owner,
+        and the members of these.
         """
+        if isinstance(namespaces, str):
+            raise TypeError("namespaces must be a sequence of namespaces, not one string")
+        scopes = [_holdable(check_namespace(namespace)) for namespace in namespaces]
         await self._open()
-        await self._postgres.secure(role, [_holdable(namespace) for namespace in namespaces])
+        await self._postgres.secure(role, scopes)
 
 
 def _holdable(namespace: str) -> str:

@@ -38,6 +38,8 @@ async def reembed(
     Raises :class:`~vectorstores.StoreUnavailableError` where there is no store, or when another process moves it
     to a third embedder at the same time, :class:`~vectorstores.EmbeddingError`, and what opening a store raises.
     """
+    if isinstance(batch, bool) or not isinstance(batch, int):
+        raise TypeError(f"batch must be a whole number, got {batch!r}")
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
     move = _move(url)

@@ -1,6 +1,7 @@
 """PostgreSQL that dies, is cut off or overrun, and its writers too: nothing acknowledged is lost or stored twice."""
 
 import asyncio
+import contextlib
 import importlib.util
 import logging
 import os
@@ -384,13 +385,18 @@ async def test_a_number_that_a_server_forgot_and_gave_anew_does_not_tell(own_ser
         await store.add([chunk("kept")])
     noted = Commits(noted=True)
     connect = partial(psycopg.AsyncConnection.connect, own_server.dsn, autocommit=True)
-    lost = await connect()
+    lost, witness = await connect(), await connect()
     await lost.execute("SET search_path = vectorstores; BEGIN")
     mark = await noted.mark(lost, None)
     os.kill(lost.info.backend_pid, signal.SIGKILL)
     with pytest.raises(psycopg.OperationalError):
         await lost.execute("COMMIT")
     await lost.close()
+    # It answers until it has noticed, and ends all connections then.
+    with anyio.fail_after(60), contextlib.suppress(psycopg.OperationalError):
+        while True:
+            await witness.execute("SELECT 1")
+    await witness.close()
     await anyio.to_thread.run_sync(own_server.wait)
     async with await connect() as other:
         await other.execute("SET search_path = vectorstores")

@@ -11,6 +11,7 @@ import pytest
 from small_bert import HIDDEN, make_bert
 
 from vectorstores import EmbeddingError
+from vectorstores.embedders import _model_folder
 from vectorstores.embedders._local import LocalEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +119,22 @@ async def test_a_model_that_could_not_be_loaded_is_tried_again(embedder):
         await embedder.embed(["a"])
     assert (await embedder.embed(["a"])).shape == (1, HIDDEN)
     assert len(embedder.loads) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a\0b", "/nowhere/model", "../nowhere", "~/nowhere", "~nobody/at-all", "a/b/c"]
+)
+def test_a_model_that_can_be_nowhere_is_an_error_of_this_package(tmp_path, monkeypatch, name):
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(EmbeddingError, match="folder"):
+        _model_folder.find_model(name)
+
+
+def test_a_model_in_the_users_home_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = make_bert(tmp_path / "model")
+    assert _model_folder.find_model("~/model") == folder
 
 
 async def test_nothing_is_loaded_for_no_texts(embedder):

@@ -14,7 +14,7 @@ from typing import Self
 
 import pytest
 
-from vectorstores import MissingDependencyError, StoreUnavailableError
+from vectorstores import MissingDependencyError, StoreCorruptError, StoreUnavailableError
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("fcntl")
@@ -75,7 +75,7 @@ def is_up(folder: Path) -> bool:
 
 
 def pid_of(folder: Path) -> int:
-    return int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+    return int((folder / "data" / "postmaster.pid").read_bytes().split()[0])
 
 
 def wait_until(condition, seconds: float = 30.0) -> None:
@@ -256,6 +256,31 @@ def test_a_path_that_no_socket_can_have(folder):
     finally:
         leave(place)
     assert not socket_folder.exists()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take UTF-8 alone")
+def test_a_path_that_is_no_utf8(folder, data):
+    place = folder / "odd\udcff\nplace"
+    folder.chmod(0o711)
+    place.mkdir(mode=0o700)
+    subprocess.run(["cp", "-a", str(data), str(place)], check=True)
+    try:
+        dsn = embedded_conninfo(place)
+        killed = pid_of(place)
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: is_up(place) and pid_of(place) != killed and server._address(place) is not None)
+        assert answer(dsn) == 1
+    finally:
+        leave(place)
+
+
+def test_what_is_no_path_or_no_data_is_told(folder):
+    with pytest.raises(StoreUnavailableError, match="NUL"):
+        embedded_conninfo(Path("/tmp/a\0b"))
+    (folder / "data").mkdir()
+    (folder / "data" / "PG_VERSION").write_text("banana")
+    with pytest.raises(StoreCorruptError, match="'banana'"):
+        embedded_conninfo(folder)
 
 
 def test_a_socket_folder_that_someone_else_made_is_refused(folder, monkeypatch):

@@ -1,5 +1,6 @@
 """The PostgreSQL store beside the contract: how it opens, what it refuses, and what becomes of connections."""
 
+import math
 import re
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import cache, chunks, extension, reaching  # noqa: E402
+from vectorstores._pg import cache, chunks, extension, reaching, session  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 DIM = 16
@@ -152,6 +153,55 @@ async def test_a_right_on_tables_that_are_there_names_the_statement(postgres_dat
         run_sql(url, f"INSERT INTO vectorstores.scopes VALUES ('{name}', 'n')")
 
 
+async def test_a_schema_that_pgvector_is_not_to_be_had_from_names_the_statement(postgres_database, role):
+    name, url = role
+    run_sql(postgres_database, "DROP SCHEMA public CASCADE")
+    with pytest.raises(StoreUnavailableError, match=r"schema public.*an administrator runs") as caught:
+        await store_at(postgres_database).count()
+    run_sql(postgres_database, "CREATE SCHEMA tools; CREATE EXTENSION vector SCHEMA tools")
+    async with store_at(postgres_database) as owner:
+        await owner.add([Chunk("there already")])
+        await owner.secure(name, ["test"])
+    with pytest.raises(StoreUnavailableError, match="'tools', which pgvector is in") as caught:
+        await store_at(url).count()
+    run_sql(postgres_database, str(caught.value).partition("runs in database ")[2].partition(": ")[2])
+    async with store_at(url) as store:
+        assert await store.count() == 1
+
+
+async def test_a_role_that_may_not_connect_is_told_the_statement_at_once(postgres_database, role):
+    name, url = role
+    database = psycopg.conninfo.conninfo_to_dict(postgres_database)["dbname"]
+    for taken in (f'REVOKE CONNECT ON DATABASE "{database}" FROM PUBLIC', f"ALTER ROLE {name} NOLOGIN"):
+        run_sql(postgres_database, taken)
+        with (
+            anyio.fail_after(20),
+            pytest.raises(StoreUnavailableError, match="an administrator runs: ") as caught,
+        ):
+            await store_at(url).count()
+        assert "sesame" not in str(caught.value)
+        run_sql(
+            postgres_database, str(caught.value).partition("an administrator runs: ")[2].partition(";")[0]
+        )
+    # In: what is missing now is a right of another kind.
+    with pytest.raises(StoreUnavailableError, match="may not install pgvector"):
+        await store_at(url).count()
+
+
+async def test_a_server_that_takes_no_writes_answers_a_new_question_at_once(postgres_database):
+    async with store_at(postgres_database) as store:
+        await store.add([Chunk("there already", id="c")])
+    read_only = psycopg.conninfo.make_conninfo(
+        postgres_database, options="-c default_transaction_read_only=on"
+    )
+    async with store_at(read_only, options=PostgresOptions(retry_for=600)) as reader:
+        with anyio.fail_after(60):
+            assert [hit.chunk.id for hit in await reader.search("never asked before")] == ["c"]
+    async with store_at(read_only, options=PostgresOptions(retry_for=0)) as reader:
+        with pytest.raises(StoreUnavailableError, match=r"takes no writes.*the primary"):
+            await reader.add([Chunk("x")])
+
+
 async def test_a_store_of_an_earlier_version_notes_its_commits_once_its_owner_has_opened_it(
     postgres_database, role
 ):
@@ -261,6 +311,19 @@ async def test_no_password_is_shown(monkeypatch):
             with pytest.raises(StoreUnavailableError) as caught:
                 origin_of(url)
             assert secret not in repr(caught.value)
+
+
+async def test_stores_of_several_schemas_are_made_at_once_in_a_new_database(postgres_database):
+    made: list[str] = []
+
+    async def make(schema: str) -> None:
+        async with store_at(postgres_database, schema=schema) as store:
+            made.extend(await store.add([Chunk("x", id=schema)]))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(6):
+            tasks.start_soon(make, f"s{number}")
+    assert sorted(made) == [f"s{number}" for number in range(6)]
 
 
 async def test_a_schema_of_other_tables_is_left_alone(postgres_database):
@@ -392,6 +455,18 @@ async def test_the_cache_is_bounded(postgres_database, monkeypatch):
         assert 80 <= kept <= 100
 
 
+async def test_the_cache_of_roles_that_write_in_turns_is_bounded(postgres_database, monkeypatch):
+    # As many others, which leave this one odd numbers of the clock alone.
+    async with store_at(postgres_database) as store:
+        await store.count()
+        run_sql(postgres_database, "ALTER SEQUENCE vectorstores.embedding_clock INCREMENT BY 2")
+        monkeypatch.setattr(store._postgres._known.cache, "_capacity", 20)
+        for number in range(300):
+            await store.search(f"question {number}")
+        ((kept,),) = run_sql(postgres_database, "SELECT count(*) FROM vectorstores.embeddings")
+        assert 19 <= kept < 200
+
+
 async def test_what_an_index_cannot_hold_is_refused_by_name(postgres_database):
     async with store_at(postgres_database) as store:
         with pytest.raises(InvalidChunkError, match=r"chunks\[1\].*id: 2000 bytes"):
@@ -403,3 +478,43 @@ async def test_what_an_index_cannot_hold_is_refused_by_name(postgres_database):
         await store.add([Chunk("x", id="i" * 1500, metadata={"kind": "k" * 100_000})])
         assert await store.count(filter={"kind": "k" * 100_000}) == 1
         assert await store.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"pool_size": 0}, ValueError),
+        ({"pool_size": 2.5}, TypeError),
+        ({"pool_size": True}, TypeError),
+        ({"connect_timeout": math.nan}, ValueError),
+        ({"statement_timeout": math.inf}, ValueError),
+        ({"retry_for": -1}, ValueError),
+        ({"retry_for": math.nan}, ValueError),
+        ({"ef_search": 1001}, ValueError),
+        ({"exact_below": 1e9}, TypeError),
+    ],
+)
+def test_options_out_of_range_are_named(wrong, said):
+    with pytest.raises(said, match=next(iter(wrong))):
+        PostgresOptions(**wrong)
+
+
+async def test_keys_and_namespaces_that_are_none_are_refused(postgres_database):
+    for indexed in ("kind", ["kind", 5], [None]):
+        with pytest.raises(TypeError, match="indexed"):
+            store_at(postgres_database, indexed=indexed)
+    async with store_at(postgres_database) as store:
+        for namespaces, said in (
+            ("abc", TypeError),
+            ([5], TypeError),
+            ([""], ValueError),
+            (["a\0"], ValueError),
+        ):
+            with pytest.raises(said, match="namespace"):
+                await store.secure("somebody", namespaces)
+
+
+def test_a_limit_below_a_millisecond_is_none_that_is_off():
+    about = session.About("s", DIM, 1, (), 1, "public", iterative=True, guarded=False, noted=True)
+    said = session.session_settings(PostgresOptions(statement_timeout=0.0001), about, "s").as_string(None)
+    assert "\"statement_timeout\" = '1ms'" in said

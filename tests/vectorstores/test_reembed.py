@@ -197,6 +197,9 @@ async def test_what_is_no_store_is_refused(tmp_path):
         await reembed("memory://", embedder=NEW)
     with pytest.raises(ValueError, match="batch"):
         await reembed(tmp_path, embedder=NEW, batch=0)
+    for batch in (True, 2.5, "8"):
+        with pytest.raises(TypeError, match="batch"):
+            await reembed(tmp_path, embedder=NEW, batch=batch)
     assert not (tmp_path / "nothing").exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from vectorstores.base import MissingDependencyError, StoreUnavailableError
 
@@ -20,27 +20,49 @@ def is_postgres(url: str) -> bool:
 
 
 def split_schema(url: str) -> tuple[str, str]:
-    """Take the parameter ``schema`` out of an address, which the driver doesn't know; return both."""
-    parts = urlsplit(url)
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    schemas = [value for key, value in pairs if key == "schema"]
+    """Take the parameter ``schema`` out of an address, which the driver doesn't know; return both.
+
+    The rest stays as it is, letter by letter: it is read by the driver's rules, which are not those of web addresses.
+    """
+    head, parameters = _split_parameters(url)
+    schemas = [each.partition("=")[2] for each in parameters if _name(each) == "schema"]
     if not schemas:
         return url, DEFAULT_SCHEMA
-    rest = urlencode([pair for pair in pairs if pair[0] != "schema"], quote_via=quote)
-    # urlunsplit drops the slashes of an address without a host; the scheme is put back by hand.
-    head, _, _ = url.partition("://")
-    return f"{head}://" + urlunsplit(("", "", parts.netloc + parts.path, rest, "")), schemas[-1]
+    rest = "&".join(each for each in parameters if _name(each) != "schema")
+    return (f"{head}?{rest}" if rest else head), unquote(schemas[-1])
+
+
+def _split_parameters(url: str) -> tuple[str, list[str]]:
+    """Divide an address as libpq does, which allows a question mark in a password."""
+    start = url.index("://") + 3
+    slash, at = url.find("/", start), url.find("@", start)
+    if at >= 0 and (slash < 0 or at < slash):
+        start = at
+    mark = url.find("?", start)
+    return (url, []) if mark < 0 else (url[:mark], url[mark + 1 :].split("&"))
+
+
+def _name(parameter: str) -> str:
+    return unquote(parameter.partition("=")[0])
 
 
 def embedded_folder(conninfo: str) -> Path | None:
     """Return the folder of ``postgresql+embedded:///path``; None for any other address."""
     if not conninfo.startswith(EMBEDDED):
         return None
-    path = unquote(conninfo.removeprefix(EMBEDDED).partition("?")[0])
+    head, parameters = _split_parameters(conninfo)
+    path = unquote(head.removeprefix(EMBEDDED))
     if not path.startswith("/"):
         raise StoreUnavailableError(
             f"{EMBEDDED}{path} names no absolute folder; write {EMBEDDED}/absolute/path (three slashes)"
         )
+    if any(parameters):
+        raise StoreUnavailableError(
+            f"{EMBEDDED}{path} has the parameter {_name(parameters[0])!r}; an embedded server has none, and schema is"
+            " for open_store() (a question mark in a path is written %3F)"
+        )
+    if "\0" in path:
+        raise StoreUnavailableError(f"{path!r} is no path: it has the character NUL in it")
     return Path(path)
 
 

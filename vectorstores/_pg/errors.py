@@ -20,6 +20,12 @@ _PASSING: Final = frozenset({"40001", "40P01", "53300", "25006", "26000", "55P03
 # psycopg gives no code for what happens before a session begins, only libpq's words.
 _COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
 
+_WORDS: Final = {
+    pg.DiskFull: "the server's disk is full ({}); nothing of the call was stored",
+    pg.ReadOnlySqlTransaction: "the server takes no writes, like a standby ({}); use the address of the primary",
+    pg.QueryCanceled: "a statement took too long ({}); see PostgresOptions",
+}
+
 
 def is_coming(error: BaseException) -> bool:
     """Say whether a server answered, and will be ready in a moment."""
@@ -57,10 +63,7 @@ def translated(error: psycopg.Error, place: Place) -> VectorStoreError:
         )
     if isinstance(error, pg.InsufficientPrivilege):
         return StoreUnavailableError(f"{place}: {said}; {advice(said, place)}")
-    if isinstance(error, pg.DiskFull):
-        return StoreUnavailableError(
-            f"{place}: the server's disk is full ({said}); nothing of the call was stored"
-        )
-    if isinstance(error, pg.QueryCanceled):
-        return StoreUnavailableError(f"{place}: a statement took too long ({said}); see PostgresOptions")
+    for kind, words in _WORDS.items():
+        if isinstance(error, kind):
+            return StoreUnavailableError(f"{place}: {words.format(said)}")
     return StoreUnavailableError(f"{place}: {said} ({type(error).__name__})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg import errors as pg
 
 from vectorstores.base import StoreUnavailableError
@@ -22,10 +22,10 @@ ITERATIVE: Final = (0, 8)
 async def extension(connection: Connection, place: Place) -> tuple[int, str, tuple[int, ...]]:
     """Return the number of the type, the schema and the version of pgvector in this database.
 
-    Raises :class:`StoreUnavailableError` where it is missing or too old.
+    Raises :class:`StoreUnavailableError` where it is missing, too old or out of this role's reach.
     """
     cursor = await connection.execute(
-        "SELECT t.oid, n.nspname, e.extversion FROM pg_extension e"
+        "SELECT t.oid, n.nspname, e.extversion, has_schema_privilege(n.oid, 'USAGE') FROM pg_extension e"
         " JOIN pg_namespace n ON n.oid = e.extnamespace"
         " JOIN pg_type t ON t.typnamespace = n.oid AND t.typname = 'vector' WHERE e.extname = 'vector'"
     )
@@ -40,6 +40,13 @@ async def extension(connection: Connection, place: Place) -> tuple[int, str, tup
         raise StoreUnavailableError(
             f"{place}: pgvector {found[2]} is too old, {_said(OLDEST_VECTOR)} is needed: {first}an administrator runs"
             f" in database {connection.info.dbname}: ALTER EXTENSION vector UPDATE;"
+        )
+    if not found[3]:
+        schema, role = sql.Identifier(found[1]), sql.Identifier(connection.info.user)
+        statement = sql.SQL("GRANT USAGE ON SCHEMA {} TO {};").format(schema, role).as_string(connection)
+        raise StoreUnavailableError(
+            f"{place}: the role {connection.info.user} may not use the schema {found[1]!r}, which pgvector is in; an"
+            f" administrator runs in database {connection.info.dbname}: {statement}"
         )
     return int(found[0]), str(found[1]), version
 
@@ -64,10 +71,18 @@ async def make_extension(connection: Connection, place: Place) -> str:
         try:
             async with connection.transaction():
                 await connection.execute("CREATE EXTENSION vector SCHEMA public")
+        except (pg.UniqueViolation, pg.DuplicateObject):
+            pass  # Whoever makes another store of this database was faster: we waited for it, and it is there now.
         except pg.InsufficientPrivilege as error:
             raise StoreUnavailableError(
                 f"{place}: the role {connection.info.user} may not install pgvector; an administrator runs in"
                 f" database {database}: CREATE EXTENSION vector;"
+            ) from error
+        except pg.InvalidSchemaName as error:
+            raise StoreUnavailableError(
+                f"{place}: pgvector is to go into the schema public, which the database does not have; an administrator"
+                f" runs in database {database}: CREATE SCHEMA public; CREATE EXTENSION vector SCHEMA public; (or names"
+                " another schema, which the role may use)"
             ) from error
     return (await extension(connection, place))[1]
 

@@ -21,6 +21,7 @@ from psycopg import AsyncConnection
 
 from vectorstores._pg.address import Place, embedded_folder, has_server, place_of
 from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
+from vectorstores._pg.rights import advice_at_the_door
 from vectorstores._pg.server import embedded_conninfo, log_end, revive
 from vectorstores._pg.session import connection_arguments
 from vectorstores.base import StoreUnavailableError
@@ -41,7 +42,7 @@ _LEAST: Final = 1.0
 _CLOSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
 _FINAL: Final = re.compile(
     r"authentication|password|does not exist|pg_hba|not permitted|certificate|SSL|translate host|resolve host"
-    r"|Name or service|invalid"
+    r"|Name or service|invalid|permission denied"
 )
 _answered: set[bytes] = set()
 
@@ -61,7 +62,9 @@ def resolve(conninfo: str, schema: str, *, create: bool) -> Place | None:
 def unreachable(place: Place, error: psycopg.Error) -> StoreUnavailableError:
     """Return the error for a server to which no connection can be made; of an embedded one, with what it said last."""
     said = "" if place.folder is None else f"; the end of its log:\n{log_end(place.folder)}"
-    return StoreUnavailableError(f"{place} can't be reached: {error}{said}")
+    return StoreUnavailableError(
+        f"{place} can't be reached: {error}{advice_at_the_door(str(error), place)}{said}"
+    )
 
 
 async def start_again(place: Place, timeout: float) -> StoreUnavailableError | None:

@@ -33,9 +33,29 @@ async def append_record(connection: Connection, namespace: str, record: RecordRo
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
     """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
     # In one order for everybody, so that two writers don't wait for each other in a circle.
-    for record in sorted(records, key=lambda record: (record.collection, record.key)):
-        if not await append_record(connection, namespace, record) and record.must_be_new:
+    ordered = sorted(records, key=_place)
+    written = set()
+    for record in ordered:
+        if await append_record(connection, namespace, record):
+            written.add(_place(record))
+        elif record.must_be_new:
             raise ConflictError(taken_message(record))
+    if len(written) > 1 and ordered != list(records):
+        await _renumber(connection, namespace, [place for place in map(_place, records) if place in written])
+
+
+async def _renumber(connection: Connection, namespace: str, places: Sequence[tuple[str, str]]) -> None:
+    """Give records, which nobody else sees yet, new numbers in this order: that of the call is what a scan shows."""
+    for collection, key in dict.fromkeys(places):
+        await connection.execute(
+            b"UPDATE records SET number = DEFAULT WHERE namespace = %b AND collection = %b AND key = %b",
+            (namespace, collection, key),
+            prepare=True,
+        )
+
+
+def _place(record: RecordRow) -> tuple[str, str]:
+    return record.collection, record.key
 
 
 async def get_record(
@@ -68,7 +88,7 @@ async def swap_record(
         (record.value, namespace, record.collection, record.key),
         prepare=True,
     )
-    return Record(record.collection, record.key, json.loads(record.value), version + 1)
+    return Record(record.collection, record.key, json.loads(record.value), now.version + 1)
 
 
 async def scan_records(

@@ -79,6 +79,8 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
         raise StoreUnavailableError(
             "the embedded PostgreSQL needs a Unix system; give the address of a server, or a folder for FAISS"
         )
+    if "\0" in str(folder):
+        raise StoreUnavailableError(f"{str(folder)!r} is no path: it has the character NUL in it")
     folder = folder.expanduser().absolute()
     try:
         _prepare(folder, create=create)
@@ -222,7 +224,8 @@ def _start(folder: Path, lock: int) -> None:
 def _address(folder: Path) -> str | None:
     """Return the address of the server if it answers."""
     try:
-        lines = (folder / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        # As bytes are given for a path that is no UTF-8.
+        lines = os.fsdecode((folder / "data" / "postmaster.pid").read_bytes()).split("\n")
     except (FileNotFoundError, PermissionError):
         return None
     if len(lines) < 8 or lines[7].strip() != "ready":

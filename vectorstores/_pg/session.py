@@ -67,7 +67,8 @@ def session_settings(options: PostgresOptions, about: About, schema: str) -> sql
     have cost nine results in ten. A query that orders by distance can only walk the index, since sorting is
     off; one that computes distances in a materialised part has no index to walk, and is sorted all the same.
     """
-    limit = f"{round(options.statement_timeout * 1000)}ms"
+    # 0 would be no limit.
+    limit = f"{max(1, round(options.statement_timeout * 1000))}ms"
     settings: dict[str, str] = {
         "statement_timeout": limit,
         "idle_in_transaction_session_timeout": limit,
@@ -80,6 +81,11 @@ def session_settings(options: PostgresOptions, about: About, schema: str) -> sql
         "enable_seqscan": "off",
         "enable_hashjoin": "off",
         "enable_mergejoin": "off",
+        # What is left has to be allowed, whatever an administrator has set for a role or a database.
+        "enable_indexscan": "on",
+        "enable_indexonlyscan": "on",
+        "enable_bitmapscan": "on",
+        "enable_nestloop": "on",
     }
     if about.iterative:
         settings["hnsw.iterative_scan"] = "relaxed_order"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -26,10 +27,14 @@ class PostgresOptions:
     exact_below: int = 150_000
 
     def __post_init__(self) -> None:
+        for name in ("pool_size", "exact_below", "ef_search"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"{name} must be a whole number, got {value!r}")
         for name in ("pool_size", "connect_timeout", "checkout_timeout", "statement_timeout", "exact_below"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        if self.retry_for < 0:
+        if not 0 <= self.retry_for < math.inf:
             raise ValueError(f"retry_for must not be negative, got {self.retry_for!r}")
         if self.ef_search is not None and not 1 <= self.ef_search <= 1000:
             raise ValueError(f"ef_search must be between 1 and 1000, got {self.ef_search!r}")

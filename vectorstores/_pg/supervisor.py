@@ -99,7 +99,7 @@ class Supervisor:
     def _other(self) -> int | None:
         """Return the process of a server on this folder that an earlier supervisor left behind."""
         try:
-            pid = int((self._data / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+            pid = int((self._data / "postmaster.pid").read_bytes().split(b"\n", 1)[0])
             os.kill(pid, 0)
         except (OSError, ValueError):
             return None
@@ -108,7 +108,7 @@ class Supervisor:
     def _answers(self) -> bool:
         """Say whether a server listens whose process can't be seen from here, as in another container."""
         try:
-            place = (self._data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[4]
+            place = os.fsdecode((self._data / "postmaster.pid").read_bytes()).split("\n")[4]
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(f"{place}/.s.PGSQL.5432")
         except (OSError, IndexError):

@@ -39,21 +39,28 @@ def find_model(name: str) -> Path:
 
     Raises :class:`EmbeddingError` if there is none.
     """
-    if Path(name).is_dir():
-        return Path(name)
+    if not name.strip() or "\0" in name:
+        raise EmbeddingError(f"{name!r} is no model: give the name of one, or its folder")
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111 - which leaves a home that is unknown as it is
+    if folder.is_dir():
+        return folder
     short = name.removeprefix(f"{_ORGANISATION}/")
     if short in _PACKAGED:
-        package, folder = _PACKAGED[short]
+        package, within = _PACKAGED[short]
         spec = importlib.util.find_spec(package)
         for place in (spec.submodule_search_locations or ()) if spec else ():
-            if (Path(place) / folder / "modules.json").is_file():
-                return Path(place) / folder
+            if (Path(place) / within / "modules.json").is_file():
+                return Path(place) / within
     return _from_hub(name if "/" in name else f"{_ORGANISATION}/{name}")
 
 
 def _from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - comes with sentence-transformers, optional
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+    from huggingface_hub.errors import (  # noqa: PLC0415
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     def fetch(ignored: tuple[str, ...], *, local: bool) -> Path:
         return Path(snapshot_download(repository, ignore_patterns=list(ignored), local_files_only=local))
@@ -64,6 +71,11 @@ def _from_hub(repository: str) -> Path:
             return found
     except LocalEntryNotFoundError:
         pass  # not on this machine yet: fetched below
+    except HFValidationError as error:
+        raise EmbeddingError(
+            f"{repository.removeprefix(f'{_ORGANISATION}/')!r} is neither a folder of this machine nor a name that a"
+            " model can have"
+        ) from error
     try:
         found = fetch((*_OTHER_RUNTIMES, "*.bin"), local=False)
         return found if _weights(found) else fetch(_OTHER_RUNTIMES, local=False)
