@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from vectorstores import _mapped, _putting, _records, _rows, _schema
 from vectorstores._cache import EmbeddingCache
-from vectorstores._checks import cache_key
+from vectorstores._checks import cache_key, check_indexed
 from vectorstores._codes import require_faiss
 from vectorstores._combine import Failure
 from vectorstores._engine import Opened, Query
@@ -93,11 +93,13 @@ class FaissVectorStore(Store):
         indexed: Sequence[str] = DEFAULT_INDEXED,
         memory: int = MEMORY,
     ) -> None:
-        if isinstance(indexed, str):
-            raise TypeError("indexed must be a sequence of metadata keys, not one string")
+        if isinstance(memory, bool) or not isinstance(memory, int):
+            raise TypeError(f"memory must be a whole number of bytes, got {memory!r}")
         if memory < 0:
             raise ValueError(f"memory must not be negative, got {memory!r}")
-        engine = _FaissEngine(Path(path), embedder, create=create, indexed=tuple(indexed), memory=memory)
+        engine = _FaissEngine(
+            Path(path), embedder, create=create, indexed=check_indexed(indexed), memory=memory
+        )
         super().__init__(engine, namespace)
 
 

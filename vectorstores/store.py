@@ -42,6 +42,7 @@ from vectorstores.filters import parse
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
+    from vectorstores.filters import Node
 
 T = TypeVar("T", int, float)
 R = TypeVar("R")
@@ -49,6 +50,9 @@ R = TypeVar("R")
 # Checking a chunk takes some 10 microseconds, and a millisecond for 100 kB of it: more would be felt on the event loop.
 _INLINE: Final = 32
 _LIGHT: Final = 64 * 1024
+# A value of a filter takes some microseconds; an id less than one.
+_LIGHT_FILTER: Final = 8 * 1024
+_MANY_IDS: Final = 1000
 # More than any store holds, and a number that every one of them can take.
 _MANY: Final = 2**31 - 1
 
@@ -111,7 +115,7 @@ class Store:
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
         """Delete chunks by id and return how many there were; unknown ids are passed over."""
         await self._open()
-        wanted = check_ids(ids)
+        wanted = await _distinct(ids)
         record_rows = await _offload(_heavy(*records), partial(check_records, records))
         return await self._engine.delete(self._namespace, wanted, record_rows) if wanted or record_rows else 0
 
@@ -132,7 +136,7 @@ class Store:
         """
         if not isinstance(query, str):
             raise TypeError(f"query must be a string, got {type(query).__name__}")
-        make = _query_maker(k, filter, diversity, min_score)
+        make = await _query_maker(k, filter, diversity, min_score)
         opened = await self._open()
         vectors, fresh = await self._embed(opened, [query])
         if fresh:
@@ -154,7 +158,7 @@ class Store:
 
         Raises :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
         """
-        make = _query_maker(k, filter, diversity, min_score)
+        make = await _query_maker(k, filter, diversity, min_score)
         opened = await self._open()
         return await self._engine.search(
             self._namespace, make(vector=unit_vector(vector, opened.dim, "query vector"))
@@ -162,13 +166,15 @@ class Store:
 
     async def get_by_ids(self, ids: Sequence[str]) -> list[Chunk]:
         """Return the chunks with these ids, in the order of the ids; those that don't exist are left out."""
+        wanted = await _distinct(ids)
         await self._open()
-        return await self._engine.get(self._namespace, check_ids(ids))
+        return await self._engine.get(self._namespace, wanted)
 
     async def count(self, *, filter: Filter | None = None) -> int:
         """Count the chunks that the filter admits."""
+        where = await _parsed(filter)
         await self._open()
-        return await self._engine.count(self._namespace, None if filter is None else parse(filter))
+        return await self._engine.count(self._namespace, where)
 
     async def update(self, id: str, patch: Mapping[str, JSON]) -> bool:
         """Merge ``patch`` into a chunk's metadata atomically (a value of ``None`` is stored as null).
@@ -185,7 +191,7 @@ class Store:
 
         A page may be empty and still have a ``next``, when the filter admitted nothing of a long stretch.
         """
-        where = None if filter is None else parse(filter)
+        where = await _parsed(filter)
         cursor, limit = _cursor(after), _whole("limit", limit)
         await self._open()
         return await self._engine.scan(self._namespace, where, cursor, limit)
@@ -209,6 +215,8 @@ class Store:
 
         Raises :class:`~vectorstores.ConflictError` otherwise; nothing is written then.
         """
+        if version is not None:
+            version = _index("version", version)
         row = await _offload(_heavy(value), partial(record_row, collection, key, value))
         await self._open()
         return await self._engine.swap_record(self._namespace, row, version)
@@ -225,7 +233,7 @@ class Store:
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Delete records by key and return how many there were."""
         check_ids([collection], "collection")
-        wanted = check_ids(keys, "keys")
+        wanted = await _distinct(keys, "keys")
         await self._open()
         return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
 
@@ -288,11 +296,23 @@ def _cache_keys(embedder_id: str, texts: Sequence[str]) -> list[bytes]:
     return [cache_key(embedder_id, text) for text in texts]
 
 
-def _query_maker(k: int, filter: Filter | None, diversity: float, min_score: float) -> partial[Query]:
+async def _distinct(ids: Sequence[str], name: str = "ids") -> list[str]:
+    """Return ids, or keys, without repetitions."""
+    return await _offload(len(ids) > _MANY_IDS, partial(check_ids, ids, name))
+
+
+async def _parsed(filter: Filter | None) -> Node | None:
+    """Read a filter, of thousands of values perhaps."""
+    if filter is None:
+        return None
+    return await _offload(weigh([filter], _LIGHT_FILTER) > _LIGHT_FILTER, partial(parse, filter))
+
+
+async def _query_maker(k: int, filter: Filter | None, diversity: float, min_score: float) -> partial[Query]:
     return partial(
         Query,
         k=_whole("k", k),
-        where=None if filter is None else parse(filter),
+        where=None if filter is None else await _parsed(filter),
         diversity=_within("diversity", diversity, 0.0, 1.0),
         min_score=_within("min_score", min_score, -1.0, 1.0),
     )
@@ -307,9 +327,13 @@ def _within(name: str, value: T, low: float, high: float) -> T:
 
 def _whole(name: str, value: int) -> int:
     """Return a whole number from 1 on, no larger than any store can take."""
+    return min(_within(name, _index(name, value), 1, math.inf), _MANY)
+
+
+def _index(name: str, value: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
-    return min(_within(name, operator.index(value), 1, math.inf), _MANY)
+    return operator.index(value)
 
 
 def _cursor(after: str | None) -> int:

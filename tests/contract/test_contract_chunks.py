@@ -1,6 +1,7 @@
 """What every vector store does with chunks."""
 
 import math
+import threading
 
 import anyio
 import numpy as np
@@ -19,6 +20,7 @@ from vectorstores import (
     StoreClosedError,
     VectorStore,
 )
+from vectorstores import store as store_module
 
 pytestmark = pytest.mark.anyio
 DIM = 64
@@ -389,6 +391,12 @@ async def test_a_vector_that_is_no_row_of_numbers_is_named(store):
     assert await store.count() == 0
 
 
+async def test_a_query_that_is_no_unicode_is_refused_with_the_reason(store):
+    await store.add([Chunk("x")])
+    with pytest.raises(EmbeddingError, match="lone surrogate"):
+        await store.search("a \ud800 b")
+
+
 async def test_a_bad_filter_is_refused_by_every_method_that_takes_one(store):
     for call in (store.count, store.scan):
         with pytest.raises(InvalidFilterError, match=r"filter\.\$nor"):
@@ -479,3 +487,34 @@ async def test_many_tasks_add_search_and_delete_at_once(store):
             tasks.start_soon(work, worker)
     assert await store.count() == 270
     assert len(await store.search_by_vector(unit(1), k=300)) == 270
+
+
+async def test_what_takes_long_to_read_is_read_off_the_event_loop(store, monkeypatch):
+    threads: dict[str, int] = {}
+
+    def noted(name, work):
+        def run(*arguments):
+            threads[name] = threading.get_ident()
+            return work(*arguments)
+
+        return run
+
+    monkeypatch.setattr(store_module, "parse", noted("filter", store_module.parse))
+    monkeypatch.setattr(store_module, "check_ids", noted("ids", store_module.check_ids))
+    await store.add([Chunk("mug", "c1", {"n": 1})])
+    many = [f"c{n}" for n in range(2000)]
+    here = threading.get_ident()
+    for ids, elsewhere in ((many[:3], False), (many, True)):
+        where = {"n": {"$nin": ids}}
+        for call in (
+            store.search("mug", filter=where),
+            store.count(filter=where),
+            store.scan(filter=where),
+            store.get_by_ids(ids),
+            store.delete_records("any", ids),
+        ):
+            threads.clear()
+            await call
+            assert [thread != here for thread in threads.values()] == [elsewhere]
+    assert await store.delete(many) == 1
+    assert threads["ids"] != here

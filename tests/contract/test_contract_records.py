@@ -1,9 +1,10 @@
 """What every store does with records."""
 
 import anyio
+import numpy as np
 import pytest
 
-from vectorstores import ConflictError, InvalidChunkError, Record
+from vectorstores import Chunk, ConflictError, InvalidChunkError, Record, RecordWrite
 
 pytestmark = pytest.mark.anyio
 
@@ -15,6 +16,15 @@ async def test_append_once_never_replaces(store):
     assert await store.get("notes", "a") == Record("notes", "a", {"text": "first"}, 1)
     assert await store.get("other", "a") == Record("other", "a", None, 1)
     assert await store.get("notes", "b") is None
+
+
+@pytest.mark.parametrize("odd", [True, 1.0, "1"])
+async def test_a_version_is_a_whole_number(store, odd):
+    await store.append_once("c", "k", 1)
+    with pytest.raises(TypeError, match="version must be a whole number"):
+        await store.compare_and_swap("c", "k", 2, version=odd)
+    swapped = await store.compare_and_swap("c", "k", 2, version=np.int64(1))
+    assert (swapped.version, type(swapped.version)) == (2, int)
 
 
 async def test_compare_and_swap_takes_the_version_it_expects(store):
@@ -63,6 +73,48 @@ async def test_records_are_scanned_in_the_order_of_their_first_write(store):
             break
     assert seen == [33, 2, 0, 11]
     assert await store.delete_records("c", []) == 0
+
+
+async def test_records_of_one_call_are_scanned_in_the_order_of_the_call(store):
+    await store.append_once("log", "m", "there before")
+    await store.append_once("log", "n", "there before too")
+    for number, names in enumerate(("cab", "zny", "dmx")):
+        writes = [RecordWrite("log", name, number) for name in names]
+        other = [RecordWrite("another", name, number) for name in reversed(names)]
+        change = (
+            store.add([Chunk("x")], records=writes + other) if number else store.delete([], records=writes)
+        )
+        await change
+    page = await store.scan_records("log", limit=4)
+    rest = await store.scan_records("log", after=page.next)
+    assert [record.key for record in page.records + rest.records] == list("mncabzydx")
+    assert [record.version for record in page.records + rest.records] == [1] * 9
+    assert [record.key for record in (await store.scan_records("another")).records] == list("ynzxmd")
+
+
+async def test_writers_of_the_same_records_in_opposite_orders_all_come_to_their_end(store):
+    names = [f"k{number}" for number in range(8)]
+
+    async def write(number: int) -> None:
+        ordered = names if number % 2 else names[::-1]
+        await store.add(
+            [Chunk("x")], records=[RecordWrite("r", f"{name} {number // 4}", number) for name in ordered]
+        )
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for number in range(16):
+                tasks.start_soon(write, number)
+    found = [record.key for record in (await store.scan_records("r")).records]
+    assert len(found) == len(set(found)) == 32
+
+
+async def test_what_is_no_record_is_named(store):
+    for wrong in (5, None, {"collection": "c", "key": "k", "value": 1}, ("c", "k", 1)):
+        for call in (store.add, store.delete):
+            with pytest.raises(InvalidChunkError, match=r"records\[1\]: expected a RecordWrite, got"):
+                await call([], records=[RecordWrite("c", "k", 1), wrong])
+    assert await store.get("c", "k") is None
 
 
 async def test_records_that_are_no_json_are_refused(store):

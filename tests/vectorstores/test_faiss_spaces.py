@@ -240,6 +240,20 @@ def test_a_bound_below_zero_is_refused(tmp_path):
         open_at(tmp_path, -1)
 
 
+@pytest.mark.parametrize("odd", [True, 0.5, "512 MiB", None])
+def test_a_bound_that_is_no_number_of_bytes_is_refused(tmp_path, odd):
+    with pytest.raises(TypeError, match="memory must be a whole number of bytes"):
+        open_at(tmp_path, odd)
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"), [("kind", "not one string"), (["kind", 3], r"indexed\[1\]: .* got 3")]
+)
+def test_declared_keys_that_are_none_are_refused(tmp_path, odd, words):
+    with pytest.raises(TypeError, match=words):
+        FaissVectorStore(tmp_path, embedder=HashingEmbedder(dim=DIM), namespace="test", indexed=odd)
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")
 async def test_files_are_closed_whatever_fails_when_a_store_is(tmp_path, monkeypatch):
     store = open_at(tmp_path)
