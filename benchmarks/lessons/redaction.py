@@ -26,7 +26,7 @@ LESSON = (
     "In this environment, my plan was to find a plate then clean it with sinkbasin 1, then put it in countertop 2;"
     " next time look in cabinet 4 before 15 steps."
 )
-_HALVES: tuple[Half, ...] = ("dev", "heldout")
+_HALVES: tuple[Half, ...] = ("dev", "heldout", "second", "third")
 _REFILLS = 12
 _PEER = "detect-secrets"
 _COST = """The sides take turns in one run, each warmed up once; medians. detect-secrets, with all its detectors, looks
@@ -66,19 +66,25 @@ filled in by a seeded generator. The patterns were developed on the half `dev`. 
 before the patterns, and none was changed for it; but the same author wrote both within the hour, so that its
 figures are an upper bound of what texts of strangers would show. Other fills, of both halves, then showed leaks
 that fill 0 does not have (passwords with `#`, `%` or `*` in three settings, 4 % of the random words); they were
-mended, so that the row of the other fills is no longer held out either. A text counts as found only if no
+mended, so that the row of the other fills is no longer held out either. `second` and `third` were written later, as a
+sceptical reader would try the kinds, without a look at the patterns; nine of the texts turned out to stand in the older
+halves too. At first contact 235 of 301 texts of `second` were found, and 6 of 271 without secrets changed (three of
+these by the rule that every mailbox and every address of a machine goes; they are labelled so now). Then patterns were
+added. Of `third`, written after that, 58 of 82 were found and 10 of 82 without secrets changed, seven of them by the
+patterns just added; then these were mended too. The two counts of first contact, not the columns below, say what to
+expect of texts of strangers. A text counts as found only if no
 character of a labelled value is left. Intervals are Wilson's, 95 %; those of the other fills count a text of
 the same words several times, and are too narrow.
 """
 
 
 def _recall(seed: int, old: Redact | None) -> list[str]:
-    dev, held = (score(load(half, seed=seed), redact) for half in _HALVES)
+    parts = [score(load(half, seed=seed), redact) for half in _HALVES]
     rows = [
-        _row(kind, dev.kinds.get(kind, (0, 0)), held.kinds.get(kind, (0, 0)))
-        for kind in sorted({*dev.kinds, *held.kinds})
+        _row(kind, *(part.kinds.get(kind, (0, 0)) for part in parts))
+        for kind in sorted({kind for part in parts for kind in part.kinds})
     ]
-    rows.append(_row("**all**", (dev.found, dev.positives), (held.found, held.positives)))
+    rows.append(_row("**all**", *((part.found, part.positives) for part in parts)))
     refills = [
         [score(load(half, seed=seed + each), redact) for each in range(1, _REFILLS + 1)] for half in _HALVES
     ]
@@ -88,16 +94,15 @@ def _recall(seed: int, old: Redact | None) -> list[str]:
         olds = [score(load(half, seed=seed), old) for half in _HALVES]
         rows.append(_row("before this module", *((one.found, one.positives) for one in olds)))
     rows += [
-        _row("nothing else hidden in these", (dev.kept, dev.positives), (held.kept, held.positives)),
-        _row(
-            "marks on a labelled value (precision)",
-            (dev.right_marks, dev.marks),
-            (held.right_marks, held.marks),
-        ),
-        _row("texts without secrets that were changed", (dev.hit, dev.negatives), (held.hit, held.negatives)),
+        _row("nothing else hidden in these", *((part.kept, part.positives) for part in parts)),
+        _row("marks on a labelled value (precision)", *((part.right_marks, part.marks) for part in parts)),
+        _row("texts without secrets that were changed", *((part.hit, part.negatives) for part in parts)),
     ]
-    lists = [*_list("Left in dev", dev), *_list("Left in heldout", held)]
-    return ["| found | dev | heldout |", "| --- | --- | --- |", *rows, "", *lists]
+    lists = [
+        line for half, part in zip(_HALVES, parts, strict=True) for line in _list(f"Left in {half}", part)
+    ]
+    head = ["| found | " + " | ".join(_HALVES) + " |", "| --- |" + " --- |" * len(_HALVES)]
+    return [*head, *rows, "", *lists]
 
 
 def _row(name: str, *shares: tuple[int, int]) -> str:

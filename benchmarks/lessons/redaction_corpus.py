@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 CORPORA = Path(__file__).with_name("corpora")
-Half = Literal["dev", "heldout"]
+Half = Literal["dev", "heldout", "second", "third"]
 NONE = "none"
 
 _ALPHABETS = {

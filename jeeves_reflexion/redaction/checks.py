@@ -13,6 +13,7 @@ _CHECKS: dict[str, Callable[[re.Match[str]], bool]] = {
     "iban": numbers.iban,
     "phone": numbers.phone,
     "local_phone": numbers.local_phone,
+    "uk_phone": numbers.uk_phone,
     "nric": numbers.nric,
     "long_number": numbers.long_number,
     "email": places.email,

@@ -20,6 +20,10 @@ _ISSUERS = (
     (re.compile(r"6011|64[4-9]|65|62|60|81"), (16, 17, 18, 19)),
     (re.compile(r"50|5[6-8]|6[37]"), (12, 13, 14, 15, 16, 17, 18, 19)),
 )
+_DRAMA = ("01632960", "07700900", "03069990")
+_MANY = re.compile(r" [a-z]{2,20}s\b")
+"""Behind a number that says how many ("reach 1234567 users")."""
+_ROUND = re.compile(r"[1-9][0-9]{0,2}0{3,}(?: [1-9][0-9]{0,2}0{3,})+")
 
 
 def card(match: re.Match[str]) -> bool:
@@ -59,8 +63,20 @@ def phone(match: re.Match[str]) -> bool:
 
 
 def local_phone(match: re.Match[str]) -> bool:
-    """Whether a number after a word such as "phone" has as many digits as a telephone number."""
-    return 7 <= len(_digits(match["secret"])) <= 15
+    """Whether a number after "phone" or the like has as many digits as one, and is no row of round numbers."""
+    number = match["secret"]
+    if number.isdigit() and _MANY.match(match.string, match.end("secret")):
+        return False
+    return 7 <= len(_digits(number)) <= 15 and not _ROUND.fullmatch(number)
+
+
+def uk_phone(match: re.Match[str]) -> bool:
+    """Whether the United Kingdom gives out such a number, or keeps it for examples (Ofcom's numbers for drama)."""
+    digits = _digits(match[0])
+    if digits.startswith(_DRAMA):
+        return True
+    library = import_module("phonenumbers")
+    return bool(library.is_valid_number(library.parse(digits, "GB")))
 
 
 def long_number(match: re.Match[str]) -> bool:

@@ -73,7 +73,7 @@ def ipv6(match: re.Match[str]) -> bool:
 _SUFFIX = re.compile(
     r"(?i)\.(?:internal|local|localdomain|corp|lan|intranet|intra|private|priv|home|home\.arpa|consul|svc)\.?$"
 )
-_MIDDLE = re.compile(r"(?i)(?:^|\.)(?:internal|corp|intranet|intra|lan|private)\..")
+_MIDDLE = re.compile(r"(?i)(?:^|\.)(?:internal|corp|intranet|intra|lan|private|privatelink)\..")
 _NETWORK = re.compile(
     r"https?|wss?|s?ftps?|ssh|git|rediss?|postgres(?:ql)?|mysql|mariadb|mongodb|amqps?|kafka|ldaps?|smb|nfs|tcp|udp|tls|grpcs?|nats"
     r"|mqtt|rtsp|vnc|rdp|telnet|clickhouse|cassandra|elasticsearch|bolt|neo4j|memcached|etcd|consul"

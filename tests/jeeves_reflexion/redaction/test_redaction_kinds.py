@@ -144,6 +144,13 @@ ADVERSARIAL += [
     "a'",
     "GB82WEST",
 ]
+ADVERSARIAL += [
+    "openssl -k ",
+    "PIN 1234 ",
+    "password, a1",
+    "passphrase: correct horse ",
+    "recovery codes: ab12cd ",
+]
 
 
 @pytest.mark.parametrize("part", ADVERSARIAL)
