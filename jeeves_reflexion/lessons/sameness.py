@@ -20,6 +20,7 @@ from jeeves_reflexion.lessons.likeness.comparing import (
     one_letter_apart,
     untelling,
 )
+from jeeves_reflexion.lessons.likeness.wording import OPPOSITE_OF
 from jeeves_reflexion.lessons.merging import SAME_WORDS, MergeSettings, wordings
 from jeeves_reflexion.lessons.slips import SLIP_IN, mended
 from jeeves_reflexion.types import Lesson
@@ -202,18 +203,27 @@ def _adds_another(text: str, meant: str, said: str, also: str) -> bool:
     seen = compare(text, said)
     if not (seen.replaced or seen.conflict):
         return False
-    mine = beyond(text, said) & beyond(text, also) - untelling(text)
-    theirs = beyond(said, text) & beyond(said, meant) - untelling(said)
+    mine, theirs = beyond(text, said) & beyond(text, also), beyond(said, text) & beyond(said, meant)
     if text != meant:
         mine &= beyond(text, meant)
     if said != also:
         theirs &= beyond(said, also)
+    if _contrary(mine, theirs, seen):
+        return True
+    mine, theirs = mine - untelling(text), theirs - untelling(said)
     if seen.other_act and (mine or theirs):
         return True
     # What is done is said by both: other verbs are other words for it.
     if says_what_to_do(meant) and says_what_to_do(also):
         mine, theirs = mine - acts(text), theirs - acts(said)
     return bool(mine and theirs)
+
+
+def _contrary(mine: frozenset[str], theirs: frozenset[str], seen: Comparison) -> bool:
+    """Whether what two texts add to what they share are opposites, or places that exclude each other."""
+    if seen.conflict == "place":
+        return bool(mine and theirs)
+    return any(not theirs.isdisjoint(OPPOSITE_OF.get(word, ())) for word in weighty(mine))
 
 
 def same_scope(a: Lesson, b: Lesson) -> bool:

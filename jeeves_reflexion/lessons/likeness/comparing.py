@@ -22,6 +22,7 @@ from jeeves_reflexion.lessons.likeness.pairing import (
     same_here,
     synonyms,
 )
+from jeeves_reflexion.lessons.likeness.placing import contrasted
 from jeeves_reflexion.lessons.likeness.sense import Sense, sense_of
 from jeeves_reflexion.lessons.likeness.spelling import misspelt, one_off, slipped
 from jeeves_reflexion.lessons.likeness.wording import (
@@ -37,7 +38,9 @@ from jeeves_reflexion.lessons.likeness.wording import (
     tells_apart,
 )
 
-Conflict: TypeAlias = Literal["", "number", "name", "kind", "direction", "negation", "opposite", "order"]
+Conflict: TypeAlias = Literal[
+    "", "number", "name", "kind", "place", "direction", "negation", "opposite", "order"
+]
 
 _WORDS: Final = 0.8
 _PAIRS: Final = 0.2
@@ -188,6 +191,8 @@ def _compared(text: str, other: str) -> Comparison:
     conflict = _conflict(a, b, left, right, twins=twins)
     if not conflict:
         conflict = "opposite" if opposed else "negation" if turned else "order" if crossed else ""
+    if not conflict and contrasted(a.placing, b.placing, twins):
+        conflict = "place"
     rest, unopposed = left | right, min(len(left - opposed), len(right - opposed))
     left, right = _unsaid(left, right, a, b)
     left, right = left - provided(left, a, b), right - provided(right, b, a)

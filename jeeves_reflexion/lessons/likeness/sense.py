@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from jeeves_reflexion.lessons.likeness.placing import Placed, placed_by
 from jeeves_reflexion.lessons.likeness.spelling import (
     contractions,
     corrected,
@@ -83,7 +84,8 @@ class Sense:
     stand where the verb of a statement does. ``placed`` are words that follow a preposition, ``any_one`` those that
     describe a thing which is not one of several known ones ("a short text"). ``needy`` are words of which a verb of
     need is said ("the pump needs water"), which is no word of its own; ``after`` are stems with the one behind them.
-    ``acting`` are verbs of orders with what they are done to, and those of making that say nothing ("make a copy").
+    ``acting`` are verbs of orders with what they are done to, and those of making that say nothing ("make a copy");
+    ``placing`` says in which relations the text has a thing ("in the cabinet").
     """
 
     words: Mapping[str, int]
@@ -107,6 +109,7 @@ class Sense:
     needy: frozenset[str]
     after: frozenset[tuple[str, str]]
     acting: frozenset[str]
+    placing: Placed
 
 
 @dataclass(slots=True)
@@ -172,6 +175,7 @@ def sense_of(text: str) -> Sense:
         needy=frozenset(stem(tokens[at - 1]) for at in range(len(tokens)) if _needs(tokens, at)),
         after=frozenset(pairwise(map(stem, tokens))),
         acting=frozenset(stem(tokens[at]) for at in range(len(tokens)) if _acts(tokens, at)),
+        placing=placed_by(tokens),
     )
 
 

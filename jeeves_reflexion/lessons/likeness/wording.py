@@ -155,6 +155,12 @@ OPPOSITE_OF: Final = _partners(_rows("opposite"))
 EXCLUDED_BY: Final = _partners(_rows("exclusive"))
 SMALL: Final = {word: tuple(row.split()) for row in _rows("small") for word in row.split()}
 """Small words by each of them: one of a row in one text stands for any other of it."""
+RELATION_OF: Final = {word: row.split()[0] for row in _rows("relations") for word in row.split()}
+"""The relation to a thing that each preposition says."""
+CONTRASTING: Final = frozenset(frozenset(row.split()) for row in _rows("contrasting"))
+"""Pairs of relations that exclude each other."""
+EITHER_WAY: Final = frozenset(map(stem, _words("either_way")))
+"""Stems of things in and on which is the same."""
 SAME_AS: Final = _partners([*_rows("same"), *filter(None, _lines("synonyms.txt"))])
 PROVIDING: Final = frozenset(map(stem, _words("providing")))
 """Stems of verbs by which a thing gets what it needs."""

@@ -308,3 +308,45 @@ def test_towards_and_away_from_are_directions():
 def test_a_remark_is_none_of_the_advice_where_its_word_is_mistyped():
     seen = compare("Oil the pump, which I filed to do.", "Oil the pump.")
     assert seen.same_words
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Place the cup in the cabinet.", "Place the cup on the cabinet."),
+        ("Put the mug in the sink before you rinse it.", "Put the mug on the sink before you rinse it."),
+        ("Move the file into the folder.", "Move the file out of the folder."),
+        ("Put the lamp next to the desk.", "Put the lamp on the desk."),
+        ("Leave the egg near the fridge.", "Leave the egg in the fridge."),
+        ("Put the cloth in the drawer.", "Put the cloth under the drawer."),
+        ("Park the car between the lines.", "Park the car on the lines."),
+        ("Run the job during the backup.", "Run the job after the backup."),
+        ("Vote for the change.", "Vote against the change."),
+        ("Wait until the door opens.", "Wait since the door opens."),
+        ("Sign in before the call.", "Sign out before the call."),
+    ],
+)
+def test_another_place_time_or_side_of_one_thing_is_another_lesson(a, b):
+    assert compare(a, b).conflict
+    assert compare(b, a).conflict
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Put the egg into the fridge.", "Put the egg in the fridge."),
+        ("Put the mug on the countertop.", "Put the mug in the countertop."),
+        ("Put the pan in/on the stove.", "Put the pan on the stove."),
+        ("The key is on the list.", "The key is in the list."),
+        ("Get the apple out of the fridge.", "Get the apple from the fridge."),
+        ("Answer in under 10 seconds.", "Answer in less than 10 seconds."),
+        (
+            "Water them in the morning so that they dry before night.",
+            "Wet ones at night suffer: water them mornings.",
+        ),
+        ("Turn on the lamp in the bedroom.", "Turn the lamp on in the bedroom."),
+    ],
+)
+def test_two_ways_to_say_where_are_no_conflict(a, b):
+    assert not compare(a, b).conflict
+    assert not compare(b, a).conflict
