@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
 import anyio
 import anyio.to_thread
@@ -16,7 +17,7 @@ from jeeves_reflexion.cli.lesson_usage import usage_of
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.running import ProvenModel
-from jeeves_reflexion.lessons.consolidation.clusters import clusters
+from jeeves_reflexion.lessons.consolidation.clusters import MOST, clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import (
     Evidence,
     Known,
@@ -24,11 +25,19 @@ from jeeves_reflexion.lessons.consolidation.consolidators import (
     RuleConsolidator,
 )
 from jeeves_reflexion.lessons.consolidation.planning import Applied, Consolidator, Plan, Step, apply, plan
+from jeeves_reflexion.lessons.shelf import Shelf
 from jeeves_reflexion.types import JSON, Lesson
+
+_AGAIN: Final = (
+    f"more than {MOST} lessons that are alike are looked at in parts: what is left of these may be merged further, "
+    "until nothing is left to consolidate"
+)
 
 
 class ConsolidationDesk(LessonDesk):
     """Plans a consolidation, and makes it."""
+
+    _in_parts = False
 
     def consolidate(
         self, endpoint: Endpoint | None, asking: Asking, by: str, embedder: EmbedderChoice
@@ -48,11 +57,15 @@ class ConsolidationDesk(LessonDesk):
         else:
             applied = anyio.run(self._apply, found, by, embedder)
             self._tell(found, applied)
+        if found.stopped is not None:
+            raise found.stopped
 
     def _show(self, found: Plan) -> None:
         for step in found.steps:
             for row in _rows(step):
                 self._screen.entry(row, BELOW)
+            if step.note:
+                self._screen.note(f"{step.operation.kind}: {step.note}")
         for refused in found.refused:
             self._screen.note(f"refused: {refused.proposal}: {refused.why}")
 
@@ -65,6 +78,8 @@ class ConsolidationDesk(LessonDesk):
         for step, why in applied.skipped:
             self._screen.note(f"skipped: {step.operation}: {why}")
         self._screen.result(f"made {counted(len(applied.done), 'operation')}")
+        if self._in_parts and any(step.operation.kind == "merge" for step in applied.done):
+            self._screen.note(_AGAIN, "dim")
 
     async def _plan(self, endpoint: Endpoint | None) -> Plan:
         async with self._reading() as store:
@@ -74,27 +89,29 @@ class ConsolidationDesk(LessonDesk):
                 known_of = await store.ledger.credits(max_age=0.0)
                 usage = await usage_of(store.records)
 
-        def known(lesson: Lesson) -> Evidence:
-            # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
-            idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
-            return Evidence(known_of.lift(lesson.id), idle)
+            def known(lesson: Lesson) -> Evidence:
+                # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
+                idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
+                return Evidence(known_of.lift(lesson.id), idle)
 
-        groups = await anyio.to_thread.run_sync(clusters, lessons)
-        with self._screen.busy():
-            self._screen.waiting_for("consolidating")
-            if endpoint is None:
-                return await plan([*groups, *_alone(lessons, groups)], RuleConsolidator(known=known))
-            return await _ask(endpoint, groups, known)
+            groups = await anyio.to_thread.run_sync(clusters, lessons)
+            self._in_parts = any(len(group) == MOST for group in groups)
+            with self._screen.busy():
+                self._screen.waiting_for("consolidating")
+                if endpoint is None:
+                    alone = _alone(lessons, groups)
+                    return await plan([*groups, *alone], RuleConsolidator(known=known), shelf=store.shelf)
+                return await _ask(endpoint, groups, known, store.shelf)
 
     async def _apply(self, found: Plan, by: str, embedder: EmbedderChoice) -> Applied:
         async with self._changing(embedder) as store:
             return await apply(found, store.shelf, by=by)
 
 
-async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known) -> Plan:
+async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known, shelf: Shelf) -> Plan:
     async with model_at(endpoint) as model:
         consolidator: Consolidator = LLMConsolidator(ProvenModel(model), known=known)
-        return await plan(groups, consolidator)
+        return await plan(groups, consolidator, shelf=shelf)
 
 
 def _alone(lessons: Sequence[Lesson], groups: Sequence[Sequence[Lesson]]) -> list[tuple[Lesson]]:
@@ -120,8 +137,13 @@ def _rows(step: Step) -> list[dict[str, str]]:
     return rows
 
 
+def _step_as_json(step: Step) -> JSON:
+    operation = cast("Mapping[str, JSON]", plain(step.operation))
+    return {**operation, "note": step.note} if step.note else operation
+
+
 def _answer(found: Plan) -> dict[str, JSON]:
     return {
-        "operations": [plain(step.operation) for step in found.steps],
+        "operations": [_step_as_json(step) for step in found.steps],
         "refused": [plain(refused) for refused in found.refused],
     }

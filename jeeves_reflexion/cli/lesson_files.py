@@ -39,6 +39,7 @@ from jeeves_reflexion.lessons.forgetting import Forgotten, forgotten, remember
 from jeeves_reflexion.lessons.reflections.folder import Malformed
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.shelf import Change, store_errors
+from jeeves_reflexion.lessons.together import MOST_TASKS
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores import origin_of
 
@@ -174,8 +175,11 @@ class FilesDesk(LessonDesk):
                 if order.restore:
                     older = await self._older(store, prepared)
         said = {line.lesson.id: line.lesson.text for line in lines.lessons}
+        tasks = {line.lesson.id: len(set(line.tasks)) for line in prepared.lessons}
 
         def check(lesson: Lesson) -> str | None:
+            if tasks[lesson.id] > MOST_TASKS:
+                return f"it names {tasks[lesson.id]} tasks, and a lesson is recalled by {MOST_TASKS} at most"
             finding = screen(said[lesson.id]) or screen(lesson.text)
             if finding is None or not order.restore or lesson.id in self._stored:
                 return problem_with(lesson, said[lesson.id], restored=order.restore)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Feedback
 from jeeves_reflexion.lessons.curator import Curator, Waiting, checked_text
+from jeeves_reflexion.lessons.deeds import DeedName
 from jeeves_reflexion.lessons.hand_merging import check_mergeable, check_room
 from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.shelf import store_errors
@@ -41,23 +42,17 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Something that is done to one lesson after the other, given its id and the reason."""
+    """Something that is done to lessons: to all of them in one write."""
 
     of: Kind
     done: str
-    do: Callable[[Curator, str, str], Awaitable[Lesson | None]]
+    name: DeedName
 
 
-APPROVE: Final = Deed(
-    Kind("approve", ("proposed", "active"), held=True), "approved", lambda c, i, why: c.approve(i, reason=why)
-)
-REJECT: Final = Deed(
-    Kind("reject", ("proposed",), held=True), "rejected", lambda c, i, why: c.reject(i, reason=why)
-)
-RETIRE: Final = Deed(
-    Kind("retire", ("active", "proposed")), "retired", lambda c, i, why: c.retire(i, reason=why)
-)
-RESTORE: Final = Deed(Kind("restore", ("retired",)), "restored", lambda c, i, why: c.restore(i, reason=why))
+APPROVE: Final = Deed(Kind("approve", ("proposed", "active"), held=True), "approved", "approve")
+REJECT: Final = Deed(Kind("reject", ("proposed",), held=True), "rejected", "reject")
+RETIRE: Final = Deed(Kind("retire", ("active", "proposed")), "retired", "retire")
+RESTORE: Final = Deed(Kind("restore", ("retired",)), "restored", "restore")
 # Some may have been merged into it before.
 _MERGE: Final = Kind("merge", ("active", "proposed", "retired"))
 
@@ -249,8 +244,13 @@ class ReviewDesk(LessonDesk):
     async def _decide(self, deed: Deed, found: Sequence[Found], why: Why) -> list[Lesson]:
         async with self._changing() as store:
             curator = Curator(store.shelf, by=why.by)
+            lessons = [each.lesson.id for each in found if each.held is None]
+            await curator.decide(deed.name, lessons, reason=why.reason)
             for each in found:
-                await deed.do(curator, each.lesson.id, why.reason)
+                if each.held is not None and deed is APPROVE:
+                    await curator.approve(each.lesson.id, reason=why.reason)
+                elif each.held is not None:
+                    await curator.reject(each.lesson.id, reason=why.reason)
         return [each.lesson for each in found]
 
     async def _edit(

@@ -5,26 +5,22 @@ Every deed is a change with an entry in the lesson's history, so each can be und
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jeeves_reflexion.errors import (
     ConfigurationError,
     LessonRefusedError,
-    LessonStoreError,
-    UnknownLessonError,
 )
-from jeeves_reflexion.lessons.forgetting import STRUCK
+from jeeves_reflexion.lessons.deeds import DeedName, do_to_all
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
 from jeeves_reflexion.lessons.hand_merging import Wish, merge_by_hand
-from jeeves_reflexion.lessons.merging import MERGED_INTO, merged_away
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.lessons.shelf import TRIES, Change, Shelf, store_errors
-from jeeves_reflexion.lessons.undoing import LET_IN, PUT_BACK, Entry, Undoing, entries_of, undoing
-from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import Lesson, LessonState
+from jeeves_reflexion.lessons.shelf import Change, Shelf, store_errors
+from jeeves_reflexion.lessons.taking_back import Order, roll_back, what_it_would_do
+from jeeves_reflexion.lessons.undoing import LET_IN, Entry, Undoing, entries_of
+from jeeves_reflexion.types import Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +51,38 @@ class Curator:
             held = await self._quarantine.get(lesson_id)
             if held is not None:
                 return await self._quarantine.release(held, Change(LET_IN, reason, self._by))
-        return await self._to(lesson_id, "active", "approve", reason, among=("proposed", "active"))
+        return (await self.decide("approve", [lesson_id], reason=reason))[0]
 
     async def reject(self, lesson_id: str, *, reason: str = "") -> Lesson | None:
         """Retire a proposed lesson, so that it is not learned again, or throw a held text away (then None)."""
         async with store_errors("reject a lesson"):
             if await self._quarantine.drop(lesson_id):
                 return None
-        why = f"rejected: {reason}" if reason else "rejected"
-        return await self._to(lesson_id, "retired", "reject", why, among=("proposed",))
+        return (await self.decide("reject", [lesson_id], reason=reason))[0]
 
     async def retire(self, lesson_id: str, *, reason: str) -> Lesson:
         """Keep a lesson, and recall it no more; it does not come back by being learned again."""
-        if not reason.strip():
-            raise ConfigurationError("a lesson is retired for a reason: say which")
-        return await self._to(lesson_id, "retired", "retire", reason)
+        return (await self.decide("retire", [lesson_id], reason=reason))[0]
 
     async def restore(self, lesson_id: str, *, reason: str = "") -> Lesson:
         """Make a retired lesson active again; one that was merged into another is not merged by a write any more."""
+        return (await self.decide("restore", [lesson_id], reason=reason))[0]
 
-        def make(lesson: Lesson) -> Lesson:
-            return replace(_unmerged(lesson), state="active", state_reason=redact(reason))
+    async def decide(self, deed: DeedName, lesson_ids: Sequence[str], *, reason: str = "") -> list[Lesson]:
+        """Approve, reject, retire or restore several lessons in one write, and return them as they are then.
 
-        async with store_errors("restore a lesson"):
-            there = await self._shelf.get(lesson_id)
-        if there is not None and MERGED_INTO in there.metadata:
-            await self._keep_apart(lesson_id)
-        return await self._change(lesson_id, make, "restore", reason)
+        Raises :class:`LessonStoreError` where it can't be done to one of them, and does it to none then. Texts in
+        quarantine are no lessons.
+        """
+        async with store_errors(f"{deed} lessons"):
+            return await do_to_all(self._shelf, deed, lesson_ids, reason=reason, by=self._by)
 
     async def edit(self, lesson_id: str, text: str, *, reason: str = "") -> Lesson:
         """Say a lesson in other words, which pass the same gate as those of a reflector."""
         cleaned = checked_text(lesson_id, text)
-        return await self._change(lesson_id, lambda lesson: replace(lesson, text=cleaned), "edit", reason)
+        change = Change("edit", reason, self._by)
+        async with store_errors("edit a lesson"):
+            return await self._shelf.change(lesson_id, lambda lesson: replace(lesson, text=cleaned), change)
 
     async def merge(
         self, into: str, others: Sequence[str], *, text: str | None = None, reason: str = ""
@@ -113,113 +109,19 @@ class Curator:
 
         What attempts taught since stays: support, copies and contradictions. Lessons that were merged into it since
         come back as they were, and it is no more recalled for their tasks; going back to before a rollback merges them
-        again. A text that was let in from quarantine goes there again with ``to=0``, with its history, and with the
-        words that it had then; to let it in once more, approve it. Raises :class:`LessonStoreError` for a number that
-        there is not, and for words of a lesson that was forgotten since.
+        again. It is one write: all of it is done, or nothing. A text that was let in from quarantine goes there again
+        with ``to=0``, with its history, and with the words that it had then; to let it in once more, approve it. A
+        lesson that a consolidation added is retired with ``to=0``. Raises :class:`LessonStoreError` for a number that
+        there is not, for words of a lesson that was forgotten since, for a state in which another lesson spoke for it
+        that does not now, and where a task by which it is recalled would be lost.
         """
-        for _ in range(TRIES):
-            async with store_errors("roll a lesson back"):
-                start = await self._shelf.get(lesson_id)
-            undo = await self.undoing(lesson_id, to=to)
-            # The others first: one that is cut short has lost nothing then, and is carried on by the same call.
-            for other in undo.back:
-                await self._unmerge(other, lesson_id, reason)
-            for other in undo.again:
-                with contextlib.suppress(UnknownLessonError):
-                    await self._change(other, lambda now: _merged_again(now, lesson_id), "merge", reason)
-            operation = PUT_BACK if undo.held else "rollback"
-            change = Change(operation, reason or f"back to change {to}", self._by, undo.merged)
-            async with store_errors("roll a lesson back"):
-                if await self._undo(lesson_id, start, undo, change):
-                    return undo.lesson
-        raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was rolled back: try again")
+        async with store_errors("roll a lesson back"):
+            return await roll_back(self._shelf, self._quarantine, Order(lesson_id, to, reason, self._by))
 
     async def undoing(self, lesson_id: str, *, to: int) -> Undoing:
         """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
-        history = await self.history(lesson_id)
-        undo = undoing(history, to)
-        if undo is None:
-            begins = f": it begins with {history[0].number}" if history and to < history[0].number else ""
-            raise LessonStoreError(f"lesson {lesson_id!r} has no change number {to}{begins}")
-        await self._check_undone(lesson_id, undo)
-        if undo.lesson.text == STRUCK:
-            raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
-        return undo
-
-    # -- how
-
-    async def _check_undone(self, lesson_id: str, undo: Undoing) -> None:
         async with store_errors("roll a lesson back"):
-            now = await self._shelf.get(lesson_id)
-            if now is None and await self._quarantine.get(lesson_id) is not None:
-                raise LessonStoreError(f"{lesson_id!r} is in quarantine: approve or reject it")
-        if undo.held and now is not None and MERGED_INTO in now.metadata:
-            raise LessonStoreError(
-                f"lesson {lesson_id!r} was merged into {now.metadata[MERGED_INTO]!r}: take the merge back by rolling "
-                "that one back first"
-            )
-
-    async def _undo(self, lesson_id: str, start: Lesson | None, undo: Undoing, change: Change) -> bool:
-        """Whether the lesson was still what it was when the undoing was thought out, and is undone."""
-        if undo.held:
-            return start is not None and await self._quarantine.take_back(start, undo, change)
-        now = await self._shelf.change(
-            lesson_id,
-            lambda now: undo.lesson if now == start else None,
-            change,
-            queries=undo.queries,
-            without=undo.without,
-        )
-        return now == undo.lesson
-
-    async def _unmerge(self, lesson_id: str, into: str, reason: str) -> None:
-        """Bring a merged lesson back in the state that it had before; one that was forgotten stays so."""
-        state: LessonState = "active"
-        why = ""
-        for entry in await self.history(lesson_id):
-            before, now = entry.before, entry.after.metadata.get(MERGED_INTO)
-            if before is not None and now == into != before.metadata.get(MERGED_INTO):
-                state, why = before.state, before.state_reason
-
-        def make(lesson: Lesson) -> Lesson | None:
-            if lesson.metadata.get(MERGED_INTO) != into:
-                return None
-            return replace(_unmerged(lesson), state=state, state_reason=why)
-
-        await self._keep_apart(lesson_id)
-        with contextlib.suppress(UnknownLessonError):
-            await self._change(lesson_id, make, "unmerge", reason or f"the merge into {into} was taken back")
-
-    async def _keep_apart(self, lesson_id: str) -> None:
-        async with store_errors("keep a lesson apart"):
-            if await self._shelf.get(lesson_id) is not None:
-                await self._shelf.keep_apart(lesson_id)
-
-    async def _to(
-        self,
-        lesson_id: str,
-        state: LessonState,
-        operation: str,
-        reason: str,
-        *,
-        among: Sequence[LessonState] = ("active", "proposed", "retired"),
-    ) -> Lesson:
-        def make(lesson: Lesson) -> Lesson | None:
-            if lesson.state not in among:
-                raise LessonStoreError(
-                    f"lesson {lesson_id!r} is {lesson.state}; to {operation} one, it must be {' or '.join(among)}"
-                )
-            return (
-                None if lesson.state == state else replace(lesson, state=state, state_reason=redact(reason))
-            )
-
-        return await self._change(lesson_id, make, operation, reason)
-
-    async def _change(
-        self, lesson_id: str, make: Callable[[Lesson], Lesson | None], operation: str, reason: str
-    ) -> Lesson:
-        async with store_errors(f"{operation} a lesson"):
-            return await self._shelf.change(lesson_id, make, Change(operation, reason, self._by))
+            return await what_it_would_do(self._shelf, self._quarantine, lesson_id, to)
 
 
 def checked_text(lesson_id: str, text: str) -> str:
@@ -235,12 +137,3 @@ def checked_text(lesson_id: str, text: str) -> str:
     if finding is not None:
         raise LessonRefusedError(f"the new text gives orders ({finding.kind}): {finding.why}", lesson_id)
     return cleaned
-
-
-def _merged_again(lesson: Lesson, into: str) -> Lesson | None:
-    return None if MERGED_INTO in lesson.metadata else merged_away(lesson, into)
-
-
-def _unmerged(lesson: Lesson) -> Lesson:
-    kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
-    return replace(lesson, metadata=kept)

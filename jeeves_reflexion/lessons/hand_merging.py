@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.forgetting import forget_traces
 from jeeves_reflexion.lessons.merging import MERGED_INTO, joined, merged_away
-from jeeves_reflexion.lessons.records import MOST_FACES
 from jeeves_reflexion.lessons.shelf import TRIES, Change, Rewriting, Shelf
-from jeeves_reflexion.lessons.undoing import entries_of, merged_in
+from jeeves_reflexion.lessons.together import counted_already, lack_of_room, take_away_forgotten
 from jeeves_reflexion.types import Lesson
 
 
@@ -57,18 +55,11 @@ def check_mergeable(lesson: Lesson, into: str) -> None:
 
 async def check_room(shelf: Shelf, into: str, others: Sequence[Lesson]) -> None:
     """Raise :class:`LessonStoreError` where a task by which one of the lessons is recalled would be lost."""
-    tasks = dict.fromkeys(await shelf.queries_of(into))
-    if not tasks:
-        return  # it is recalled by its own text
-    for copy in others:
-        if MERGED_INTO not in copy.metadata:
-            tasks |= dict.fromkeys(await shelf.queries_of(copy.id))
-    most = MOST_FACES - 1
-    if len(tasks) > most:
-        raise LessonStoreError(
-            f"lesson {into!r} would be recalled by {len(tasks)} tasks, and a lesson has at most {most}: merge fewer "
-            "into it, or some into another one"
-        )
+    problem = await lack_of_room(
+        shelf, into, [copy.id for copy in others if MERGED_INTO not in copy.metadata]
+    )
+    if problem:
+        raise LessonStoreError(problem)
 
 
 async def _found(shelf: Shelf, wish: Wish) -> tuple[Lesson, list[Lesson]]:
@@ -85,12 +76,12 @@ async def _found(shelf: Shelf, wish: Wish) -> tuple[Lesson, list[Lesson]]:
 async def _changes(shelf: Shelf, wish: Wish, kept: Lesson, others: Sequence[Lesson]) -> list[Rewriting]:
     """What the merge changes, first the lesson that stays; nothing where it is done."""
     made, queries, away = kept, list[str](), list[Rewriting]()
-    known = merged_in(await entries_of(shelf, kept.id))
-    for copy in others:
-        if MERGED_INTO in copy.metadata:
-            continue
-        if copy.id in known:
-            made = await _taken_again(shelf, made, copy)
+    coming = [copy for copy in others if MERGED_INTO not in copy.metadata]
+    counted = await counted_already(shelf, kept.id, [copy.id for copy in coming])
+    for copy in coming:
+        if copy.id in counted:
+            more = max(copy.support - counted[copy.id], 0) * (copy.trust == kept.trust)
+            made = replace(made, support=made.support + more)
         else:
             made = joined(made, copy, another_task=True)
         queries += await shelf.queries_of(copy.id)
@@ -106,24 +97,7 @@ async def _changes(shelf: Shelf, wish: Wish, kept: Lesson, others: Sequence[Less
     return [Rewriting(kept, made, taking, tuple(queries)), *away]
 
 
-async def _taken_again(shelf: Shelf, kept: Lesson, copy: Lesson) -> Lesson:
-    """The lesson with what a copy learned since it was taken in: since then it was restored.
-
-    Or it was never retired, because an earlier version, which wrote one after the other, was stopped in between.
-    """
-    counted = copy.support
-    for entry in await entries_of(shelf, copy.id):
-        if entry.after.metadata.get(MERGED_INTO) == kept.id:
-            counted = entry.after.support
-    more = max(copy.support - counted, 0) * (copy.trust == kept.trust)
-    return replace(kept, support=kept.support + more)
-
-
 async def _check_not_forgotten(shelf: Shelf, changes: Sequence[Rewriting]) -> None:
-    """Take away what was forgotten while this was written: what struck its words may have passed these lessons by."""
-    gone = [each.before.id for each in changes if await shelf.is_forgotten(each.before.id)]
-    for lesson_id in gone:
-        await forget_traces(shelf, lesson_id)
-        await shelf.remove(lesson_id)
+    gone = await take_away_forgotten(shelf, [each.before.id for each in changes])
     if gone:
         raise UnknownLessonError(f"lesson {gone[0]!r} was forgotten while it was merged")

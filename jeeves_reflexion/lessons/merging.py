@@ -108,6 +108,12 @@ def merged_away(lesson: Lesson, into: str) -> Lesson:
     return replace(lesson, state="retired", state_reason=f"merged into {into}", metadata=metadata)
 
 
+def unmerged(lesson: Lesson) -> Lesson:
+    """Return a lesson that speaks for itself again; its state is not changed."""
+    kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
+    return replace(lesson, metadata=kept)
+
+
 def _taken(kept: Lesson, copy: Lesson, counts: int, *, another_task: bool, settings: MergeSettings) -> Lesson:
     better = _RANK[copy.trust] > _RANK[kept.trust]
     support = counts if better else kept.support + counts * (copy.trust == kept.trust)

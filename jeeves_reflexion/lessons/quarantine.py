@@ -83,11 +83,18 @@ class Quarantine:
         await self._records.delete_records(QUARANTINE, [held.id])
         return there
 
-    async def take_back(self, lesson: Lesson, undo: Undoing, change: Change) -> bool:
+    async def take_back(
+        self,
+        lesson: Lesson,
+        undo: Undoing,
+        change: Change,
+        others: Sequence[Rewriting] = (),
+        more: Sequence[RecordWrite] = (),
+    ) -> bool:
         """Put a lesson that was let in into quarantine again, as ``undo`` says; False if it has changed meanwhile.
 
         It is recalled no more from the first write on, which has the record of the quarantine and the entry of the
-        history with it; its faces go with a second one.
+        history with it, and ``others`` that change by that with ``more`` records; its faces go with a second one.
         """
         entries = await self._shelf.entries(lesson.id)
         known = dict.fromkeys((*await self._shelf.queries_of(lesson.id), *undo.queries))
@@ -97,9 +104,8 @@ class Quarantine:
         await self._records.delete_records(QUARANTINE, [lesson.id])
         away = replace(undo.lesson, state="retired", state_reason=_TAKEN_BACK)
         rewriting = Rewriting(lesson, away, change, undo.queries, undo.without)
-        if not await self._shelf.rewrite(
-            [rewriting], [RecordWrite(QUARANTINE, lesson.id, _value(held), must_be_new=True)]
-        ):
+        record = RecordWrite(QUARANTINE, lesson.id, _value(held), must_be_new=True)
+        if not await self._shelf.rewrite([rewriting, *others], [record, *more]):
             return False
         await self._shelf.store.delete(face_ids(lesson.id))
         return True

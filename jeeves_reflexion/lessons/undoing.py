@@ -21,6 +21,9 @@ _LEARNED: Final = ("copy", "contradicted")
 """The operations that attempts cause: these are not taken back."""
 LET_IN: Final = "approve"
 """The operation that a history begins with, or goes on with, where a text in quarantine is let in."""
+ADDED: Final = "add"
+"""The operation that a history begins with where a consolidation drew a lesson from others."""
+_TAKEN_BACK: Final = "it was taken back"
 PUT_BACK: Final = "quarantine"
 """The operation that puts a text that was let in into quarantine again."""
 
@@ -82,8 +85,9 @@ def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
 def undoing(entries: Sequence[Entry], to: int) -> Undoing | None:
     """Return what going back to change number ``to`` means; None if the history has no such change.
 
-    0 is what was before the first: the quarantine, of a text that was let in from there; of a lesson of the first
-    format, whose history does not say how it was written, the lesson as it was.
+    0 is what was before the first: the quarantine, of a text that was let in from there; retirement, of a lesson that a
+    consolidation added; of a lesson of the first format, whose history does not say how it was written, the lesson as
+    it was.
     """
     found = _target(entries, to)
     if found is None:
@@ -116,12 +120,16 @@ def _target(entries: Sequence[Entry], to: int) -> tuple[Lesson, int, bool] | Non
     if to != 0 or not entries or not has_before(entries[0]):
         return None
     first = entries[0]
-    return (first.after, 1, True) if first.before is None else (first.before, 0, False)
+    if first.before is not None:
+        return first.before, 0, False
+    if first.operation == ADDED:
+        return replace(first.after, state="retired", state_reason=_TAKEN_BACK), 1, False
+    return first.after, 1, True
 
 
 def has_before(entry: Entry) -> bool:
     """Whether there is something that the first change of a history can be taken back to."""
-    return entry.number == 1 and (entry.before is not None or is_let_in(entry))
+    return entry.number == 1 and (entry.before is not None or is_let_in(entry) or entry.operation == ADDED)
 
 
 def is_let_in(entry: Entry) -> bool:

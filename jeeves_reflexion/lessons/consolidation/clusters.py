@@ -30,9 +30,9 @@ def clusters(
 
     Lessons of different trust never share a group: what a stranger's lesson says, to rules or a model, changes no own.
 
-    A group is connected by likeness of ``at_least`` (single link), and split where it has more than ``most``. Only
-    lessons that share one of their rarest words are compared, so that it stays quick for many thousands; the result
-    depends on the lessons alone, not on their order.
+    A group is connected by likeness of ``at_least`` (single link), and split where it has more than ``most``, those of
+    the same task together. Only lessons that share one of their rarest words are compared, so that it stays quick for
+    many thousands; the result depends on the lessons alone, not on their order.
     """
     if most < 2:
         raise ConfigurationError(f"most must be at least 2, not {most}")
@@ -43,6 +43,8 @@ def clusters(
     found = []
     for kind in sorted(kinds):
         for group in _connected(kinds[kind], alike, at_least):
+            # Together with those of the same task: merged, these need no more room than one of them.
+            group.sort(key=lambda lesson: (lesson.task_excerpt, lesson.task_id, lesson.id))
             parts = [group[start : start + most] for start in range(0, len(group), most)]
             found += [tuple(part) for part in parts if len(part) > 1]
     return found

@@ -12,7 +12,7 @@ from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
+from jeeves_reflexion.lessons.consolidation.steps import Proposals, Refused
 from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
 from jeeves_reflexion.lessons.sameness import interleaved, same_advice, same_scope, slip_of, told_apart
 from jeeves_reflexion.lessons.slips import settled
@@ -90,6 +90,7 @@ class RuleConsolidator:
     def _copies(self, one: Lesson, other: Lesson) -> bool:
         return (
             one.trust == other.trust
+            and same_scope(one, other)
             and one.id not in other.contradicts
             and other.id not in one.contradicts
             and self._same(settled(one), settled(other))
@@ -101,7 +102,7 @@ class RuleConsolidator:
             same_advice(one, other)
             or self._alike(one, other)
             or slip_of(other, one)
-            or (same_scope(one, other) and interleaved(one, other))
+            or interleaved(one, other)
         )
 
     def _alike(self, one: Lesson, other: Lesson) -> bool:
@@ -140,8 +141,9 @@ class LLMConsolidator:
     """Asks a language model, which sees the lessons of a cluster as data under short ids.
 
     A reply that is no JSON object with a list of operations is asked for once more with the problem shown, and then
-    raises :class:`UnreadableReplyError`; an entry of the list that is no operation is refused by itself. Raises
-    ``ModelError`` when the model can't be reached.
+    raises :class:`UnreadableReplyError`; an entry of the list that is no operation is refused by itself, and so is one
+    that a measured effect speaks against: to retire what helps, or to vote for what harms. Raises ``ModelError`` when
+    the model can't be reached.
     """
 
     def __init__(
@@ -162,9 +164,29 @@ class LLMConsolidator:
             completion = await ask(self.model, [Message("system", self._prompt), Message("user", shown)])
             read = parse(completion.text, names)
             if isinstance(read, Proposals):
-                return read
+                return self._borne_out(read, {lesson.id: lesson for lesson in cluster})
             problem = read
         raise UnreadableReplyError(f"the consolidation's answer was refused twice: {problem}")
+
+    def _borne_out(self, proposals: Proposals, lessons: Mapping[str, Lesson]) -> Proposals:
+        """Refuse those operations that what was measured speaks against."""
+        operations, refused = list[Operation](), [*proposals.refused]
+        for operation in proposals.operations:
+            why = self._measured_against(operation, [lessons[each] for each in operation.ids])
+            if why:
+                refused.append(Refused(str(operation), why))
+            else:
+                operations.append(operation)
+        return Proposals(tuple(operations), tuple(refused))
+
+    def _measured_against(self, operation: Operation, lessons: Sequence[Lesson]) -> str:
+        for lesson in lessons[:1]:  # of a merge, the one that stays
+            lift = self._known(lesson).lift or Lift()
+            if operation.kind in ("retire", "downvote") and lift.low is not None and lift.low > 0:
+                return f"attempts go better with lesson {lesson.id}: {_lift(lift)}"
+            if operation.kind in ("upvote", "merge") and lift.high is not None and lift.high < 0:
+                return f"attempts go worse with lesson {lesson.id}: {_lift(lift)}"
+        return ""
 
     def _row(self, name: str, lesson: Lesson) -> str:
         row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
-from jeeves_reflexion.lessons.merging import absorbed, merged_away
+from jeeves_reflexion.lessons.likeness.comparing import contradicts
+from jeeves_reflexion.lessons.merging import joined, merged_away
 from jeeves_reflexion.types import Lesson, Provenance, Trust
 
 OperationKind: TypeAlias = Literal["add", "edit", "merge", "upvote", "downvote", "retire"]
@@ -24,6 +25,7 @@ VOTES: Final = "votes"
 DRAWN_FROM: Final = "drawn_from"
 """The key of a lesson's metadata that holds the ids of the lessons that a consolidation drew it from."""
 
+_NONE: Final[Mapping[str, int]] = {}
 _LEAST_TRUSTED_FIRST: Final[tuple[Trust, ...]] = ("imported", "shared", "own")
 
 
@@ -55,22 +57,24 @@ class Delta:
     after: Lesson
 
 
-def deltas(operation: Operation, lessons: Mapping[str, Lesson], *, at: float) -> tuple[Delta, ...]:
-    """Return what an operation makes of the lessons, in the order in which it is to be written.
+def deltas(
+    operation: Operation, lessons: Mapping[str, Lesson], *, at: float, counted: Mapping[str, int] = _NONE
+) -> tuple[Delta, ...]:
+    """Return what an operation makes of the lessons; in a merge the one that stays comes first.
 
     ``lessons`` holds those of ``operation.ids`` and the others in whose sight it was proposed: a new lesson is trusted
-    no more than the least trusted of them. ``at`` is when it comes to be (seconds since 1970). In a
-    merge the one that stays comes first, so that one that is cut short has lost nothing.
+    no more than the least trusted of them. ``at`` is when it comes to be (seconds since 1970). ``counted`` says of
+    lessons that were merged into that one before how much of their support it has.
     """
     concerned = [lessons[lesson_id] for lesson_id in operation.ids]
     first = concerned[0]
     match operation.kind:
         case "add":
-            return (Delta(None, _drawn(operation, concerned, at, least_trust(list(lessons.values())))),)
+            return (Delta(None, _drawn(operation, concerned, list(lessons.values()), at)),)
         case "edit":
             return (Delta(first, replace(first, text=operation.text or first.text)),)
         case "merge":
-            return _merge(first, concerned[1:], operation.text)
+            return _merge(first, concerned[1:], operation.text, counted)
         case "upvote":
             return (Delta(first, voted(first, 1, operation.reason)),)
         case "downvote":
@@ -103,31 +107,42 @@ def least_trust(lessons: Sequence[Lesson]) -> Trust:
     return min((lesson.trust for lesson in lessons), key=_LEAST_TRUSTED_FIRST.index)
 
 
-def _merge(first: Lesson, others: Sequence[Lesson], text: str | None) -> tuple[Delta, ...]:
+def _merge(
+    first: Lesson, others: Sequence[Lesson], text: str | None, counted: Mapping[str, int]
+) -> tuple[Delta, ...]:
     stays = first
     for other in others:
-        stays = absorbed(stays, other, another_task=True)
+        if other.id in counted:
+            stays = replace(stays, support=stays.support + max(other.support - counted[other.id], 0))
+        else:
+            stays = joined(stays, other, another_task=True)
     gone = [merged_away(other, first.id) for other in others]
     left = tuple(lesson_id for lesson_id in stays.contradicts if lesson_id not in {one.id for one in others})
     stays = replace(stays, text=text or stays.text, contradicts=left)
     return (Delta(first, stays), *(Delta(before, after) for before, after in zip(others, gone, strict=True)))
 
 
-def _drawn(operation: Operation, sources: Sequence[Lesson], at: float, trust: Trust) -> Lesson:
-    """A new lesson; its id follows from its text and sources, so that it is the same when it is added again."""
+def _drawn(operation: Operation, sources: Sequence[Lesson], seen: Sequence[Lesson], at: float) -> Lesson:
+    """A new lesson, linked to those that it contradicts.
+
+    Its id follows from its text and sources, so that it is the same when it is added again.
+    """
     text = operation.text or ""
     digest = hashlib.sha256("\x00".join([text, *sorted(operation.ids)]).encode("utf-8", "surrogatepass"))
     first = sources[0]
     kinds = {source.task_kind for source in sources}
+    agents = {source.provenance.agent for source in sources}
+    agent = first.provenance.agent if len(agents) == 1 else None
     return Lesson(
         id=digest.hexdigest()[:32],
         text=text,
         task_id=first.task_id,
         task_excerpt=first.task_excerpt,
-        provenance=Provenance("consolidation", 0, None, created_at=at),
+        provenance=Provenance("consolidation", 0, None, agent=agent, created_at=at),
         task_kind=first.task_kind if len(kinds) == 1 else None,
         tools=tuple(dict.fromkeys(tool for source in sources for tool in source.tools)),
         outcome=first.outcome,
         metadata={DRAWN_FROM: list(operation.ids)},
-        trust=trust,
+        trust=least_trust(seen),
+        contradicts=tuple(each.id for each in seen if contradicts(each.text, text)),
     )

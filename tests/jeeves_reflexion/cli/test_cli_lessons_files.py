@@ -32,6 +32,24 @@ def shown(cli, lesson_id, place):
     return json.loads(cli("lessons", "show", lesson_id, "--place", place, "--json").stdout)["lesson"]
 
 
+def test_a_lesson_of_more_tasks_than_it_can_be_recalled_by_is_refused_and_loses_none(cli, fill, tmp_path):
+    fill(PAIRS[:1])
+    file = tmp_path / "lessons.jsonl"
+    cli("lessons", "export", file)
+    line = json.loads(file.read_text())
+    rows = [
+        {**line, "id": "n" * 32, "text": PAIRS[1][1], "tasks": [f"task {n}" for n in range(10)]},
+        {**line, "id": "m" * 32, "text": PAIRS[2][1], "tasks": [f"task {n}" for n in range(9)]},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answer = json.loads(cli("lessons", "import", file, "--yes", "--json").stdout)
+    assert answer["added"] == ["m" * 32]
+    assert answer["refused"] == [
+        {"id": "n" * 32, "reason": "it names 10 tasks, and a lesson is recalled by 9 at most"}
+    ]
+    assert len(json.loads(cli("lessons", "show", "mmmm", "--json").stdout)["tasks"]) == 9
+
+
 def test_lessons_go_to_another_store_as_imported_and_wait(cli, fill, tmp_path, other):
     ids = fill(PAIRS)
     file = tmp_path / "lessons.jsonl"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from jeeves_reflexion import Lesson, Provenance
+from jeeves_reflexion.errors import ModelTimeoutError
 from jeeves_reflexion.lessons.consolidation.clusters import clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
 from jeeves_reflexion.lessons.consolidation.operations import Operation
@@ -93,3 +94,20 @@ async def test_an_answer_that_can_not_be_read_costs_its_own_cluster_alone():
     assert refused.proposal == "the answer about bad1, bad2"
     assert "refused twice: it holds no JSON object" in refused.why
     assert "bad1, bad2" in str(planned)
+
+
+async def test_a_model_that_fails_half_way_loses_no_answer_that_it_gave():
+    groups = [
+        [replace(OWN, id=f"{name}1"), replace(OTHER, id=f"{name}2")] for name in ("first", "second", "third")
+    ]
+    model = ScriptedModel([reply(op="upvote", ids=["L1"]), ModelTimeoutError("no answer in 30 s")])
+    planned = await plan(groups, LLMConsolidator(model))
+    assert [step.operation.ids for step in planned.steps] == [("first1",)]
+    assert isinstance(planned.stopped, ModelTimeoutError)
+    (refused,) = planned.refused
+    assert refused.proposal == "2 of 3 groups of lessons"
+    assert "not looked at: no answer in 30 s" in refused.why
+    assert len(model.calls) == 2
+    # Where nothing was answered, there is nothing to keep.
+    with pytest.raises(ModelTimeoutError):
+        await plan(groups, LLMConsolidator(ScriptedModel([ModelTimeoutError("no answer in 30 s")])))
