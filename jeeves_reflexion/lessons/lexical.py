@@ -1,26 +1,29 @@
 """Finding lessons by the words of their tasks: BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance
 Framework") beside the search by meaning, for names, codes and numbers that an embedding blurs.
 
-The index lives in this process and follows the store: what others wrote is read at most ``MAX_AGE`` seconds later,
-and what a database let others see out of its order after ``REREAD`` seconds at the latest, when all is read again.
+The index lives in this process and follows the store. What was written in this process through a shelf of the same
+store is told, and costs no reading; what others wrote is read at most ``MAX_AGE`` seconds later, and what a database
+let others see out of its order after ``REREAD`` seconds at the latest, when all is read again.
 What it finds is looked up in the store, so a lesson that is gone or retired meanwhile is never recalled.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import re
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
-from typing import Final, cast
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import anyio.to_thread
 
-from jeeves_reflexion.lessons.records import RECALLED
+from jeeves_reflexion.lessons.records import MOST_FACES, RECALLED
 from vectorstores.base import Chunk, VectorStore
+from vectorstores.filters import parse
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -37,6 +40,9 @@ COMMON: Final = frozenset({
     "it", "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there",
     "these", "they", "this", "to", "was", "will", "with",
 })  # fmt: skip
+
+
+_RECALLED: Final = parse(RECALLED)
 
 
 class WordIndex:
@@ -107,10 +113,22 @@ class WordSearch:
         self._pages: deque[str | None] = deque([None], maxlen=_PAGES_AGAIN)
         self._read_at = -math.inf
         self._began_at = -math.inf
+        self._news: deque[tuple[Chunk, ...] | str] = deque()
 
-    def stale(self) -> None:
-        """Have the next search read first: for whoever has just written to the store himself."""
-        self._read_at = -math.inf
+    def written(self, chunks: Sequence[Chunk]) -> None:
+        """Know chunks that were just stored from the next search on, without reading them again."""
+        if self._began:
+            self._news.append(tuple(chunks))
+
+    def deleted(self, ids: Sequence[str]) -> None:
+        """Know from the next search on that chunks are gone."""
+        if self._began:
+            self._news.extend(ids)
+
+    @property
+    def _began(self) -> bool:
+        """Whether there is an index: what is written before it is begun will be read."""
+        return self._began_at > -math.inf
 
     async def search(self, text: str, *, k: int) -> dict[str, float]:
         """Return BM25 scores of at most ``k`` lessons, by their ids."""
@@ -120,7 +138,24 @@ class WordSearch:
 
     def _search(self, text: str, k: int) -> list[tuple[str, float]]:
         with self._lock:
-            return self._index.search(text, k=k)
+            while self._news:
+                self._hear(self._news.popleft())
+            best: dict[str, float] = {}
+            for face, score in self._index.search(
+                text, k=MOST_FACES * k
+            ):  # the best face of a lesson comes first
+                best.setdefault(face.rpartition(":")[0], score)
+            return list(itertools.islice(best.items(), k))
+
+    def _hear(self, news: tuple[Chunk, ...] | str) -> None:
+        if isinstance(news, str):
+            self._index.remove(news)
+            return
+        for chunk in news:
+            if _RECALLED.matches(chunk.metadata):
+                self._put(chunk)
+            else:
+                self._index.remove(_face(chunk))
 
     async def _catch_up(self) -> None:
         """Read what was written since, the last pages again."""
@@ -142,10 +177,15 @@ class WordSearch:
     def _take(self, chunks: Iterable[Chunk]) -> None:
         with self._lock:
             for chunk in chunks:
-                lesson_id = cast("str", chunk.metadata.get("lesson_id", chunk.id))
-                text = chunk.content if chunk.embed_text is None else chunk.embed_text
-                if chunk.metadata.get("face") == 0 or lesson_id not in self._index:
-                    self._index.put(lesson_id, text)
+                self._put(chunk)
+
+    def _put(self, chunk: Chunk) -> None:
+        self._index.put(_face(chunk), chunk.content if chunk.embed_text is None else chunk.embed_text)
+
+
+def _face(chunk: Chunk) -> str:
+    """Return the id of a lesson's face; a chunk that another program wrote is one by itself."""
+    return f"{chunk.metadata.get('lesson_id', chunk.id)}:{chunk.metadata.get('face', 0)}"
 
 
 def words_of(text: str) -> list[str]:

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import (
@@ -37,6 +37,8 @@ from jeeves_reflexion.lessons.sameness import Neighbour
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.shelf import TRIES, Change, LessonPage, Shelf, store_errors
+from jeeves_reflexion.lessons.telling import Telling
+from jeeves_reflexion.lessons.together import MOST_TASKS
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import (
@@ -61,6 +63,11 @@ _LESS_FACES = 0.98
 """How much of the number of hits that one lesson needs is remembered from one search to the next."""
 
 
+def _brought(decision: Decision, queries: Sequence[str]) -> Sequence[str]:
+    """The tasks by which a lesson is recalled from a merge on; the first is the newcomer's own."""
+    return queries if decision.keeps_task else queries[1:]
+
+
 class VectorLessonStore:
     """Lessons over any :class:`~vectorstores.base.VectorStore` that also keeps records.
 
@@ -75,6 +82,8 @@ class VectorLessonStore:
         self.ledger = Ledger(self.records)
         self.quarantine = Quarantine(self.shelf)
         self._words = WordSearch(store)
+        # Whoever changes lessons does it through a shelf: a curator of this process is told of as well.
+        self.shelf.store = cast("VectorStore", Telling(store, self._words))
         self._faces = 1.0
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
@@ -123,7 +132,6 @@ class VectorLessonStore:
             await self.shelf.put(lesson, queries, change)
         else:
             lesson = await self._merged(lesson, queries, change, merging)
-        self._words.stale()
         return lesson
 
     async def recall(
@@ -273,6 +281,9 @@ class VectorLessonStore:
             if decided.kind != "merge":
                 decision = decided
                 break
+            if await self._is_full(decided, queries):
+                decision = Decision("new", lesson, "its copy has no room for its tasks")
+                break
             kept = await self._absorbed(lesson, queries, decided, change.by)
             if kept is not None:
                 return await join_copies(self.shelf, kept, near, merging, by=change.by)
@@ -282,6 +293,13 @@ class VectorLessonStore:
                 contradicted = Change("contradicted", decision.reason, change.by)
                 await self.shelf.change(other, lambda now: linked(now, lesson.id), contradicted)
         return decision.lesson
+
+    async def _is_full(self, decision: Decision, queries: Sequence[str]) -> bool:
+        """Whether the lesson decided on can't be recalled by all tasks of a newcomer that brings several along."""
+        if len(queries) == 1:
+            return False
+        own = await self.shelf.queries_of(decision.lesson.id)
+        return bool(own) and len({*own, *_brought(decision, queries)}) > MOST_TASKS
 
     async def _decided(
         self, lesson: Lesson, queries: Sequence[str], merging: MergeSettings
@@ -308,7 +326,7 @@ class VectorLessonStore:
                 decision.lesson.id,
                 make,
                 Change("copy", decision.reason, by),
-                queries=queries if decision.keeps_task else queries[1:],
+                queries=_brought(decision, queries),
             )
             return None if MERGED_INTO in kept.metadata else kept
         return None

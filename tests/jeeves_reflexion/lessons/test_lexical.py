@@ -13,6 +13,8 @@ from jeeves_reflexion.lessons import lexical
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.lexical import K1, B, WordIndex
 from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.telling import Telling
+from vectorstores import HashingEmbedder, open_store
 from vectorstores.base import Chunk, Page
 
 SOURCE = Provenance("run", 1, 0.0)
@@ -93,13 +95,17 @@ async def test_hybrid_recall_brings_in_what_only_words_find_and_never_what_is_go
 
 
 @pytest.mark.anyio
-async def test_the_words_of_what_was_just_written_are_searched_once_that_is_said(make):
+async def test_the_words_of_what_is_written_before_the_first_search_or_after_it_are_searched(make):
     async with make() as lessons:
         words = lexical.WordSearch(lessons.store)
-        assert await words.search("zx81", k=3) == {}
-        lesson = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
-        words.stale()
-        assert list(await words.search("zx81", k=3)) == [lesson.id]
+        early = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
+        assert list(await words.search("zx81", k=3)) == [early.id]
+        telling = Telling(lessons.store, words)
+        await telling.add(
+            [Chunk("Sell it.", id="late:0", metadata={"face": 0, "lesson_id": "late"}, embed_text="zx99")]
+        )
+        assert list(await words.search("zx99", k=3)) == ["late"]
+        assert await telling.count() == await lessons.store.count()
 
 
 class OutOfOrder:
@@ -130,3 +136,89 @@ async def test_a_lesson_that_others_see_late_is_found(monkeypatch):
     assert await words.search("word7", k=3) == {}
     monkeypatch.setattr(lexical, "REREAD", 0.0)
     assert list(await words.search("word7", k=3)) == ["7"]
+
+
+NEAR = [Task(f"zebra crossing number {n}") for n in range(12)]
+
+
+async def _by_words(lessons, query):
+    recall = await lessons.recall(Task(query), k=1)
+    return [item.lesson.id for item in (*recall.offered, *recall.left_out) if "by its words" in item.reason]
+
+
+def _hybrid(make, **settings):
+    return make(picking=Picking("hybrid", max_likeness=1.0), min_similarity=-1.0, merging=None, **settings)
+
+
+@pytest.mark.anyio
+async def test_what_a_curator_lets_in_takes_back_or_throws_away_is_known_to_the_next_search(make):
+    async with _hybrid(make, propose=True) as lessons:
+        curator = Curator(lessons.shelf)
+        lesson = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
+        words = lessons._words
+        assert await words.search("zx81", k=3) == {}
+        await curator.approve(lesson.id)
+        assert list(await words.search("zx81", k=3)) == [lesson.id]
+        await curator.retire(lesson.id, reason="old")
+        assert await words.search("zx81", k=3) == {}
+        await curator.restore(lesson.id)
+        assert list(await words.search("zx81", k=3)) == [lesson.id]
+        await lessons.forget(lesson.id)
+        assert await words.search("zx81", k=3) == {}
+
+
+@pytest.mark.anyio
+async def test_what_is_just_stored_is_found_by_its_words_without_reading_the_library_again(make, monkeypatch):
+    async with _hybrid(make) as lessons:
+        for task in NEAR:
+            await lessons.record(task, Reflection(f"Look twice at {task.prompt}."), provenance=SOURCE)
+        assert await _by_words(lessons, "the zx81") == []
+        monkeypatch.setattr(lexical, "MAX_AGE", 3600.0)
+        other = VectorLessonStore(lessons.store, settings=lessons.settings)
+        read = []
+        scan = lessons.store.scan
+
+        async def counted(**asked):
+            read.append(asked)
+            return await scan(**asked)
+
+        monkeypatch.setattr(lessons.store, "scan", counted)
+        mine = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
+        assert await _by_words(lessons, "the zx81") == [mine.id]
+        his = await other.record(Task("sell the zx99"), Reflection("Ask for more."), provenance=SOURCE)
+        assert await _by_words(lessons, "the zx99") == [his.id]
+        assert read == []
+
+
+@pytest.mark.anyio
+async def test_a_lesson_is_found_by_the_words_of_each_task_that_it_is_recalled_for(make):
+    async with make(picking=Picking("hybrid", max_likeness=1.0), min_similarity=-1.0) as lessons:
+        advice = Reflection("Search the archive first.")
+        first = await lessons.record(Task("mend the zx81 of the neighbour"), advice, provenance=SOURCE)
+        for task in NEAR:
+            await lessons.record(task, Reflection(f"Look twice at {task.prompt}."), provenance=SOURCE)
+        before = lexical.WordSearch(lessons.store)
+        assert list(await lessons._words.search("amiga", k=3)) == []
+        copied = Task("sell a broken amiga at the fair")
+        again = await lessons.record(copied, advice, provenance=Provenance("other", 1, 0.0))
+        assert again.id == first.id
+        for words in (lessons._words, before):
+            assert list(await words.search("amiga", k=3)) == [first.id]
+            assert list(await words.search("zx81", k=3)) == [first.id]
+            assert list(await words.search("zx81 or amiga", k=1)) == [first.id]
+
+
+@pytest.mark.anyio
+async def test_on_a_server_too_what_a_curator_lets_in_is_found_by_its_words_at_once(
+    postgres_database, anyio_backend, monkeypatch
+):
+    if anyio_backend != "asyncio":
+        pytest.skip("psycopg runs on asyncio only")
+    monkeypatch.setattr(lexical, "MAX_AGE", 3600.0)
+    store = open_store(postgres_database, embedder=HashingEmbedder(), namespace="tests")
+    settings = LessonSettings(picking=Picking("hybrid"), min_similarity=-1.0, propose=True)
+    async with VectorLessonStore(store, settings=settings) as lessons:
+        lesson = await lessons.record(Task("mend the zx81"), Reflection("Search first."), provenance=SOURCE)
+        assert await _by_words(lessons, "the zx81") == []
+        await Curator(lessons.shelf).approve(lesson.id)
+        assert await _by_words(lessons, "the zx81") == [lesson.id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -52,6 +54,25 @@ async def test_a_copy_from_another_task_is_recalled_for_that_task_too(make):
         assert (await lessons.recall(CLEAN, k=3)).offered == ()
         assert await lessons.forget(first.id)
         assert await lessons.store.count() == 0
+
+
+@pytest.mark.parametrize(("own", "brought", "number"), [(2, 5, 1), (5, 4, 1), (5, 5, 2), (1, 9, 2)])
+async def test_a_copy_that_brings_more_tasks_than_there_is_room_for_stays_on_its_own(
+    make, own, brought, number
+):
+    things = ["tea", "milk", "rice", "salt", "corn", "wine", "soap", "coal", "silk", "iron", "wool", "clay"]
+    tasks = [f"fetch the {thing} from the cellar" for thing in things]
+    async with make() as lessons, make("elsewhere") as others:
+        first = await learn(others, SINK, Task(tasks[0], kind="clean"))
+        second = replace(
+            first, id="second", text=AGAIN, task_id=tasks[own], provenance=Provenance("b", 1, 0.0)
+        )
+        assert await lessons.admit(first, tasks[:own], Change("import")) == first
+        await lessons.admit(second, tasks[own : own + brought], Change("import"))
+        assert await lessons.count() == number
+        for task in tasks[: own + brought]:
+            (item, *_) = (await lessons.recall(Task(task, kind="clean"), k=1)).offered
+            assert item.similarity == pytest.approx(1.0, abs=1e-5)
 
 
 async def test_all_tasks_of_a_lesson_go_out_and_come_back(make):

@@ -193,7 +193,7 @@ async def test_a_rollback_that_is_stopped_between_its_writes_is_recalled_no_more
         lesson_id = await hold(lessons)
         await curator.approve(lesson_id)
 
-        async def failing(ids):
+        async def failing(ids, **_):
             raise VectorStoreError("the power went")
 
         monkeypatch.setattr(lessons.store, "delete", failing)
