@@ -28,7 +28,7 @@ POOL: Final = 10
 """Connections; as many as the store takes."""
 ENOUGH: Final = 0.98
 """The recall that a raw statement must reach to count."""
-_EFFORTS: Final = (40, 80, 120, 200, 400)
+_EFFORTS: Final = (40, 80, 120, 200, 300, 400)
 _GRAPH: Final = 4
 """Kilobytes of memory that a row takes in the graph while it is built, at 384 dimensions, amply."""
 _SETTINGS: Final = (
