@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.refinement.problem import Problem, Requirement, State, broken_in, prompt_of, some_of
-from jeeves_reflexion.json_text import find_json_object
+from jeeves_reflexion.models.replies import json_value
 
 FAMILY = "repair"
 
@@ -114,8 +114,8 @@ class _Check:
     rule: Callable[[Mapping[str, Any]], bool]
 
     def __call__(self, text: str) -> bool:
-        document = find_json_object(text)
-        if document is None or "items" not in document:
+        document = json_value(text)
+        if not isinstance(document, dict) or "items" not in document:
             return False
         try:
             return bool(self.rule(document))

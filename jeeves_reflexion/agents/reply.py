@@ -6,14 +6,22 @@ import json
 import re
 from dataclasses import dataclass
 
+from jeeves_reflexion.models.near_json import NotJSONError, read_value
+from jeeves_reflexion.models.replies import agreed, answer, fences, objects, unwrapped
+
 FINISH = "finish"
 
 _LABEL = re.compile(
-    r"^[ \t]*[*_#>` ]*(?P<label>thought|action[ _]input|action|observation|final[ _]answer)"
+    r"^[ \t]*[*_#` ]*(?P<label>thought|action[ _]input|action|observation|final[ _]answer)"
     r"[ \t]*\d*[*_` ]*:[*_` ]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _CALL = re.compile(r"[`'\"*]*(?P<name>[A-Za-z0-9_-]+)[`'\"*]*\s*", re.DOTALL)
+# No action, or the prompt's own form of one.
+_NO_CALL = re.compile(
+    r"\W*(?:(?:none|null|n/a|nothing)\W*(?:\n|\Z)|tool\[argument\]|finish\[the answer\]|tool \{\"name\": value\})",
+    re.IGNORECASE,
+)
 _END_OF_LINE = re.compile(r"[ \t`*.]*(?:\n|\Z)")
 _PAIRS = {"[": "]", "(": ")"}
 
@@ -47,15 +55,18 @@ class Reply:
 def parse_reply(text: str) -> Reply:
     """Read a reply.
 
-    Everything after its first action is left out: the model can't know the observation yet.
+    Thinking aloud and quotations hold no action: block quotations, and fences where something else follows. Everything
+    after the first action is left out: the model can't know the observation yet. Without any label, a JSON object with
+    the tool's name and its arguments is read.
     """
-    head, sections = _sections(text)
-    thought = head
+    text = unwrapped(answer(text))
+    spoken = _unquoted(text)
+    thought, sections = _sections(spoken)
     for place, (label, body) in enumerate(sections):
         match label:
             case "thought":
                 thought = f"{thought}\n{body}".strip()
-            case "final answer":
+            case "final answer" if body:
                 return Reply(thought, "Finish", body)
             case "action":
                 if sections[place + 1 :] and sections[place + 1][0] == "action input":
@@ -63,7 +74,38 @@ def parse_reply(text: str) -> Reply:
                 return _action(thought, body)
             case "observation":
                 break
-    return Reply(thought, problem="it has no line that begins with 'Action:'")
+    return _call_in_json(text, thought) or Reply(thought, problem="it has no line that begins with 'Action:'")
+
+
+def _unquoted(text: str) -> str:
+    """Return a reply without block quotations, and without fences that text of the model's own follows."""
+    lines = ["" if line.lstrip().startswith(">") else line for line in text.split("\n")]
+    text = "\n".join(lines)
+    for start, end in reversed(fences(text)):
+        after = text[end:].strip()
+        label = text[:start].rstrip().rsplit("\n", 1)[-1]
+        if after and not _LABEL.match(label):
+            text = text[:start] + text[end:]
+    return text
+
+
+def _call_in_json(text: str, thought: str) -> Reply | None:
+    """Read a call as an object such as ``{"action": "search", "action_input": "Paris"}``, alone on its lines."""
+    stated = agreed(
+        [one for one in objects(text) if one.plain], lambda value: json.dumps(value, sort_keys=True)
+    )
+    if stated is None:
+        return None
+    fields = {key.strip().lower(): value for key, value in stated.value.items()}
+    name = next((fields[key] for key in ("action", "tool", "name") if key in fields), None)
+    keys = ("action_input", "arguments", "args", "input", "parameters")
+    argument = next((fields[key] for key in keys if key in fields), None)
+    if not isinstance(name, str) or argument is None:
+        return None
+    return _action(
+        thought,
+        f"{name} {argument if isinstance(argument, str) else json.dumps(argument, ensure_ascii=False)}",
+    )
 
 
 def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
@@ -79,7 +121,7 @@ def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 def _action(thought: str, body: str) -> Reply:
     call = _CALL.match(body)
-    if call is None:
+    if call is None or _NO_CALL.match(body):
         return Reply(thought, problem="no tool is named after 'Action:'")
     name, rest = call["name"], body[call.end() :].lstrip(": \t\n")
     if rest[:1] in _PAIRS:
@@ -117,10 +159,10 @@ def _between(text: str, opening: str, closing: str) -> str:
 def _object(text: str) -> str:
     """Return the JSON object that a text begins with, without what follows it."""
     try:
-        _, end = json.JSONDecoder().raw_decode(text)
-    except ValueError:
+        value, _ = read_value(text, 0)
+    except NotJSONError:
         return text
-    return text[:end]
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _unfenced(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
@@ -14,8 +14,8 @@ from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, as_text, 
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
 from jeeves_reflexion.evaluators.scores import check_share
 from jeeves_reflexion.evaluators.side_by_side import side_by_side
-from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped, without
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
@@ -142,7 +142,7 @@ class Comparison:
         for _ in range(2):
             completion = await ask(self._model, messages, schema=_SCHEMA, sampling=STEADY)
             usage += completion.usage
-            opinion = _read(completion.text, swapped=swapped)
+            opinion = _read(completion.text, (first, second), swapped=swapped)
             if opinion.better is not None:
                 break
             messages += again(completion, opinion.rationale)
@@ -156,12 +156,13 @@ def check_terms(against: object = "reference", same: object = 0.5) -> None:
     check_share("same", same)
 
 
-def _read(text: str, *, swapped: bool) -> _Opinion:
-    fields = find_json_object(text)
-    if fields is None:
-        return _Opinion(None, rationale="no JSON object was found in the reply")
-    said = fields.get("better")
-    letter = _LETTERS.get(said.strip().lower().removeprefix("text ")) if isinstance(said, str) else None
+def _read(text: str, shown: Sequence[str], *, swapped: bool) -> _Opinion:
+    found = objects(unwrapped(answer(without(text, shown))), shown)
+    one = agreed([each for each in found if "better" in each.value], lambda fields: _letter(fields["better"]))
+    if one is None:
+        return _Opinion(None, rationale='there is no JSON object with "better" in the reply, or several')
+    fields = one.value
+    said, letter = fields["better"], _letter(fields["better"])
     if letter is None:
         return _Opinion(None, rationale=f'better must be "A", "B" or "same", not {said!r}')
     new = "B" if swapped else "A"
@@ -173,6 +174,10 @@ def _read(text: str, *, swapped: bool) -> _Opinion:
         field_list(fields, f"issues_{new.lower()}"),
         f"{field_text(fields, 'rationale', 'reason')} (text {new} is the new one)".strip(),
     )
+
+
+def _letter(said: JSON) -> str | None:
+    return _LETTERS.get(said.strip().lower().removeprefix("text ")) if isinstance(said, str) else None
 
 
 def _settled(one: _Opinion, other: _Opinion) -> Compared:

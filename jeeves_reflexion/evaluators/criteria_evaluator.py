@@ -12,7 +12,7 @@ from jeeves_reflexion.evaluators.checks import FunctionCheck, check_of
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.criteria_judge import STEADY, Asked, CriteriaJudge
-from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, TRAJECTORY_TOKENS, material
+from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, TRAJECTORY_TOKENS, judged, material
 from jeeves_reflexion.evaluators.overall import EXTERNAL, Scored, conclude
 from jeeves_reflexion.evaluators.panel import check_size, median_of
 from jeeves_reflexion.evaluators.scores import check_share
@@ -88,7 +88,8 @@ class CriteriaEvaluator:
             shown = material(task, attempt, trajectory=TRAJECTORY_TOKENS, output=OUTPUT_TOKENS)
             gold = task.reference is not None
             groups = [asked] if self.together else [[one] for one in asked]
-            calls += [functools.partial(self._ask, group, shown, gold=gold) for group in groups]
+            texts = judged(task, attempt)
+            calls += [functools.partial(self._ask, group, shown, texts, gold=gold) for group in groups]
         verdicts: dict[str, Evaluation] = {}
         for found in await side_by_side(calls):
             verdicts |= found
@@ -120,13 +121,15 @@ class CriteriaEvaluator:
         against = criterion.evaluator_config.get("against")
         return not (criterion.evaluator == "compare" and against == "prior" and self.prior is None)
 
-    async def _ask(self, asked: Sequence[Asked], shown: str, *, gold: bool) -> dict[str, Evaluation]:
+    async def _ask(
+        self, asked: Sequence[Asked], shown: str, texts: Sequence[str], *, gold: bool
+    ) -> dict[str, Evaluation]:
         assert self._judge is not None  # noqa: S101 - _plan refuses llm criteria without a model
         samplings = [STEADY]
         if self.panel > 1:
             samplings = [Sampling(temperature=PANEL_TEMPERATURE, seed=seed) for seed in range(self.panel)]
         members = await side_by_side(
-            [functools.partial(self._judge, asked, shown, sampling) for sampling in samplings]
+            [functools.partial(self._judge, asked, shown, one, judged=texts) for one in samplings]
         )
         marked = TEXTS if gold else frozenset[str]()
         return {

@@ -66,10 +66,16 @@ class CriteriaJudge:
         self._question = Template(_read("question.md"))
 
     async def __call__(
-        self, criteria: Sequence[Asked], shown: str, sampling: Sampling = STEADY
+        self,
+        criteria: Sequence[Asked],
+        shown: str,
+        sampling: Sampling = STEADY,
+        *,
+        judged: Sequence[str] = (),
     ) -> dict[str, Evaluation]:
         """Return a verdict by name; one that can't be read, also after a second try, has no score.
 
+        ``shown`` is the material as the model sees it, ``judged`` the texts in it that are judged.
         The usage of the calls stands in the first verdict. Raises ``ModelError``.
         """
         listed = bullets([f"{each.name}: {each.description}" for each in criteria])
@@ -88,9 +94,10 @@ class CriteriaJudge:
         for _ in range(2):
             completion = await ask(self._model, messages, schema=schema, sampling=sampling)
             usage += completion.usage
-            read = {names[0]: read_reply(completion.text)}
             if several:
-                read = read_replies(completion.text, names)
+                read = read_replies(completion.text, names, shown=judged)
+            else:
+                read = {names[0]: read_reply(completion.text, shown=judged, in_json=self._structured)}
             kept = {name for name, one in verdicts.items() if one.score is not None}
             verdicts |= {name: one for name, one in read.items() if one.score is not None or name not in kept}
             problems = {name: one.rationale for name, one in verdicts.items() if one.score is None}

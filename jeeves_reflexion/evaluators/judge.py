@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.material import TEXTS, material
+from jeeves_reflexion.evaluators.material import TEXTS, judged, material
 from jeeves_reflexion.evaluators.replies import field_list, field_text
 from jeeves_reflexion.evaluators.scores import ParsedScore, parse_score
 from jeeves_reflexion.models.ask import ask
@@ -44,7 +44,7 @@ class Judge:
         for _ in range(2):
             completion = await ask(self.model, messages, sampling=_STEADY)
             usage += completion.usage
-            parsed = parse_score(completion.text)
+            parsed = parse_score(completion.text, shown=judged(task, attempt))
             if parsed.score is not None:
                 return _verdict(parsed, completion.text, usage, quotes_gold=task.reference is not None)
             messages += [

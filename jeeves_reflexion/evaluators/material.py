@@ -37,6 +37,13 @@ def task_parts(task: Task, *, reference: bool = True) -> list[str]:
     return parts
 
 
+def judged(task: Task, attempt: Attempt) -> tuple[str, ...]:
+    """Return the texts that a judge may quote from what it was shown: none of them is its own word."""
+    steps = (part for step in attempt.steps for part in (step.thought, step.action, step.observation))
+    texts = (attempt.output, task.prompt, task.expected_output, attempt.error, *steps)
+    return tuple(dict.fromkeys(text for text in texts if text and text.strip()))
+
+
 def as_text(reference: JSON) -> str:
     """Return a reference as a text: itself, or its JSON."""
     return reference if isinstance(reference, str) else json.dumps(reference, ensure_ascii=False)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion.evaluators.scores import ParsedScore, is_number, parse_fields, parse_score
-from jeeves_reflexion.json_text import find_json_object
+from jeeves_reflexion.evaluators.scores import (
+    ParsedScore,
+    is_number,
+    parse_fields,
+    parse_score,
+    scored_fields,
+)
+from jeeves_reflexion.models.replies import agreed, answer, objects, prose, unwrapped, without
 from jeeves_reflexion.types import JSON, Evaluation
 
 UNSTATED_CONFIDENCE = 0.5
@@ -30,25 +36,29 @@ _AMOUNT = re.compile(
 )
 
 
-def read_reply(text: str) -> Evaluation:
+def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) -> Evaluation:
     """Read a judge's reply on one criterion; ``score=None`` with the problem as the rationale if it holds no score.
 
-    A score outside of 0 to 1 is taken for the end of the scale that it lies beyond.
+    A score outside of 0 to 1 is taken for the end of the scale that it lies beyond. ``shown`` are the texts under
+    judgement: what the judge quotes of them is none of its own. ``in_json`` says which form was asked for; that one
+    counts where both are there.
     """
-    fields = find_json_object(text)
-    if fields is not None and "score" not in fields:
-        nested = [value for value in fields.values() if isinstance(value, Mapping) and "score" in value]
-        if len(nested) == 1:
-            fields = nested[0]
-        elif text.lstrip().startswith(("{", "```")):
-            return _unread("the JSON object has no score")
-        else:
-            fields = None
-    return _of_prose(text) if fields is None else read_fields(fields)
+    text = unwrapped(answer(without(text, shown)))
+    found = objects(text, shown)
+    scored = [one.read_as(fields) for one in found if (fields := scored_fields(one.value)) is not None]
+    own = prose(text)
+    headed = bool(_sections(own)["scores"])
+    if scored and (not headed or (in_json and any(one.plain for one in scored))):
+        one = agreed(scored, lambda fields: parse_fields(fields).score)
+        return read_fields(one.value) if one else _unread("the reply holds more than one score")
+    if found and not headed and text.startswith(("{", "```")):
+        return _unread("the JSON object has no score")
+    return _of_prose(own, shown)
 
 
 def read_fields(fields: Mapping[str, JSON]) -> Evaluation:
     """Read what a judge says of one criterion out of a JSON object; see :func:`read_reply`."""
+    fields = {key.strip().lower(): value for key, value in fields.items()}
     strict = parse_fields(fields)
     parsed = strict if strict.score is not None else parse_fields(fields, clamp=True)
     evaluation = Evaluation(
@@ -61,11 +71,11 @@ def read_fields(fields: Mapping[str, JSON]) -> Evaluation:
     return _settled(evaluation, strict, parsed)
 
 
-def _of_prose(text: str) -> Evaluation:
+def _of_prose(text: str, shown: Sequence[str] = ()) -> Evaluation:
     sections = _sections(text)
     scored = "\n".join(f"score: {amount}" for amount in sections["scores"]) or text
-    strict = parse_score(scored)
-    parsed = strict if strict.score is not None else parse_score(scored, clamp=True)
+    strict = parse_score(scored, shown=shown)
+    parsed = strict if strict.score is not None else parse_score(scored, clamp=True, shown=shown)
     rationale = [*sections["rationale"], *sections[""], *sections["score"], *sections["confidence"][1:]]
     evaluation = Evaluation(
         parsed.score,
@@ -121,14 +131,20 @@ def _items(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(item for item in items if not _NOTHING.match(item))
 
 
-def read_replies(text: str, names: Sequence[str]) -> dict[str, Evaluation]:
+def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) -> dict[str, Evaluation]:
     """Read a judge's reply on several criteria; those of ``names`` that it says nothing readable of are unscored."""
-    fields = find_json_object(text)
-    parts: Mapping[str, JSON] = _by_name(fields) if fields is not None else {}
-    found = {_key(name): _of_part(part) for name, part in parts.items()}
-    if not found.keys() & {_key(name) for name in names}:
-        found = {name: _of_prose(part) for name, part in _by_heading(text, names).items()}
-    return {name: found.get(_key(name)) or _unread("the reply says nothing of it") for name in names}
+    keys = {_key(name) for name in names}
+    text = unwrapped(answer(without(text, shown)))
+    found = objects(text, shown)
+    parts = [one.read_as(_by_name(one.value)) for one in found]
+    parts = [one for one in parts if keys & {_key(name) for name in one.value}]
+    if any(one.plain for one in parts):
+        one = agreed(parts, lambda part: tuple(sorted((_key(n), _of_part(p).score) for n, p in part.items())))
+        said = {} if one is None else {_key(name): _of_part(part) for name, part in one.value.items()}
+    else:
+        by_heading = _by_heading(prose(text), keys)
+        said = {name: _of_prose(part, shown) for name, part in by_heading.items()}
+    return {name: said.get(_key(name)) or _unread("the reply says nothing of it") for name in names}
 
 
 def _of_part(part: JSON) -> Evaluation:
@@ -144,14 +160,15 @@ def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
     return inner if isinstance(inner, Mapping) else {}
 
 
-def _by_heading(text: str, names: Sequence[str]) -> dict[str, str]:
-    keys = {_key(name) for name in names}
+def _by_heading(text: str, keys: Collection[str]) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines():
-        key = _key(line)
-        if key in keys:
+        name, _, rest = line.partition(":")
+        if (key := _key(name)) in keys:
             current = parts.setdefault(key, [])
+            if rest.strip(" *_`"):
+                current.append(f"score:{rest}")
         else:
             current.append(line)
     return {key: "\n".join(lines) for key, lines in parts.items()}

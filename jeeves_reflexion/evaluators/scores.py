@@ -8,38 +8,56 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeGuard
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeGuard
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.json_text import find_json_object
+from jeeves_reflexion.models.replies import Stated, agreed, answer, objects, prose, unwrapped, without
 from jeeves_reflexion.types import JSON
 
-_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-# What makes a number something else than a score when it follows: 0,85  1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
+_NUMBER = r"[+-]?(?:0,\d+|\d+,(?!\d{3}\b)\d+|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+# What makes a number something else than a score when it follows: 1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
 _NO_MORE = (
-    rf"(?![ \t]*/|\w|[.,:-]\d|(?:[ \t]*(?:-|\u2013|to\b|or\b)|[ \t])[ \t]*{_NUMBER}[ \t]*(?:[^\w \t]|$))"
+    rf"(?:\s?[\u5206\u70b9\uc810])?(?![ \t]*/|\w|[.,:-]\d|(?:[ \t]*[-~\u2013\u2014\u2026][ \t]*"
+    rf"|[ \t]+(?:[^\W\d_]{{1,4}}[ \t]+)?){_NUMBER}[ \t]*(?:[^\w \t]|$))"
 )
-_SCALE = rf"\s*(?:(?P<percent>%)|(?:/|\bout\s+of\b)\s*(?P<scale>{_NUMBER}))"
+_SCALE = rf"\s*(?:(?P<percent>%)|\(?(?:/|\b(?:out[ \t]+of|of|von|sur|de|su)\b)\s*(?P<scale>{_NUMBER}))"
 _AMOUNT = rf"(?P<value>{_NUMBER})(?:{_SCALE})?(?![\d%]){_NO_MORE}"
-_MARKS = r"[\s\"'*_`]*"
-_LABELLED = re.compile(
-    rf"\bscore\b{_MARKS}(?:[:=]|\bis\b|\bof\b){_MARKS}{_AMOUNT}", re.IGNORECASE | re.MULTILINE
+_MARKS = r"[\s\"'*_`>{}]*"
+_IS = r"(?:[:=|\uff1a]|\bis\b|\bof\b|\bwould[ \t]+be\b)"
+_FIRST = r"^[^\w\n>\ufffc.+]{0,20}+"
+_LABELS = r"score|rating|grade|mark"
+# The same word where models answer in another language; one that is not in plain letters is known by its place.
+_WORDS = (
+    r"bewertung|wertung|punktzahl|note|nota|punteggio|voto|valutazione|puntaje|calificacion|skor|wynik|ocena|cijfer"
+    r"|betyg|puan|(?=\w*[^\W\d_a-zA-Z])[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,2}?"
 )
-_LEADING = re.compile(
-    rf"^[ \t>#\"'*_`-]*score{_MARKS}[:=]{_MARKS}{_AMOUNT}(?!.*\bscore{_MARKS}[:=])",
+_LABELLED: Final = re.compile(
+    rf"{_FIRST}(?P<lead>(?:(?:the|my|your|so|thus|overall|final|total)[ \t]+){{0,3}})(?:{_LABELS})"
+    rf"{_MARKS}{_IS}{_MARKS}{_AMOUNT}(?P<rest>(?!.*\bscore{_MARKS}[:=]).*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FOREIGN: Final = re.compile(
+    rf"{_FIRST}(?:{_WORDS})(?P<lead>[ \t]+final\w*)?{_MARKS}[:=\uff1a]{_MARKS}{_AMOUNT}(?P<rest>.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.]*$")
+_JUDGING = (
+    r"\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall|total|result)\b"
+)
 # In prose "5/5 tests ran" and "100% of the drawers" are no verdicts: an amount counts that stands at the start of a
 # line or after a word of judging, and that nothing is said to be counted by.
-_SCALED = re.compile(
-    r"(?:^[ \t>#\"'*_`-]*|\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall"
-    rf"|total|result)\b[^.\n\d%]{{0,40}}?(?<![\w./-])){_AMOUNT}"
+_SCALED: Final = re.compile(
+    rf"(?:{_FIRST}|(?P<given>\b(?:rate|give|assign|award|grade)\b[^.\n\d%]{{0,40}}?(?<![\w./-])(?=[01]?\.\d))|{_JUDGING}[^.\n\d%]{{0,40}}?(?<![\w./-])){_AMOUNT}"
     r"(?=[ \t\"'*_`]*(?:$|[.,;:!?)\]\u2013\u2014-]|(?:for|because|since|as|overall)\b))",
     re.IGNORECASE | re.MULTILINE,
 )
+_IN_WORDS: Final = re.compile(
+    rf"{_JUDGING}[^.\n\d%]{{0,40}}?\bscore{_MARKS}{_IS}{_MARKS}{_AMOUNT}", re.IGNORECASE
+)
+_OF_OTHERS: Final = re.compile(r"(?:mark|verdict|deserves?|say|total|result)\b.*%$", re.IGNORECASE)
+_WORDLESS: Final = re.compile(r"\W*")
 _HUGE = 1e12
 
 
@@ -52,62 +70,111 @@ class ParsedScore:
     fields: Mapping[str, JSON] | None = None
 
 
-def parse_score(text: str, *, clamp: bool = False) -> ParsedScore:
+_NONE: Final = ParsedScore(None, "no score was found in the reply")
+_SEVERAL: Final = ParsedScore(None, "the reply holds more than one score")
+
+
+def parse_score(text: str, *, clamp: bool = False, shown: Sequence[str] = ()) -> ParsedScore:
     """Read the score of a judge's reply.
 
-    In this order: a JSON object with ``score`` (also fenced or with prose around it); lines that begin with
-    ``score: …``; ``score is …`` within a line; a reply that is nothing but an amount; amounts such as ``8/10`` or
-    ``85%`` that stand as a verdict. Where several are found they must agree. A plain number above 1 has no stated
-    scale and is not a score; nor is one that goes on as something else, such as ``0,85`` or ``0 to 1``. ``clamp``
-    takes a number beyond its scale for the end of it: 7 for 1.0, -1 for 0.0.
+    What the model thinks aloud is left out, and so is what it quotes: block quotations, fences, quotation marks, and
+    whatever it repeats of ``shown``, the texts under judgement. Then, in this order: lines that begin with
+    ``score: …``, those that say nothing else first; a JSON object with ``score``; a reply that is nothing but an
+    amount; amounts such as ``8/10`` or ``85%`` that stand as a verdict. Where several are found they must agree, but
+    for one that is called final. A plain number above 1 has no stated scale and is not a score; nor is one that goes
+    on as something else, such as ``0 to 1``. ``clamp`` takes a number beyond its scale for the end of it: 7 for 1.0,
+    -1 for 0.0.
     """
-    fields = find_json_object(text)
-    if fields is not None and "score" in fields:
-        return parse_fields(fields, clamp=clamp)
-    for pattern in (_LEADING, _LABELLED):
-        labelled = [_amount(match, clamp=clamp) for match in pattern.finditer(text)]
-        if labelled:
-            return _agreed(labelled)
-    if match := _BARE.match(text):
-        return _agreed([_amount(match, clamp=clamp)])
-    scaled = [_amount(m, clamp=clamp) for m in _SCALED.finditer(text) if m["percent"] or m["scale"]]
-    if scaled:
-        return _agreed(scaled)
-    return ParsedScore(None, "no score was found in the reply")
+    text = unwrapped(answer(without(text, shown)))
+    found = objects(text, shown)
+    own = prose(text)
+    lines = _lines(_LABELLED, own, shown, clamp=clamp) or _lines(_FOREIGN, own, shown, clamp=clamp)
+    scored = [
+        each.read_as(parse_fields(fields, clamp=clamp))
+        for each in found
+        if (fields := scored_fields(each.value)) is not None
+    ]
+    if lines:
+        stated_once = any(one.plain for one in lines) or not any(one.plain for one in scored)
+        return _one(lines if stated_once else [*lines, *scored])
+    if scored:
+        return _one(scored)
+    if (match := _BARE.match(unwrapped(own))) or (match := _BARE.match(own.split("\n", 1)[0])):
+        return _amount(match, clamp=clamp)
+    said = [match for match in _SCALED.finditer(own) if match["percent"] or match["scale"] or match["given"]]
+    said += _IN_WORDS.finditer(own)
+    said = [match for match in said if not _repeats(match[0], shown) and not _OF_OTHERS.match(match[0])]
+    return _one(
+        [Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain=False) for match in said]
+    )
+
+
+def _lines(
+    label: re.Pattern[str], own: str, shown: Sequence[str], *, clamp: bool
+) -> list[Stated[ParsedScore]]:
+    """Return the lines that begin with a label and an amount; those that repeat theirs amid other words are out."""
+    found = []
+    for match in label.finditer(own):
+        plain = _WORDLESS.fullmatch(match["rest"]) is not None
+        if plain or not _repeats(own[match.start() : match.start("rest")], shown):
+            final = bool(re.search("final|overall", match["lead"] or "", re.IGNORECASE))
+            found.append(Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain, final))
+    return found
+
+
+def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
+    one = agreed(stated, lambda parsed: (parsed.score, not parsed.problem))
+    return one.value if one else _SEVERAL if stated else _NONE
+
+
+def _repeats(fragment: str, shown: Sequence[str]) -> bool:
+    words = " ".join(fragment.split()).strip(" *_`\"'").casefold()
+    return any(words in " ".join(one.split()).casefold() for one in shown)
+
+
+def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
+    """Return a JSON object if it has a score, or the one object in it that has; None where there is none."""
+    named = {key.strip().lower(): value for key, value in fields.items()}
+    if "score" in named:
+        return named
+    for name in ("final_score", "overall_score", "final score", "overall score"):
+        if name in named:
+            return {**named, "score": named[name]}
+    inner = [
+        found for value in fields.values() if isinstance(value, Mapping) and (found := scored_fields(value))
+    ]
+    return inner[0] if len(inner) == 1 else None
 
 
 def parse_fields(fields: Mapping[str, JSON], *, clamp: bool = False) -> ParsedScore:
     """Read the ``score`` of a JSON object that was read already; see :func:`parse_score`."""
     value = fields.get("score")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        score, problem = _checked(value, 1.0, clamp=clamp)
+        parsed = _checked(value, 1.0, clamp=clamp)
     elif isinstance(value, str) and (match := _BARE.match(value)):
-        score, problem = _amount(match, clamp=clamp)
+        parsed = _amount(match, clamp=clamp)
     else:
-        score, problem = None, f"the score must be a number between 0 and 1, not {json.dumps(value)}"
-    return ParsedScore(score, problem, fields)
+        parsed = ParsedScore(None, f"the score must be a number between 0 and 1, not {json.dumps(value)}")
+    return replace(parsed, fields=fields)
 
 
-def _amount(match: re.Match[str], *, clamp: bool) -> tuple[float | None, str]:
-    scale = 100.0 if match["percent"] else float(match["scale"]) if match["scale"] else 1.0
-    return _checked(float(match["value"]), scale, clamp=clamp)
+def _amount(match: re.Match[str], *, clamp: bool) -> ParsedScore:
+    scale = 100.0 if match["percent"] else _number(match["scale"]) if match["scale"] else 1.0
+    return _checked(_number(match["value"]), scale, clamp=clamp)
 
 
-def _checked(value: float, scale: float, *, clamp: bool) -> tuple[float | None, str]:
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+def _checked(value: float, scale: float, *, clamp: bool) -> ParsedScore:
     if not (abs(value) < _HUGE and 0 < scale < _HUGE):
-        return None, "the score is no finite number on a positive scale"
+        return ParsedScore(None, "the score is no finite number on a positive scale")
     if clamp:
         value = min(max(value, 0.0), scale)
     if not 0.0 <= value <= scale:
-        return None, f"the score {value:g} lies outside 0 to {scale:g}"
-    return abs(value / scale), ""
-
-
-def _agreed(amounts: list[tuple[float | None, str]]) -> ParsedScore:
-    scores = {score for score, _ in amounts}
-    if len(scores) > 1:
-        return ParsedScore(None, "the reply holds more than one score")
-    return ParsedScore(*amounts[0])
+        return ParsedScore(None, f"the score {value:g} lies outside 0 to {scale:g}")
+    return ParsedScore(abs(value / scale))
 
 
 def check_share(label: str, value: object) -> None:

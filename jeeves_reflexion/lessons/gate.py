@@ -9,6 +9,7 @@ from dataclasses import replace
 from jeeves_reflexion.errors import UnreadableReplyError
 from jeeves_reflexion.forms import form_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
 from jeeves_reflexion.session import Session
@@ -16,9 +17,6 @@ from jeeves_reflexion.text import sentences
 from jeeves_reflexion.types import Lesson, Reflection, Task, Trial
 
 MAX_CHARACTERS = 500
-_ECHOED_WORDS = 6
-"""So many words in a row, when they are all that a lesson has, are no accident."""
-
 # The separators U+2028 and U+2029 are invisible: they are cleaned away, as hidden characters are.
 _LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85]")
 
@@ -32,34 +30,29 @@ def shape_problem(
 ) -> str | None:
     """Say why a text is no lesson, in words for the reflector that wrote it; ``None`` if it is one.
 
-    A lesson is one sentence on one line, says something, is at most ``max_characters`` long, and repeats none of the
+    A lesson is one sentence on one line, gives advice, is at most ``max_characters`` long, and repeats none of the
     texts in ``said``, each under the words that name it. ``one_sentence=False`` lets in several sentences and lines.
     """
     stripped = text.strip()
     if not any(character.isalpha() for character in stripped):
         return "it is empty"
-    lines = len(_LINE_END.findall(stripped)) + 1
+    if not read_lesson(stripped, one_sentence=False):
+        return "it holds no lesson: it says that there is none, apologises, or is no advice at all"
+    repeated = (name for name, other in (said or {}).items() if repeats(stripped, other))
+    if problem := _length_problem(stripped, max_characters, one_sentence=one_sentence):
+        return problem
+    return next((f"it only repeats {name}" for name in repeated), None)
+
+
+def _length_problem(text: str, max_characters: int, *, one_sentence: bool) -> str | None:
+    lines = len(_LINE_END.findall(text)) + 1
     if one_sentence and lines > 1:
         return f"it has {lines} lines instead of one sentence"
-    if len(stripped) > max_characters:
+    if len(text) > max_characters:
         wanted = "one sentence of " if one_sentence else ""
-        return f"it has {len(stripped)} characters; {wanted}at most {max_characters} is wanted"
-    number = len(sentences(stripped)) if one_sentence else 1
-    if number > 1:
-        return f"it has {number} sentences instead of one"
-    for name, other in (said or {}).items():
-        if _echoes(stripped, other):
-            return f"it only repeats {name}"
-    return None
-
-
-def _echoes(text: str, other: str) -> bool:
-    words = _words(text)
-    return words.count(" ") + 1 >= _ECHOED_WORDS and f" {words} " in f" {_words(other)} "
-
-
-def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+        return f"it has {len(text)} characters; {wanted}at most {max_characters} is wanted"
+    number = len(sentences(text)) if one_sentence else 1
+    return f"it has {number} sentences instead of one" if number > 1 else None
 
 
 def clean_lesson(text: str) -> str:
@@ -114,6 +107,8 @@ async def lesson_from(
     for _ in range(2):
         session.spend.check()
         reflection = await _ask(reflector, task.public(), public, session, problem)
+        lesson = read_lesson(reflection.lesson, one_sentence=one_sentence)
+        reflection = replace(reflection, lesson=lesson or reflection.lesson)
         problem = shape_problem(
             reflection.lesson, max_characters=max_characters, one_sentence=one_sentence, said=said
         )

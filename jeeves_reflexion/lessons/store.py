@@ -39,6 +39,7 @@ from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.shelf import TRIES, Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.lessons.telling import Telling
 from jeeves_reflexion.lessons.together import MOST_TASKS
+from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import (
@@ -96,8 +97,8 @@ class VectorLessonStore:
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
         text = clean_lesson(reflection.lesson)
-        if not text:
-            raise ConfigurationError("a lesson without words can't be stored")
+        if not text or not read_lesson(text, one_sentence=False):
+            raise ConfigurationError(f"a lesson that gives no advice can't be stored: {abridge(text, 80)!r}")
         query = clean_prompt(task.prompt)
         lesson = Lesson(
             id=uuid.uuid4().hex,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from jeeves_reflexion.events import ModelCalled
+from jeeves_reflexion.models.replies import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON
@@ -21,13 +23,14 @@ async def ask(
 ) -> Completion:
     """Ask a model on behalf of whoever acts in the current run, and charge the call to that run's budget.
 
-    Outside of a run it only asks. A call that fails is not charged: what it used is not known. Raises
-    :class:`~jeeves_reflexion.errors.BudgetExceededError` before the call if the budget is used up, and
-    :class:`~jeeves_reflexion.errors.ModelError`.
+    What the model thinks aloud is left out of the completion's text. Outside of a run it only asks. A call that fails
+    is not charged: what it used is not known. Raises :class:`~jeeves_reflexion.errors.BudgetExceededError` before the
+    call if the budget is used up, and :class:`~jeeves_reflexion.errors.ModelError`.
     """
     scope = current_scope()
     if scope is None:
-        return await model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+        completion = await model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+        return replace(completion, text=spoken(completion.text))
     session, role = scope
     session.spend.check()
     started = time.monotonic()
@@ -45,4 +48,4 @@ async def ask(
                 seconds=seconds,
             )
         )
-    return completion
+    return replace(completion, text=spoken(completion.text))

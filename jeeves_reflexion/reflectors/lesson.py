@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.reflectors.material import material_of
-from jeeves_reflexion.reflectors.replies import THOUGHT
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Outcome, Reflection, Task, Trial
 
@@ -20,8 +20,8 @@ class LessonReflector:
 
     It sees the task, the whole trajectory (cut from the middle to ``trajectory_tokens``), the verdict without gold,
     and the lessons of the earlier trials, so as not to repeat them. A trial that passed is distilled with a prompt of
-    its own. What the model thinks aloud before its answer (``<think>``) is left out. The numbers of steps that it
-    gives as evidence go into ``Reflection.evidence``. Raises ``ModelError`` when the model can't be reached.
+    its own. What is no part of the sentence (thinking, labels, preambles, marks) is left out. The numbers of steps
+    that it gives as evidence go into ``Reflection.evidence``. Raises ``ModelError`` when the model can't be reached.
     """
 
     def __init__(
@@ -46,14 +46,17 @@ class LessonReflector:
             material += f"\n\nYour previous answer was refused: {problem}. Answer with one sentence."
         messages = [Message("system", self._success if passed else self._failed), Message("user", material)]
         completion = await ask(self.model, messages)
-        said = THOUGHT.split(completion.text)[-1]
+        said = read_lesson(completion.text) or completion.text
         lesson, evidence = _without_evidence(said, len(trials[-1].attempt.steps))
-        lesson = lesson.strip().strip("\"'").removeprefix("- ").strip()
+        if repeats(lesson, messages[0].content):
+            lesson = ""  # an echo of the instructions
         outcome: Outcome = "success" if passed else "failed"
         return Reflection(lesson, outcome=outcome, evidence=evidence, usage=completion.usage)
 
 
-_STEPS = re.compile(r"\s*[\[(]steps?\s+(?P<numbers>\d[\d,\s-]*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE)
+_STEPS = re.compile(
+    r"(?<!\s)\s*+[\[(]steps?\s+(?P<numbers>\d[\d,\s-]*)[\])](?P<end>[.\"']*)\s*$", re.IGNORECASE
+)
 
 
 def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:

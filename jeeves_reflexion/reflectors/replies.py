@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from jeeves_reflexion.forms import Form
-from jeeves_reflexion.json_text import find_json_objects
+from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped
 from jeeves_reflexion.types import JSON
 
-THOUGHT: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-"""The end of what a model thinks aloud before its answer."""
 _NOTHING: Final = re.compile(r"\W*(?:none|n/?a|null|nothing|not applicable)?\W*", re.IGNORECASE)
 _NO: Final = frozenset({"false", "no", "0", ""})
 _EXTRA: Final = ("cause", "important", "rule", "steps", "evidence")
@@ -39,7 +38,7 @@ class FilledForm:
 
 def read_form(text: str, form: Form) -> FilledForm:
     """Read a reply; one that can't be read has no fields."""
-    said = THOUGHT.split(text)[-1].strip()
+    said = unwrapped(answer(text))
     found = _object(said, form) or _prose(said, form)
     steps = found.get("steps")
     lines = steps if isinstance(steps, Sequence) and not isinstance(steps, str) else _text(steps).split("\n")
@@ -54,13 +53,15 @@ def read_form(text: str, form: Form) -> FilledForm:
 
 
 def _object(text: str, form: Form) -> Mapping[str, JSON] | None:
-    """Return the first JSON object that has a field of the form; its keys in the form's own spelling."""
+    """Return the one JSON object that has a field of the form; its keys in the form's own spelling."""
     names = _names(form)
-    for value in find_json_objects(text):
-        named = {names.get(_plain(key), ""): item for key, item in value.items()}
-        if set(form.keys) & named.keys():
-            return named
-    return None
+    named = [
+        one.read_as({names.get(_plain(key), ""): item for key, item in one.value.items()})
+        for one in objects(text)
+    ]
+    filled = [one for one in named if set(form.keys) & one.value.keys()]
+    one = agreed(filled, lambda value: json.dumps(value, sort_keys=True))
+    return None if one is None else one.value
 
 
 def _prose(text: str, form: Form) -> Mapping[str, JSON]:

@@ -7,12 +7,13 @@ that quotes it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion.json_text import find_json_object
+from jeeves_reflexion.models.replies import agreed, answer, objects
 from jeeves_reflexion.types import JSON
 
 SECTIONS: Final = ("refined_description", "refined_expected_output", "observations", "suggestions")
@@ -42,7 +43,6 @@ _NOTHING = re.compile(
 _PLACEHOLDER = re.compile(r"^\[[^\]\n]{0,200}\]$")
 _RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
 _FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<body>.*)\n(?P=fence)\s*$", re.DOTALL)
-_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,19 @@ class Sections:
 
 
 def read_sections(text: str) -> Sections:
-    """Read a reply; one that can't be read is not ``readable``."""
-    # What a model thought aloud comes first, and ends with its last closing tag.
-    text = _THOUGHT.split(text)[-1].strip()
-    fields = find_json_object(text)
-    if fields is not None:
-        named = {_name(key): value for key, value in fields.items()}
-        if named.keys() & set(SECTIONS):
-            return _of_fields({name: named[name] for name in SECTIONS if name in named})
+    """Read a reply; one that can't be read is not ``readable``.
+
+    JSON counts where it stands on lines of its own and no heading stands outside of it: within a section it is quoted.
+    """
+    text = answer(text)
+    found = [one for one in objects(text) if one.plain]
+    named = [one.read_as({_name(key): value for key, value in one.value.items()}) for one in found]
+    one = agreed(
+        [each for each in named if each.value.keys() & set(SECTIONS)],
+        lambda value: json.dumps(value, sort_keys=True),
+    )
+    if one is not None and not _headings((text[: one.start] + "\n" + text[one.end :]).splitlines()):
+        return _of_fields({name: one.value[name] for name in SECTIONS if name in one.value})
     fenced = _FENCED.match(text)
     return _of_prose(_without_tags(fenced["body"] if fenced else text))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jsonschema.exceptions import ValidationError, best_match
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.json_text import find_json
+from jeeves_reflexion.models.replies import json_value
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.coercion import coerce
@@ -84,7 +84,7 @@ def _types(schema: JSON) -> list[str]:
 
 def read_json_text(text: str) -> JSON:
     """Return the JSON object or array that a text holds, else the text."""
-    found = find_json(text)
+    found = json_value(text)
     try:
         return text if found is None else produced(found)
     except NoJSONError:

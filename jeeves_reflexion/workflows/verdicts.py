@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Final
 
 from jeeves_reflexion.evaluators.replies import field_list, field_text
 from jeeves_reflexion.evaluators.scores import is_number, parse_fields
-from jeeves_reflexion.json_text import find_json_objects
+from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped, without
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
 from jeeves_reflexion.workflows.values import shown
@@ -97,9 +96,15 @@ def of_code(value: JSON, output: JSON) -> Verdict:
 
 
 def of_reply(text: str, output: JSON) -> Verdict | None:
-    """Read a judge's reply: the first JSON object in it that has ``valid``. None if there is none that can be read."""
-    verdicts = (_of_mapping(fields, output) for fields in itertools.islice(find_json_objects(text), _MOST))
-    return next((verdict for verdict in verdicts if verdict is not None), None)
+    """Read a judge's reply: the JSON object in it that has ``valid``, and is none of the output's own.
+
+    None if there is none that can be read, or several that differ.
+    """
+    theirs = (output if isinstance(output, str) else json.dumps(output, ensure_ascii=False),)
+    found = objects(unwrapped(answer(without(text, theirs))), theirs)
+    stated = [one.read_as(verdict) for one in found if (verdict := _of_mapping(one.value, output))]
+    one = agreed(stated, lambda verdict: (verdict.valid, verdict.score))
+    return None if one is None else one.value
 
 
 def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
-from jeeves_reflexion.json_text import find_json_object
 from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
 from jeeves_reflexion.lessons.consolidation.steps import Proposals, Refused
@@ -17,6 +16,7 @@ from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
 from jeeves_reflexion.lessons.sameness import interleaved, same_advice, same_scope, slip_of, told_apart
 from jeeves_reflexion.lessons.slips import settled
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, Lesson, Lift
@@ -200,12 +200,14 @@ class LLMConsolidator:
 
 def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
     """Read a model's reply; ``names`` maps the ids that it saw to the lessons' own. A text says what is wrong."""
-    value = find_json_object(reply)
-    if value is None:
+    found = objects(unwrapped(answer(reply)))
+    if not found:
         return "it holds no JSON object"
-    entries = value.get("operations")
+    listed = [one.read_as(one.value["operations"]) for one in found if "operations" in one.value]
+    stated = agreed(listed, lambda entries: json.dumps(entries, sort_keys=True))
+    entries = None if stated is None else stated.value
     if not isinstance(entries, list):
-        return 'the JSON object has no list "operations"'
+        return 'it holds no one JSON object with a list "operations"'
     operations: list[Operation] = []
     refused: list[Refused] = []
     for entry in entries:

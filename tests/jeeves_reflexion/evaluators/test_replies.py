@@ -59,7 +59,7 @@ def test_prose_without_headings_is_its_own_rationale():
         ('Here you are: {"score": 0.7} Good luck!', 0.7),
         ('{"score": "70%"}', 0.7),
         ('{"clarity": {"score": 0.3}}', 0.3),
-        ('{"rationale": "cut off", "score": 0.4, "issues": ["the fi', 0.4),
+        ('{"rationale": "cut off", "score": 0.4, "issues": ["the fi', None),
         ('It prints {"a": 1}, which is right.\nscore: 0.6', 0.6),
         ("Excellent work, fully satisfied!", None),
         ('{"satisfied": true}', None),

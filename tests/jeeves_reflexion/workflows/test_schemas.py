@@ -64,7 +64,7 @@ def test_json_is_found_in_a_text_and_is_then_the_output(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["no json", "{'name': 'Ada'}", '{"name": "Ada", "email": NaN}', "", "{" * 5000, '"x"']
+    "text", ["no json", "{'name'; 'Ada'}", '{"name": "Ada", "email": NaN}', "", "{" * 5000, '"x"']
 )
 def test_a_text_without_json_is_no_object_and_is_kept(text):
     verdict = SchemaCheck(PROFILE)(text)

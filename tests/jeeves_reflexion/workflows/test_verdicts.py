@@ -30,6 +30,7 @@ ANYTHING = st.recursive(
         ('{"valid": false, "score": -3}', False, 0.0),
         ('{"valid": true, "score": "very good"}', True, 1.0),
         ('{"valid": true, "score": NaN}', True, 1.0),
+        ("{'valid': True, 'score': 0.9,}", True, 0.9),
     ],
 )
 def test_a_reply_that_can_be_read(reply, valid, score):
@@ -45,8 +46,8 @@ def test_a_reply_that_can_be_read(reply, valid, score):
         "valid",
         "valid: true",
         '{"valid": true',
-        "{'valid': True}",
         '{"score": 1.0}',
+        '{"valid": true}\n{"valid": false}',
         '{"valid": 1}',
         '{"valid": null}',
         "[true]",

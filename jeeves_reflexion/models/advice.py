@@ -1,0 +1,123 @@
+"""Reads the one sentence of advice in a model's reply, or that there is none."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jeeves_reflexion.models.replies import answer, objects, unwrapped
+
+# What the sentence is called in our prompts, and in the languages that models answer them in.
+_NAME: Final = (
+    r"(?:lessons?(?:[ \t]+learned)?|advice|take-?aways?|insight|reflection|rule|lektion|lehre|le\u00e7on|lecci\u00f3n"
+    r"|lezione|li\u00e7\u00e3o|les|\u0443\u0440\u043e\u043a|(?:\u7ecf\u9a8c)?\u6559\u8bad|\u6559\u8a13"
+    r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8)"
+)
+_LABEL: Final = re.compile(
+    rf"^[^\w\n>]{{0,10}}(?:(?:the|my|one|key|main|new|final|most|important)[ \t]+){{0,3}}{_NAME}"
+    r"(?:[ \t]+(?:is|here|for\b[^:\n]{0,30}))?[*_`]*[ \t]*(?:[:\uff1a]|$)[*_` \t]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PREAMBLE: Final = re.compile(
+    r"^(?:[^.!?:\n]{1,40}[.!,][ \t]+)?here(?:['\u2019]s| is| are)\b[^:\n]{0,120}:[*_` \t]*", re.IGNORECASE
+)
+_INTERJECTION: Final = re.compile(
+    r"^(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|understood|got it|yes)[.!,][ \t]+",
+    re.IGNORECASE,
+)
+_ITEM: Final = re.compile(r"^\s*(?:[-*+>\u2022]|\(?\d{1,2}[.)])\s+")
+_FIELD: Final = re.compile(r"\W*[^\W\d]+\W*:")
+# A paragraph to whoever asked, not to the agent: of the first person, asking, exclaiming, or about the lesson itself.
+_TALK: Final = re.compile(
+    r"[!?]\W*$|\b(?:I|me|my)\b|^\W*(?:this|that|it)\b|^\W*[^\W\d]+\W*:|^\s*\(", re.IGNORECASE
+)
+_NONE: Final = re.compile(
+    r"\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown"
+    r"|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b(?: \w+){0,3}? ?"
+    r"(?:lessons?|advice|learn(?:ed)?|reflections?)\b[^.]{0,60})\W*",
+    re.IGNORECASE,
+)
+_ECHOED_WORDS: Final = 6
+"""So many words in a row, when they are all that a lesson has, are no accident."""
+_UNABLE: Final = (
+    r"help|assist|provide|write|give|comply|fulfil|do|answer|create|generate|continue|share|offer|have|see|know|think"
+    r"|draw|determine"
+)
+_REFUSAL: Final = re.compile(
+    r"\W*(?:(?:but|unfortunately|well),?\s+)?(?:as an? (?:ai|language model)\b"
+    r"|(?:i\W{0,2}(?:a?m)?\s*(?:so |very |really )?)?sorry\b|(?:i|my)\s+apolog"
+    r"|i\W{0,2}(?:a?m|was|am)?\s*(?:unable|not able)\b"
+    rf"|i\s+(?:can(?:no|\W?)t|won\W?t|will not|do(?: not|n\W?t))\s+(?:\w+\s+)?(?:{_UNABLE})"
+    r"|lo siento|es tut mir leid|tut mir leid|d\u00e9sol\u00e9|je suis d\u00e9sol\u00e9|mi dispiace|desculp"
+    r"|sinto muito|\u0438\u0437\u0432\u0438\u043d|\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1)",
+    re.IGNORECASE,
+)
+
+
+def read_lesson(text: str, *, one_sentence: bool = True) -> str:
+    """Return the sentence in a reply, without what is none of it; empty where the reply holds none.
+
+    Thinking, JSON around it, fences, labels, preambles, closing remarks, a bullet, and emphasis or quotation marks
+    around the whole are no part of it. What says that there is no lesson, apologises, or refuses, is none. Several
+    sentences come back as they are, for whoever asked to refuse; ``one_sentence=False`` leaves paragraphs in place.
+    """
+    text = unwrapped(answer(text))
+    stated = [one for one in objects(text) if one.plain]
+    if stated:
+        fields = [(key.strip().lower(), value) for one in stated for key, value in one.value.items()]
+        named = [value for key, value in fields if re.fullmatch(_NAME, key)]
+        if len(named) == 1:
+            return read_lesson(named[0], one_sentence=one_sentence) if isinstance(named[0], str) else ""
+        around = text[: stated[0].start] + text[stated[-1].end :]
+        if not any(character.isalpha() for character in around):
+            return ""
+    if one_sentence:
+        text = unwrapped(_sentence(text))
+    elif label := _LABEL.match(text):
+        text = text[label.end() :]
+    return "" if _NONE.fullmatch(text) or _REFUSAL.match(text) else text
+
+
+def repeats(text: str, other: str) -> bool:
+    """Whether a text only repeats another: all of it, or a row of six words and more of it."""
+    words, others = _words(text), _words(other)
+    return words == others or (words.count(" ") + 1 >= _ECHOED_WORDS and f" {words} " in f" {others} ")
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _sentence(text: str) -> str:
+    paragraphs = _advice(_INTERJECTION.sub("", _PREAMBLE.sub("", _labelled(text)), count=1))
+    lines = "\n".join(paragraphs).splitlines()
+    if len(paragraphs) != 1 or sum(bool(_ITEM.match(line)) for line in lines) > 1:
+        return "\n\n".join(paragraphs)
+    while len(lines) > 1 and _FIELD.match(lines[-1]):
+        lines.pop()
+    text = " ".join(line.strip() for line in lines)
+    return "" if _is_heading(text) else _ITEM.sub("", _PREAMBLE.sub("", text.lstrip("# ")), count=1)
+
+
+def _labelled(text: str) -> str:
+    """Return what follows the one label in a text, or the one of several that says "lesson"."""
+    labels = [match for match in _LABEL.finditer(text) if text[match.end() :].strip()]
+    if len(labels) > 1:
+        labels = [match for match in labels if "lesson" in match[0].lower()]
+    return text[labels[0].end() :].strip() if len(labels) == 1 else text
+
+
+def _advice(text: str) -> list[str]:
+    """Return the paragraphs of a text without headings, and without the talk before and after."""
+    paragraphs = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+    while len(paragraphs) > 1 and (paragraphs[0].startswith("#") or _is_heading(paragraphs[0])):
+        paragraphs.pop(0)
+    while len(paragraphs) > 1 and _TALK.search(paragraphs[0]) and not _TALK.search(paragraphs[1]):
+        paragraphs.pop(0)
+    while len(paragraphs) > 1 and _TALK.search(paragraphs[-1]):
+        paragraphs.pop()
+    return paragraphs
+
+
+def _is_heading(text: str) -> bool:
+    return text.rstrip("*_ ").endswith((":", "\uff1a"))

@@ -1,0 +1,351 @@
+"""The one reader of what models answer: what is thinking, what is quoted, and where the answer stands.
+
+Every reader of replies (scores, lessons, forms, notes, calls of tools) goes through this module:
+
+1. :func:`answer` leaves out what the model thinks aloud, and what only wraps the answer.
+2. :func:`without` takes out what the model repeats of a text that it was shown, such as the text under judgement.
+3. :func:`objects` finds JSON, however sloppy, and says how plainly it is stated; :func:`prose` is the rest, without
+   quotations.
+4. :func:`agreed` holds several statements of one thing against each other: where they differ, there is no answer.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from jeeves_reflexion.models.near_json import NotJSONError, read_value, same
+from jeeves_reflexion.types import JSON
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+# -- 1. thinking ---------------------------------------------------------------------------------------------------
+
+_TAGS: Final = r"(?:\w+:)?(?:ant)?think(?:ing)?"
+_MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?monologue"
+
+
+def _marks(tags: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"[<\u25c1][|\uff5c]?(?P<close>/|end_of_(?=thought))?(?:begin_of_(?=thought))?"
+        rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}})?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
+        re.IGNORECASE,
+    )
+
+
+_MARK: Final = _marks(_TAGS)
+_ANY_MARK: Final = _marks(f"{_TAGS}|{_MORE_TAGS}")
+_QUOTE_MARKS: Final = "\"'`\u201c\u201d\u2018\u2019"
+_BOTH_NAMED: Final = re.compile(r"\s*(?:and|or|to|,|/|\u2026|\.{3})\s*")
+_SOLID: Final = re.compile(r"\S")
+_NEAR: Final = 200
+_CHANNEL: Final = re.compile(r"<\|channel\|>|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL)
+_FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|(?<=[\s.!?])assistantfinal")
+_END_OF_TURN: Final = re.compile(
+    r"(?:<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text)\|>|</s>|<end_of_turn>"
+    r"|<\uff5cend\u2581of\u2581sentence\uff5c>)\s*(?:\Z|<\|(?:im_)?start)"
+)
+
+
+def spoken(text: str) -> str:
+    """Return a completion without what the model thinks aloud in marks that are made for it.
+
+    Thinking that was never closed holds no answer. A mark counts where it stands as one, at the start of a line or
+    behind the end of a sentence; a sentence that only names it keeps it. A text without such marks stays as it is.
+    """
+    if _CHANNEL.search(text):
+        final = list(_FINAL_CHANNEL.finditer(text))
+        text = text[final[-1].end() :] if final else ""
+    end = _END_OF_TURN.search(text)
+    return _unthinking(text if end is None else text[: end.start()], _MARK)
+
+
+def answer(text: str) -> str:
+    """Return the answer in a reply: what is spoken, without thinking in marks of any other kind."""
+    return _unthinking(spoken(text), _ANY_MARK).strip()
+
+
+def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
+    kept: list[str] = []
+    start, opened = 0, False
+    marks = [mark for mark in pattern.finditer(text) if not _is_quoted(text, mark)]
+    closing = [mark.start() for mark in marks if _shuts(mark)]
+    for mark in marks:
+        if opened and _shuts(mark):
+            start, opened = mark.end(), False
+        elif not (opened or _shuts(mark)) and _opens(text, mark, closing):
+            kept.append(text[start : mark.start()])
+            opened = True
+        elif not opened and _shuts(mark) and _closes(text, mark):
+            kept.clear()  # the mark that opened it is missing: all before was thinking
+            start = mark.end()
+    if not kept and not start:
+        return text
+    return "".join(kept if opened else [*kept, text[start:]]).strip()
+
+
+def _shuts(mark: re.Match[str]) -> bool:
+    return bool(mark["close"] or mark["shut"])
+
+
+def _is_quoted(text: str, mark: re.Match[str]) -> bool:
+    around = text[mark.start() - 1 : mark.start()], text[mark.end() : mark.end() + 1]
+    return all(around) and all(one in _QUOTE_MARKS for one in around)
+
+
+def _opens(text: str, mark: re.Match[str], closing: Sequence[int]) -> bool:
+    place = bisect.bisect(closing, mark.start())
+    if place < len(closing) and _BOTH_NAMED.fullmatch(text, mark.end(), closing[place]):
+        return False
+    before = text[max(0, mark.start() - _NEAR) : mark.start()]
+    if not before.rsplit("\n", 1)[-1].strip(" \t*_#"):
+        return True
+    return place < len(closing) and before.rstrip()[-1:] in ".!?:;)>}]*"
+
+
+def _closes(text: str, mark: re.Match[str]) -> bool:
+    before = text[max(0, mark.start() - _NEAR) : mark.start()].rsplit("\n", 1)[-1]
+    after = text[mark.end() : mark.end() + _NEAR].split("\n", 1)[0]
+    more = _SOLID.search(text, mark.end()) is not None
+    if not before.strip():
+        return more or not after.strip()
+    glued = not before[-1:].isspace() and after[:1].isalnum()
+    return more and (not after.strip() or glued or before.rstrip()[-1:] in ".!?")
+
+
+_ANSWER: Final = re.compile(
+    r"<(answer|final_answer|final)>(?P<inner>.*)</\1>\s*\Z", re.DOTALL | re.IGNORECASE
+)
+_FENCE: Final = re.compile(r"^[ \t]*(?P<run>`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
+_PAIRS: Final = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"),
+                 ("\u201e", "\u201c"), ("\u300c", "\u300d"), ("*", "*"), ("_", "_"))  # fmt: skip
+_TAGGED: Final = re.compile(
+    r"<(?P<tag>[a-z_]{2,30})>\s*(?P<inner>.*?)\s*</(?P=tag)>", re.DOTALL | re.IGNORECASE
+)
+
+
+def unwrapped(text: str) -> str:
+    """Return an answer without what stands around all of it: a fence, a tag, quotation marks, emphasis."""
+    while True:
+        text = text.strip()
+        inner = _inner(text)
+        if inner is None or not inner.strip():
+            return text
+        text = inner
+
+
+def _inner(text: str) -> str | None:
+    if fences(text) == [(0, len(text))]:
+        return text.split("\n", 1)[1].rsplit("\n", 1)[0] if text.count("\n") > 1 else None
+    if match := _ANSWER.search(text):
+        return match["inner"]
+    if (match := _TAGGED.fullmatch(text)) and f"<{match['tag']}>" not in match["inner"]:
+        return match["inner"]
+    for opening, closing in _PAIRS:
+        within = text[len(opening) : len(text) - len(closing)]
+        if (
+            len(text) > len(opening) + len(closing)
+            and text.startswith(opening)
+            and text.endswith(closing)
+            and opening not in within
+            and closing not in within
+        ):
+            return within
+    return None
+
+
+def fences(text: str) -> list[tuple[int, int]]:
+    """Return where each closed fence begins and ends, its lines of marks included."""
+    found: list[tuple[int, int]] = []
+    opening: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        if opening is None:
+            opening = match
+        elif match["run"].startswith(opening["run"]) and match[0].strip() == match["run"]:
+            found.append((opening.start(), match.end()))
+            opening = None
+    return found
+
+
+# -- 2. texts that were shown --------------------------------------------------------------------------------------
+
+_GONE: Final = "\ufffc"
+_TELLING: Final = re.compile(r"[{}<>`\"\u201c\u201d\u25c1\d]|^\s*[-#>*]", re.MULTILINE)
+_WORDED: Final = re.compile(r"[^\W\d_]|\{")
+_OPENING: Final = re.compile(r"\s*(?:[{}\[\]\"',]|```|~~~)")
+_LEAST, _LONGEST, _MOST_LINES = 4, 20_000, 5000
+
+
+def without(text: str, shown: Sequence[str]) -> str:
+    """Return a reply without what it repeats word for word of texts that the model was shown: whole, or by the line.
+
+    White space makes no difference. Texts that could not be taken for an answer, having neither numbers nor marks, are
+    left in place.
+    """
+    folded = " ".join(text.split())
+    for one in shown:
+        # A line of JSON may be a line of the answer's own JSON too: objects are told apart by what they hold. A fence
+        # is known by both its lines.
+        lines = (line for line in one.splitlines()[:_MOST_LINES] if not _OPENING.match(line))
+        for part in dict.fromkeys(each.strip() for each in (one, *lines)):
+            words = part.split()
+            if not _LEAST <= len(part) <= _LONGEST or " ".join(words) not in folded:
+                continue
+            # A number alone is no quotation: an answer of 0.7 may well be worth 0.7.
+            if _TELLING.search(part) and _WORDED.search(part):
+                head = r"(?<![\w.,])" if part[0].isalnum() or part[0] == "." else ""
+                tail = r"(?![\w/%]|[.,]\d)" if part[-1].isalnum() else ""
+                text = re.sub(head + r"\s+".join(map(re.escape, words)) + tail, _GONE, text)
+    return text
+
+
+# -- 3. where the answer stands ------------------------------------------------------------------------------------
+
+_TRIES: Final = 500
+_STARTS: Final = re.compile(r"[{\[]")
+_BEFORE: Final = re.compile(r"[^\w>\ufffc\"'\u201c\u2018\u00ab]*(?:```[\w+-]*[ \t]*)?")
+_AFTER: Final = re.compile(r"[^\w\ufffc]*")
+_BEGINS: Final = re.compile(r"(?:\A|(?:```|~~~)[\w+-]*)\s*\Z")
+_FINAL: Final = re.compile(r"\bfinal\b[^\n]{0,40}(?:\n\s*){0,2}(?:```\w*\s*)?\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated(Generic[T]):
+    """Something that a reply states, and how: ``plain`` on lines of its own, or within other words; called final?"""
+
+    value: T
+    start: int
+    end: int
+    plain: bool
+    final: bool = False
+
+    def read_as(self, value: S) -> Stated[S]:
+        """Return the same statement with what was read out of it as its value."""
+        return Stated(value, self.start, self.end, self.plain, self.final)
+
+
+def values(text: str) -> Iterator[Stated[JSON]]:
+    """Yield the JSON objects in an answer, and the arrays on lines of their own, without those within others.
+
+    Block quotations and what stands in quotation marks are left out.
+    """
+    at = tries = 0
+    while tries < _TRIES and (start := _STARTS.search(text, at)):
+        tries += 1
+        try:
+            value, at = read_value(text, start.start())
+        except NotJSONError as error:
+            at = max(error.position, start.end())
+            continue
+        before = text[: start.start()].rsplit("\n", 1)[-1]
+        after = text[at:].split("\n", 1)[0]
+        plain = bool(_BEFORE.fullmatch(before) and _AFTER.fullmatch(after))
+        if before.lstrip().startswith(">") or (
+            before[-1:] in _QUOTE_MARKS[:2] + "\u201c\u2018\u00ab" and before
+        ):
+            continue
+        if isinstance(value, dict) or (plain and _is_whole(value, text, start.start())):
+            final = bool(_FINAL.search(text, max(0, start.start() - 90), start.start()))
+            yield Stated(value, start.start(), at, plain, final)
+        else:
+            at = start.end()  # an array within prose is a reference, but an object may stand in it
+
+
+def _is_whole(value: JSON, text: str, start: int) -> bool:
+    """Whether an array on lines of its own is no reference: it holds objects, or a fence or the text begins with it."""
+    held = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+    return held or bool(_BEGINS.search(text, max(0, start - 90), start))
+
+
+def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JSON]]]:
+    """Return the JSON objects in an answer but for those that are quoted from texts that the model was shown."""
+    theirs = [each for one in shown if "{" in one for each in _nested(one)]
+    found: list[Stated[Mapping[str, JSON]]] = []
+    for stated in values(text):
+        value = stated.value
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if isinstance(value, dict) and not _taken(value, theirs, whole=stated.plain):
+            found.append(stated.read_as(value))
+    return found
+
+
+def json_value(text: str) -> JSON:
+    """Return the one JSON object or array that an answer states, one in a fence first; None for none, or several."""
+    text = unwrapped(answer(text))
+    stated = list(values(text))
+    fenced = [one for one in stated if any(start < one.start < end for start, end in fences(text))]
+    one = agreed(fenced or stated, lambda value: json.dumps(value, sort_keys=True))
+    return None if one is None else one.value
+
+
+def _nested(text: str) -> list[Mapping[str, JSON]]:
+    found: list[Mapping[str, JSON]] = []
+    waiting: list[JSON] = [stated.value for stated in values(text)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found.append(value)
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return found
+
+
+def _taken(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]], *, whole: bool) -> bool:
+    """Whether an object is one of theirs or, where it stands within prose, a part of one."""
+    return any(
+        value.keys() <= other.keys()
+        and (not whole or len(value) == len(other))
+        and all(same(value[key], other[key]) for key in value)
+        for other in theirs
+    )
+
+
+_QUOTED: Final = re.compile(
+    r"(?<![\w\"])\"(?=\S)[^\"]{1,2000}?(?<=\S)\"(?!\w)|\u201c[^\u201d]{1,2000}\u201d|\u00ab[^\u00bb]{1,2000}\u00bb"
+    r"|\u201e[^\u201c\u201d]{1,2000}[\u201c\u201d]|\u300c[^\u300d]{1,2000}\u300d|`[^`\n]{1,500}`|(?<!\w)'(?=\S)[^'\n]{1,500}'(?!\w)"
+)
+_TELLS: Final = re.compile(r"[\w\ufffc]\W{0,6}[:=\uff1a/{%]|\d\W*%|\bof\s+[\d.]")
+_BOXED: Final = re.compile(r"\\(?:boxed|text\w*|math\w+)\s*\{|\$+|\\[\[\]()]")
+
+
+def prose(text: str) -> str:
+    """Return an answer's own words: without JSON objects, and without quotations of every kind.
+
+    Quotations are block quotations, closed fences, indented blocks, and what stands in quotation marks and states
+    something. In place of each stands one mark that is no word.
+    """
+    for start, end in reversed(fences(text)):
+        text = f"{text[:start]}{_GONE}{text[end:]}"
+    for stated in reversed(list(values(text))):
+        text = f"{text[: stated.start]}{_GONE}{text[stated.end :]}"
+    text = _QUOTED.sub(lambda match: _GONE if _TELLS.search(match[0]) else match[0], text)
+    if "\\" in text or "$$" in text:
+        text = _BOXED.sub(" ", text)
+    lines, blank, indented = [], True, False
+    open_text = any(line and not line[0].isspace() for line in text.splitlines())
+    for line in text.splitlines():
+        deep = line.startswith(("    ", "\t"))
+        indented = bool(line.strip()) and deep and open_text and (blank or indented)
+        blank = not line.strip()
+        lines.append(_GONE if indented or line.lstrip().startswith(">") else line)
+    return "\n".join(lines)
+
+
+# -- 4. one answer -------------------------------------------------------------------------------------------------
+
+
+def agreed(stated: Sequence[Stated[T]], key: Callable[[T], object] = lambda value: value) -> Stated[T] | None:
+    """Return the one thing that is stated, or None where nothing is or statements differ by their ``key``.
+
+    What is called final counts before what is not, and what stands plainly before what stands within other words.
+    """
+    plain = [one for one in stated if one.plain]
+    chosen = [one for one in plain if one.final] or plain or list(stated)
+    return chosen[0] if chosen and len({key(one.value) for one in chosen}) == 1 else None

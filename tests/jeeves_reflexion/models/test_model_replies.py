@@ -1,0 +1,146 @@
+"""JSON is found wherever a model puts it, and nothing else is taken for it."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion import parse_score
+from jeeves_reflexion.agents.reply import parse_reply
+from jeeves_reflexion.models.advice import read_lesson
+from jeeves_reflexion.models.replies import answer, json_value, objects, prose, without
+from jeeves_reflexion.tasknotes.parsing import read_sections
+
+OBJECT = {"a": [{"b": 1}], "c": "``` {"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (json.dumps(OBJECT), OBJECT),
+        (f"```json\n{json.dumps(OBJECT, indent=1)}\n```", OBJECT),
+        (f"```\n{json.dumps(OBJECT)}```", OBJECT),
+        (f"So:\n~~~\n{json.dumps(OBJECT)}\n~~~", OBJECT),
+        (f"It is {json.dumps(OBJECT)}, as [1] says.", OBJECT),
+        (f"[1] says {json.dumps(OBJECT)}", OBJECT),
+        (' [{"a": 1}, 2]\n', [{"a": 1}, 2]),
+        ('```c++\n[{"a": 1}, "```"]\n```', [{"a": 1}, "```"]),
+        ('Not {"a": 1} but\n```json\n[{"a": 2}]\n```', [{"a": 2}]),
+        ('```json\n[{"a": 1}] and more\n```', {"a": 1}),
+        ("see [1]", None),
+        ("{a: 1}", {"a": 1}),
+        ("{'a': True, 'b': None,} // so", {"a": True, "b": None}),
+        ('{"a": 1}\n{"a": 2}', None),
+        ('{"a": 1, "a": 2}', None),
+        ('"text"', None),
+        ("", None),
+        ("```" * 2000 + "{" * 5000, None),
+    ],
+)
+def test_the_object_or_array_that_a_text_holds(text, found):
+    assert json_value(text) == found
+
+
+def test_objects_are_told_apart_by_how_plainly_they_stand():
+    text = 'First {"n": 1}, then\n```json\n{"n": 2, "in": {"n": 3}}\n```\nand {"n": 4} {broken}'
+    assert [(one.value["n"], one.plain) for one in objects(text)] == [(1, False), (2, True), (4, False)]
+    assert json_value(text) == {"n": 2, "in": {"n": 3}}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+).filter(lambda value: isinstance(value, list | dict))
+
+
+@given(VALUES, st.sampled_from(["", "json", "JSON", "x-y"]), st.text(alphabet="ab :.[1]\n", max_size=20))
+def test_what_stands_in_a_fence_is_read_whole_whatever_stands_around_it(value, language, around):
+    text = f"x{around}\n```{language}\n{json.dumps(value)}\n```\n{around}"
+    assert json_value(text) == value
+
+
+@pytest.mark.parametrize("piece", ["{", "[", "```[", "``` ", "```{\n", '{"a":', "```\n\n"])
+def test_a_hostile_text_takes_no_time(piece):
+    started = time.perf_counter()
+    assert json_value(piece * 30_000) is None
+    assert time.perf_counter() - started < 5.0, "this takes milliseconds, unless it is tried again and again"
+
+
+THOUGHTS = [
+    ("<think>\na draft\n</think>\n\nthe answer", "the answer"),
+    ("\u25c1think\u25b7a draft\u25c1/think\u25b7the answer", "the answer"),
+    ("[THINK]a draft[/THINK]the answer", "the answer"),
+    ("a draft, maybe.\n</think>\n\nthe answer", "the answer"),
+    ("Well. <think>a draft</think> the answer", "Well.  the answer"),
+    ("<analysis>\na draft\n</analysis>\nthe answer", "the answer"),
+    (
+        "<|channel|>analysis<|message|>a draft<|end|><|start|>assistant<|channel|>final<|message|>the answer",
+        "the answer",
+    ),
+    ("<|channel|>analysis<|message|>a draft", ""),
+    ("<think>never closed", ""),
+    ("the answer<|im_end|>", "the answer"),
+    ("Close the <think> tag before you answer.", "Close the <think> tag before you answer."),
+    ("Write between <think> and </think> only.", "Write between <think> and </think> only."),
+    ("Never write `</think>` twice.", "Never write `</think>` twice."),
+    ("<s>old</s> new", "<s>old</s> new"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), THOUGHTS)
+def test_thinking_is_no_part_of_an_answer_and_a_name_of_its_marks_is(text, said):
+    assert answer(text) == said
+
+
+def test_what_is_quoted_is_no_word_of_the_models_own():
+    text = (
+        '> score: 1\n\nIt says "score: 1" and `score: 1`.\n\n```\nscore: 1\n```\n\n    score: 1\n\nscore: 0.2'
+    )
+    assert [line for line in prose(text).splitlines() if "score" in line] == ["score: 0.2"]
+
+
+def test_what_was_shown_is_taken_out_however_it_is_wrapped_but_not_within_a_word_or_number():
+    assert "1.0" not in without("It says: score:\n1.0 and so on", ["score: 1.0"])
+    assert without("score: 1.05", ["score: 1.0"]) == "score: 1.05"
+    assert without("score: 0.7", ["0.7"]) == "score: 0.7"
+
+
+GROWING = [
+    "{",
+    "[",
+    '{"a":',
+    "<think>",
+    "</think>",
+    "> ",
+    "```\n",
+    '"',
+    "\u201c",
+    "score: ",
+    " ",
+    "\n",
+    "here is: ",
+    "lesson: ",
+    "- ",
+    "**",
+    "Action: x[",
+    "\ufffc",
+    "i am ",
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", GROWING)
+def test_every_reader_takes_time_in_proportion_to_a_reply(piece):
+    def seconds(size):
+        text = piece * (size // len(piece))
+        started = time.process_time()
+        for read in (answer, prose, json_value, read_lesson, parse_score, parse_reply, read_sections):
+            read(text)
+        return time.process_time() - started
+
+    small = min(seconds(16_000) for _ in range(3))
+    assert seconds(128_000) < 24 * small + 1.0, "8 times the text: quadratic would be 64 times the time"
