@@ -57,6 +57,7 @@ _IN_WORDS: Final = re.compile(
     rf"{_JUDGING}[^.\n\d%]{{0,40}}?\bscore{_MARKS}{_IS}{_MARKS}{_AMOUNT}", re.IGNORECASE
 )
 _OF_OTHERS: Final = re.compile(r"(?:mark|verdict|deserves?|say|total|result)\b.*%$", re.IGNORECASE)
+_TAGGED: Final = re.compile(r"<(?:final_)?score>\s*([^<>\n]{1,60}?)\s*</(?:final_)?score>", re.IGNORECASE)
 _WORDLESS: Final = re.compile(r"\W*")
 _HUGE = 1e12
 
@@ -85,15 +86,14 @@ def parse_score(text: str, *, clamp: bool = False, shown: Sequence[str] = ()) ->
     on as something else, such as ``0 to 1``. ``clamp`` takes a number beyond its scale for the end of it: 7 for 1.0,
     -1 for 0.0.
     """
-    text = unwrapped(answer(without(text, shown)))
-    found = objects(text, shown)
-    own = prose(text)
-    lines = _lines(_LABELLED, own, shown, clamp=clamp) or _lines(_FOREIGN, own, shown, clamp=clamp)
+    text = _TAGGED.sub(r"\nscore: \1\n", unwrapped(answer(without(text, shown))))
     scored = [
         each.read_as(parse_fields(fields, clamp=clamp))
-        for each in found
+        for each in objects(text, shown)
         if (fields := scored_fields(each.value)) is not None
     ]
+    own = prose(text)
+    lines = _lines(_LABELLED, own, shown, clamp=clamp) or _lines(_FOREIGN, own, shown, clamp=clamp)
     if lines:
         stated_once = any(one.plain for one in lines) or not any(one.plain for one in scored)
         return _one(lines if stated_once else [*lines, *scored])
@@ -104,8 +104,11 @@ def parse_score(text: str, *, clamp: bool = False, shown: Sequence[str] = ()) ->
     said = [match for match in _SCALED.finditer(own) if match["percent"] or match["scale"] or match["given"]]
     said += _IN_WORDS.finditer(own)
     said = [match for match in said if not _repeats(match[0], shown) and not _OF_OTHERS.match(match[0])]
+    if said:
+        amounts = [Stated(_amount(each, clamp=clamp), each.start(), each.end(), plain=False) for each in said]
+        return _one(amounts)
     return _one(
-        [Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain=False) for match in said]
+        [each for each in _lines(_LABELLED, prose(text, fenced=True), shown, clamp=clamp) if each.plain]
     )
 
 

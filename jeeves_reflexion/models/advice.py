@@ -29,16 +29,24 @@ _ITEM: Final = re.compile(r"^\s*(?:[-*+>\u2022]|\(?\d{1,2}[.)])\s+")
 _FIELD: Final = re.compile(r"\W*[^\W\d]+\W*:")
 # A paragraph to whoever asked, not to the agent: of the first person, asking, exclaiming, or about the lesson itself.
 _TALK: Final = re.compile(
-    r"[!?]\W*$|\b(?:I|me|my)\b|^\W*(?:this|that|it)\b|^\W*[^\W\d]+\W*:|^\s*\(", re.IGNORECASE
+    r"[!?]\W*$|\b(?:I|me|my|lessons?)\b|^\W*(?:this|that|it)\b|^\W*(?:[^\W\d]+[ \t]+){0,3}[^\W\d]+\W*:|^\s*\(",
+    re.IGNORECASE,
 )
 _NONE: Final = re.compile(
-    r"\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown"
+    r"\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown|keine|aucune?|ninguna?|nessuna?|nenhuma?"
+    r"|\u043d\u0435\u0442|\u65e0|\u6ca1\u6709|\u306a\u3057|\uc5c6\uc74c"
     r"|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b(?: \w+){0,3}? ?"
     r"(?:lessons?|advice|learn(?:ed)?|reflections?)\b[^.]{0,60})\W*",
     re.IGNORECASE,
 )
 _ECHOED_WORDS: Final = 6
 """So many words in a row, when they are all that a lesson has, are no accident."""
+# Four words that name the lesson say nothing else of it: "Keine neue Lektion."
+_NAMED_ALONE: Final = re.compile(
+    r"(?=.*(?:lessons?\b|lektion|le\u00e7on|lecci\u00f3n|lezione|li\u00e7\u00e3o|\u0443\u0440\u043e\u043a|\u6559\u8bad|\u6559\u8a13"
+    r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8))\S+(?:\s+\S+){0,3}",
+    re.IGNORECASE,
+)
 _UNABLE: Final = (
     r"help|assist|provide|write|give|comply|fulfil|do|answer|create|generate|continue|share|offer|have|see|know|think"
     r"|draw|determine"
@@ -75,7 +83,8 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
         text = unwrapped(_sentence(text))
     elif label := _LABEL.match(text):
         text = text[label.end() :]
-    return "" if _NONE.fullmatch(text) or _REFUSAL.match(text) else text
+    said_none = _NONE.fullmatch(text) or _NAMED_ALONE.fullmatch(text) or _REFUSAL.match(text)
+    return "" if said_none else text
 
 
 def repeats(text: str, other: str) -> bool:

@@ -32,7 +32,7 @@ _MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?mono
 
 def _marks(tags: str) -> re.Pattern[str]:
     return re.compile(
-        rf"[<\u25c1][|\uff5c]?(?P<close>/|end_of_(?=thought))?(?:begin_of_(?=thought))?"
+        rf"[<\u25c1][|\uff5c]?(?P<close>/|end_(?:of_)?)?(?:(?:begin|start)_(?:of_)?)?"
         rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}})?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
         re.IGNORECASE,
     )
@@ -46,10 +46,11 @@ _SOLID: Final = re.compile(r"\S")
 _NEAR: Final = 200
 _CHANNEL: Final = re.compile(r"<\|channel\|>|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL)
 _FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|(?<=[\s.!?])assistantfinal")
+# Tokens of chat templates around a turn, and what a model goes on to make up after its own.
 _END_OF_TURN: Final = re.compile(
-    r"(?:<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text)\|>|</s>|<end_of_turn>"
-    r"|<\uff5cend\u2581of\u2581sentence\uff5c>)\s*(?:\Z|<\|(?:im_)?start)"
+    r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)\s*(?:\Z|<\|(?:im_)?start\b)"
 )
+_START_OF_TURN: Final = re.compile(r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*)+")
 
 
 def spoken(text: str) -> str:
@@ -61,8 +62,10 @@ def spoken(text: str) -> str:
     if _CHANNEL.search(text):
         final = list(_FINAL_CHANNEL.finditer(text))
         text = text[final[-1].end() :] if final else ""
-    end = _END_OF_TURN.search(text)
-    return _unthinking(text if end is None else text[: end.start()], _MARK)
+    text = _unthinking(text, _MARK)
+    while end := _END_OF_TURN.search(text):
+        text = text[: end.start()]
+    return _START_OF_TURN.sub("", text)
 
 
 def answer(text: str) -> str:
@@ -315,17 +318,24 @@ _TELLS: Final = re.compile(r"[\w\ufffc]\W{0,6}[:=\uff1a/{%]|\d\W*%|\bof\s+[\d.]"
 _BOXED: Final = re.compile(r"\\(?:boxed|text\w*|math\w+)\s*\{|\$+|\\[\[\]()]")
 
 
-def prose(text: str) -> str:
+def _unquoted(match: re.Match[str]) -> str:
+    whole = match[0][0] == "`" and match.string[match.start() - 1 : match.start()] in ("", "\n")
+    if whole and match.string[match.end() : match.end() + 1] in ("", "\n"):
+        return match[0][1:-1]  # a line of its own in code is emphasis
+    return _GONE if _TELLS.search(match[0]) else match[0]
+
+
+def prose(text: str, *, fenced: bool = False) -> str:
     """Return an answer's own words: without JSON objects, and without quotations of every kind.
 
     Quotations are block quotations, closed fences, indented blocks, and what stands in quotation marks and states
-    something. In place of each stands one mark that is no word.
+    something. In place of each stands one mark that is no word. ``fenced`` leaves what stands in fences.
     """
-    for start, end in reversed(fences(text)):
+    for start, end in () if fenced else reversed(fences(text)):
         text = f"{text[:start]}{_GONE}{text[end:]}"
     for stated in reversed(list(values(text))):
         text = f"{text[: stated.start]}{_GONE}{text[stated.end :]}"
-    text = _QUOTED.sub(lambda match: _GONE if _TELLS.search(match[0]) else match[0], text)
+    text = _QUOTED.sub(_unquoted, text)
     if "\\" in text or "$$" in text:
         text = _BOXED.sub(" ", text)
     lines, blank, indented = [], True, False
