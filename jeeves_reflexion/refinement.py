@@ -128,7 +128,7 @@ class _Run:
     async def _improve(self, attempt: Attempt) -> ConvergenceReason:
         draft = await self._judge(attempt, None, None)
         while True:
-            reason = await self._stop(draft, await self._decide(draft))
+            reason = self._stop(draft, await self._decide(draft))
             if reason is not None:
                 return reason
             await self._look_into_loss()
@@ -233,14 +233,16 @@ class _Run:
         decision = await self._tell(lambda: hooks.on_judged(draft))
         return decision if isinstance(decision, Decision) else Decision.AUTO
 
-    async def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
+    def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
         if decision is Decision.ACCEPT:
             return ConvergenceReason.USER_ACCEPTED
         if decision is Decision.STOP:
             return ConvergenceReason.STOPPED
         if decision is Decision.CONTINUE:
             return self._bound()
-        return self._verdict(draft) or self._bound() or await self._converged()
+        convergence = self.options.convergence
+        found = self._verdict(draft) or self._bound()
+        return found or (None if convergence is None else convergence.reason(self.drafts))
 
     def _verdict(self, draft: Draft) -> ConvergenceReason | None:
         if draft.satisfactory:
@@ -253,10 +255,6 @@ class _Run:
             return ConvergenceReason.MAX_ITERATIONS
         most = self.options.max_revision_tokens
         return ConvergenceReason.TOKEN_BUDGET if most is not None and self.revision_tokens >= most else None
-
-    async def _converged(self) -> ConvergenceReason | None:
-        convergence = self.options.convergence
-        return None if convergence is None else await self._phase(lambda: convergence.reason(self.drafts))
 
     def _base(self) -> Draft:
         """Return the draft to go on from: the latest, or the best so far if that is wanted and the latest is worse."""

@@ -14,6 +14,7 @@ from jeeves_reflexion import (
     Evaluation,
     ModelAuthError,
     ModelConnectionError,
+    QualityCriterion,
     Refinement,
     RefinementOptions,
     Reflexion,
@@ -23,6 +24,7 @@ from jeeves_reflexion import (
     Task,
 )
 from jeeves_reflexion.convergence import Convergence
+from jeeves_reflexion.evaluators import CriteriaEvaluator
 from jeeves_reflexion.refinement_options import Decision
 
 pytestmark = pytest.mark.anyio
@@ -364,11 +366,29 @@ async def test_f03_a_judge_that_is_never_content_is_flagged():
 
 
 async def test_f01_the_same_issues_again_and_again_end_the_run():
-    moving = [0.1, 0.3, 0.2, 0.45, 0.35, 0.6, 0.5, 0.7]
-    judge = Judge(*(Evaluation(score, issues=("the ending is weak",)) for score in moving))
-    refined = await loop(judge, max_drafts=40).refine(TASK)
+    verdict = Evaluation(None, passed=False, issues=("the ending is weak",))
+    refined = await loop(Judge(verdict), max_drafts=40).refine(TASK)
     assert refined.reason is REASON.REPEATED_ISSUES
     assert len(refined.drafts) == 4
+
+
+@pytest.mark.parametrize("issue", ["the ending is weak", "{} of 20 tests fail"])
+async def test_f01_a_run_that_improves_goes_on_whatever_the_issues(issue):
+    judge = Judge(*(Evaluation(n / 10, issues=(issue.format(20 - n),)) for n in range(1, 9)))
+    refined = await loop(judge, max_drafts=40).refine(TASK)
+    assert (refined.reason, refined.best.evaluation.score) == (REASON.QUALITY_MET, 0.8)
+
+
+async def test_a_judge_that_names_no_issue_ends_no_run_that_improves():
+    def grade(output):
+        return 0.1 * len(output)
+
+    criterion = QualityCriterion("tests", evaluator="function", evaluator_config={"function": grade})
+    evaluator = CriteriaEvaluator([criterion])
+    refined = await loop(
+        evaluator, author=Author("."), editor=Editor(*("." * n for n in range(2, 9))), max_drafts=40
+    ).refine(TASK)
+    assert (refined.reason, len(refined.drafts)) == (REASON.QUALITY_MET, 8)
 
 
 async def test_convergence_off_runs_to_the_bound():
@@ -381,6 +401,7 @@ async def test_convergence_off_runs_to_the_bound():
     ("script", "reason", "drafts"),
     [
         ((0.6, 0.6, 0.6), REASON.PLATEAU, 3),
+        ((0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.1), REASON.PLATEAU, 3),
         ((0.4, 0.6, 0.4, 0.6, 0.4), REASON.OSCILLATION, 4),
         ((0.60, 0.61, 0.62, 0.63), REASON.DIMINISHING_RETURNS, 3),
     ],
@@ -393,16 +414,27 @@ async def test_v01_v02_v03_scores_that_go_nowhere_end_the_run(script, reason, dr
 async def test_c13_c15_the_limits_of_convergence_can_be_set():
     wider = RefinementOptions(convergence=Convergence(plateau_iterations=3))
     assert len((await loop(Judge(0.6), max_drafts=20, options=wider).refine(TASK)).drafts) == 4
-    off = RefinementOptions(convergence=Convergence(detect_oscillation=False))
+    off = RefinementOptions(convergence=Convergence(detect_oscillation=False, plateau_iterations=5))
     script = [0.4, 0.6, 0.4, 0.6, 0.4, 0.6]
     refined = await loop(Judge(*script), max_drafts=6, options=off).refine(TASK)
     assert refined.reason is REASON.MAX_ITERATIONS
 
 
-async def test_v04_drafts_that_say_the_same_end_the_run_whatever_their_scores():
-    editor = Editor("first draft", " First draft!")
-    refined = await loop(Judge(0.1, 0.3, 0.5, 0.7), editor=editor, max_drafts=20).refine(TASK)
+async def test_v04_drafts_that_stay_the_same_end_the_run_and_no_others():
+    refused = Evaluation(None, passed=False)
+    editor = Editor("first draft ", "first draft\n")
+    refined = await loop(Judge(refused), editor=editor, max_drafts=20).refine(TASK)
     assert (refined.reason, len(refined.drafts)) == (REASON.SEMANTIC_STABILITY, 3)
+    editor = Editor("First draft!", "first draft?", "  first draft")
+    refined = await loop(Judge(refused), editor=editor, max_drafts=4).refine(TASK)
+    assert refined.reason is REASON.MAX_ITERATIONS
+
+
+async def test_v04_code_that_gains_with_every_revision_is_revised_on():
+    first = "if x < 3:\n    n += 1\nreturn n"
+    editor = Editor("if x <= 3:\n    n += 1\nreturn n", "if x <= 3:\n    n += 1\n    return n")
+    refined = await loop(Judge(0.2, 0.4, 0.6), author=Author(first), editor=editor, max_drafts=3).refine(TASK)
+    assert refined.reason is REASON.MAX_ITERATIONS
 
 
 def test_used_counts_what_it_is_told():
