@@ -142,9 +142,8 @@ ORDER: Final[tuple[tuple[ConvergenceReason, _Check], ...]] = (
 def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
     """Return the best of at least one draft; among equals the earlier one.
 
-    ``highest_score`` prefers satisfactory drafts, then scores: a draft that a criterion vetoed is no better for its
-    high mean. ``first_satisfactory`` falls back to it where none is. ``weighted_recency`` weighs by
-    :data:`RECENCY_WEIGHT`. Drafts without a score come last.
+    ``highest_score`` goes by :func:`rank`. ``first_satisfactory`` falls back to it where none is. ``weighted_recency``
+    weighs the score by :data:`RECENCY_WEIGHT`, among satisfactory drafts where there are any.
     """
     if selection == "latest":
         return drafts[-1]
@@ -153,8 +152,17 @@ def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
         if first is not None:
             return first
     if selection == "weighted_recency":
-        return max(drafts, key=lambda draft: _with_recency(draft, drafts[-1].number))
-    return max(drafts, key=lambda draft: (draft.satisfactory, _score(draft)))
+        last = drafts[-1].number
+        return max(drafts, key=lambda draft: (draft.satisfactory, _with_recency(draft, last)))
+    return max(drafts, key=rank)
+
+
+def rank(draft: Draft) -> tuple[bool, float, int]:
+    """Return what drafts are ordered by: satisfactory, then the score, then how few errors were found.
+
+    A draft that a criterion vetoed is no better for its high mean, and one without a score comes last.
+    """
+    return draft.satisfactory, _score(draft), -len(draft.evaluation.errors)
 
 
 def _score(draft: Draft) -> float:

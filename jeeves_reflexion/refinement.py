@@ -15,7 +15,7 @@ from typing import TypeVar
 import anyio
 
 from jeeves_reflexion.coaching import Coach
-from jeeves_reflexion.convergence import select
+from jeeves_reflexion.convergence import rank, select
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, RefinementFinished, Reflected, Warned
@@ -259,11 +259,10 @@ class _Run:
     def _base(self) -> Draft:
         """Return the draft to go on from: the latest, or the best so far if that is wanted and the latest is worse."""
         latest = self.drafts[-1]
-        if self.options.base == "latest" or latest.satisfactory:
+        if self.options.base == "latest":
             return latest
         best = select(self.drafts, "highest_score")
-        now, then = latest.evaluation.score, best.evaluation.score
-        return latest if then is None or (now is not None and now >= then) else best
+        return latest if rank(latest) >= rank(best) else best
 
     # -- around them
 

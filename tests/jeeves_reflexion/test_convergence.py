@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refining import text
 
-from jeeves_reflexion import ConfigurationError, ConvergenceReason, Draft, Evaluation
+from jeeves_reflexion import ConfigurationError, ConvergenceReason, Draft, Evaluation, EvaluationError
 from jeeves_reflexion.convergence import ORDER, Convergence, select
 
 REASON = ConvergenceReason
@@ -216,6 +216,28 @@ def test_a_vetoed_draft_is_not_better_for_its_high_mean():
     vetoed = Draft(1, "a", Evaluation(0.95, passed=False), satisfactory=False)
     passing = Draft(2, "b", Evaluation(0.85, passed=True), satisfactory=True)
     assert select([vetoed, passing], "highest_score") is passing
+
+
+@given(
+    verdicts=st.lists(st.tuples(st.none() | st.floats(0, 1), st.booleans()), min_size=1, max_size=8),
+    selection=st.sampled_from(["highest_score", "first_satisfactory", "weighted_recency"]),
+)
+def test_no_selection_but_the_latest_prefers_a_vetoed_draft_to_a_satisfactory_one(verdicts, selection):
+    made = [
+        Draft(n, text(n), Evaluation(score, passed=passed), passed)
+        for n, (score, passed) in enumerate(verdicts, 1)
+    ]
+    assert select(made, selection).satisfactory is any(passed for _, passed in verdicts)
+
+
+def test_of_equal_scores_the_draft_with_fewer_errors_is_the_best():
+    made = [
+        Draft(
+            n, text(n), Evaluation(0.0, errors=tuple(EvaluationError(str(e), "wrong") for e in range(count)))
+        )
+        for n, count in enumerate((3, 1, 2, 1), 1)
+    ]
+    assert select(made, "highest_score").number == 2
 
 
 @given(

@@ -170,6 +170,14 @@ async def test_f02_after_a_loss_the_better_draft_is_revised_in_another_way():
     assert [draft.base for draft in refined.drafts] == [None, 1, 1]
 
 
+async def test_f02_a_vetoed_draft_is_gone_back_from_whatever_its_score():
+    editor = Editor()
+    options = RefinementOptions(hooks=Watcher(Decision.CONTINUE))
+    judge = Judge(Evaluation(0.85, passed=True), Evaluation(0.95, passed=False), 0.9)
+    await loop(judge, editor=editor, max_drafts=3, options=options).refine(TASK)
+    assert [request.draft.number for request in editor.requests] == [1, 1]
+
+
 async def test_the_latest_draft_is_the_base_where_that_is_asked_for():
     events, editor, watcher = [], Editor(), Watcher()
     options = RefinementOptions(base="latest", convergence=None, hooks=watcher)
