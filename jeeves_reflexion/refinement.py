@@ -65,28 +65,32 @@ class Refinement:
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Return the best draft as the attempt; ``metadata["refinement"]`` tells how it came to be."""
-        refined = await self.refine(task, session)
-        if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
-            raise refined.error
-        first = refined.drafts[0].attempt or Attempt()
-        story = {
-            "reason": refined.reason.value,
-            "best": refined.best.number,
-            "scores": [draft.evaluation.score for draft in refined.drafts],
-            "flags": list(refined.flags),
-            "problems": list(refined.problems),
-        }
-        return replace(
-            first,
-            output=refined.best.output,
-            usage=refined.usage,
-            metadata={**first.metadata, "refinement": story},
-            seconds=refined.seconds,
-        )
+        return attempt_of(await self.refine(task, session))
 
     async def refine(self, task: Task, session: Session | None = None) -> Refined:
         """Write, judge and revise; see the class for what is raised."""
         return await _Run(self, task, session or Session()).go()
+
+
+def attempt_of(refined: Refined) -> Attempt:
+    """Return the best draft as an attempt; raises the error of one that no retry would mend."""
+    if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
+        raise refined.error
+    first = refined.drafts[0].attempt or Attempt()
+    story = {
+        "reason": refined.reason.value,
+        "best": refined.best.number,
+        "scores": [draft.evaluation.score for draft in refined.drafts],
+        "flags": list(refined.flags),
+        "problems": list(refined.problems),
+    }
+    return replace(
+        first,
+        output=refined.best.output,
+        usage=refined.usage,
+        metadata={**first.metadata, "refinement": story},
+        seconds=refined.seconds,
+    )
 
 
 class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
