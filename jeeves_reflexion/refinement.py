@@ -22,8 +22,9 @@ from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, Refinement
 from jeeves_reflexion.judging import JudgeWatch
 from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
 from jeeves_reflexion.refinement_options import ComparesWithPrior, Decision, RefinementOptions
-from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.session import Session, Spend, logger
+from jeeves_reflexion.text import estimate_tokens
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
 
 T = TypeVar("T")
 
@@ -36,8 +37,9 @@ class Refinement:
     ``max_drafts`` counts judged drafts, the first one included. A draft is satisfactory when the evaluator says so
     (``passed``), else when its score reaches ``threshold``.
 
-    When the judge or the reviser fails, what there is so far is returned, with the reason. What the writer raises
-    for the first draft is raised, and so is what no retry would mend (a missing key, a bad configuration).
+    When the judge, the reviser or a critic fails, what there is so far is returned, with the reason: the draft that
+    was written last, too, unjudged, and the usage of every call that was paid for. What the writer raises for the first
+    draft is raised, and so is, as an agent, what no retry would mend (a missing key, a bad configuration).
     """
 
     name = "refinement"
@@ -94,11 +96,31 @@ def attempt_of(refined: Refined) -> Attempt:
 
 
 class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
-    """A phase after the first draft failed."""
+    """What failed once there was a draft."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class _Meter(Spend):
+    """What one run of the loop uses: counted here, and charged to the session's own spend, whose limits hold."""
+
+    def __init__(self, whole: Spend) -> None:
+        super().__init__()
+        self.budget = whole.budget
+        self._whole = whole
+
+    def charge(self, role: Role, usage: Usage) -> None:
+        super().charge(role, usage)
+        self._whole.charge(role, usage)
+
+    def check(self) -> None:
+        self._whole.check()
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self._whole.seconds_left
 
 
 class _Run:
@@ -106,27 +128,27 @@ class _Run:
         self.loop = loop
         self.options = loop.options
         self.task = task
-        self.session = session
+        self.spend = _Meter(session.spend)
+        self.session = replace(session, spend=self.spend)
         self.drafts: list[Draft] = []
+        self.unjudged: Draft | None = None
         self.problems: list[str] = []
-        self.usage = NO_USAGE
+        self.counted = NO_USAGE  # what the drafts so far have used
         self.revision_tokens = 0
         self.note = ""
         self.started = time.monotonic()
 
     async def go(self) -> Refined:
-        attempt = await self._write()
+        error: Exception | None = None
         try:
-            reason = await self._improve(attempt)
-            error = None
+            reason = await self._improve(await self._write())
         except _Failed as failed:
             error = failed.error
             spent = isinstance(error, BudgetExceededError)
             reason = ConvergenceReason.TOKEN_BUDGET if spent else ConvergenceReason.ERROR
             self.problems.append(f"{type(error).__name__}: {error}")
-        if not self.drafts:
-            # Written, and never judged: it is all there is.
-            self.drafts.append(Draft(1, attempt.output, Evaluation(None), attempt=attempt, at=time.time()))
+            if self.unjudged is not None:
+                self._add(self.unjudged)
         return await self._finish(reason, error)
 
     async def _improve(self, attempt: Attempt) -> ConvergenceReason:
@@ -149,17 +171,27 @@ class _Run:
             coach = Coach(public, self.options.triggers, self.options.step_critic, session)
             session = coach.session()
         attempt = await self.session.spending("agent", lambda: self.loop.agent(public, session))
+        self.unjudged = Draft(1, attempt.output, Evaluation(None), attempt=attempt)
         if coach is not None and coach.error is not None:
-            raise coach.error
+            raise _Failed(coach.error) from coach.error
         return attempt
 
     async def _judge(self, attempt: Attempt, revision: Revision | None, base: Draft | None) -> Draft:
         number = len(self.drafts) + 1
+        draft = Draft(
+            number=number,
+            output=attempt.output,
+            evaluation=Evaluation(None),
+            revision=revision,
+            base=base.number if base else None,
+            attempt=attempt,
+        )
+        self.unjudged = draft
         await self._emit(
             DraftWritten,
             number=number,
-            output=attempt.output,
-            base=base.number if base else None,
+            output=draft.output,
+            base=draft.base,
             strategy=revision.strategy if revision else None,
         )
         if self.options.hooks is not None:
@@ -171,26 +203,23 @@ class _Run:
         if base is not None and isinstance(evaluator, ComparesWithPrior):
             evaluator = evaluator.with_prior(base.output)
         evaluation = await self._phase(lambda: evaluator(self.task, attempt))
-        written = attempt.usage if revision is None else revision.usage
-        draft = Draft(
-            number=number,
-            output=attempt.output,
-            evaluation=evaluation,
-            satisfactory=evaluation.meets(self.loop.threshold),
-            revision=revision,
-            base=base.number if base else None,
-            attempt=attempt,
-            usage=written + evaluation.usage,
-            at=time.time(),
-        )
-        self.drafts.append(draft)
+        satisfactory = evaluation.meets(self.loop.threshold)
+        draft = self._add(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
         await self._emit(
             DraftJudged,
             number=number,
             score=evaluation.score,
-            satisfactory=draft.satisfactory,
+            satisfactory=satisfactory,
             issues=evaluation.public(self.task.reference).issues,
         )
+        return draft
+
+    def _add(self, draft: Draft) -> Draft:
+        """Keep a draft, with all that was used since the one before."""
+        used = self.spend.total
+        draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
+        self.counted, self.unjudged = used, None
+        self.drafts.append(draft)
         return draft
 
     async def _revise(self, base: Draft) -> Revision:
@@ -206,9 +235,12 @@ class _Run:
             max_tokens=None if left is None else max(left - self.revision_tokens, 1),
         )
         self.note = ""
+        before = self.spend.total
         revision = await self._phase(lambda: self.loop.reviser(self.task.public(), request))
         self.problems += revision.problems
-        self.revision_tokens += revision.usage.tokens
+        used = self.spend.total.beyond(before)
+        known = used.tokens > 0 and not used.unreported
+        self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
         return revision
 
     def _public(self, draft: Draft) -> Draft:
@@ -224,7 +256,6 @@ class _Run:
         if before is None or after is None or round(before - after, 9) < least:
             return
         found = await self._phase(lambda: critic(self.task.public(), new.output, old.output))
-        self.usage += found.usage
         self.note = "\n".join(found.issues) or found.rationale
         await self._emit(Reflected, trigger="quality_drop", critique=self.note)
 
@@ -307,12 +338,11 @@ class _Run:
             best=best.number,
             score=best.evaluation.score,
         )
-        usage: Usage = sum((draft.usage for draft in self.drafts), self.usage)
         return Refined(
             drafts=tuple(self.drafts),
             best=best,
             reason=reason,
-            usage=usage,
+            usage=self.spend.total,
             seconds=time.monotonic() - self.started,
             flags=flags,
             problems=tuple(self.problems),

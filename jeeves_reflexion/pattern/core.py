@@ -100,7 +100,8 @@ class ReflectionPattern:
         """Have the agent answer, and better its answer.
 
         Raises what the agent raises for the first draft. A judge or reviser that fails later ends the run with the
-        best so far (``error``, ``convergence_reason`` ``ERROR``).
+        best so far (``error``, ``convergence_reason`` ``ERROR``); what was written last, and not judged, is the final
+        version.
         """
         task = query if isinstance(query, Task) else Task(query)
         return self.result_of(await self.refinement(as_agent(agent), task).refine(task))

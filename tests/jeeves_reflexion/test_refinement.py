@@ -9,6 +9,8 @@ from refining import TASK, Author, Editor, Judge, loop, text, used
 from jeeves_reflexion import (
     Attempt,
     Budget,
+    BudgetExceededError,
+    Completion,
     ConfigurationError,
     ConvergenceReason,
     Evaluation,
@@ -22,9 +24,12 @@ from jeeves_reflexion import (
     Session,
     Spend,
     Task,
+    Triggers,
+    Usage,
 )
 from jeeves_reflexion.convergence import Convergence
 from jeeves_reflexion.evaluators import CriteriaEvaluator
+from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.refinement_options import Decision
 
 pytestmark = pytest.mark.anyio
@@ -111,15 +116,14 @@ async def test_a_run_out_of_its_own_budget_returns_the_best_so_far():
     model = ScriptedModel(lambda messages: "a text of some words")
 
     async def asks(task, attempt):
-        from jeeves_reflexion.models.ask import ask
-
         await ask(model, [])
         return Evaluation(0.1 * len(model.calls))
 
     session = Session(spend=Spend(Budget(max_tokens=12)))
     refined = await loop(asks, max_drafts=9).refine(TASK, session)
     assert refined.reason is REASON.TOKEN_BUDGET
-    assert scores(refined) == pytest.approx([0.1, 0.2, 0.3])
+    assert scores(refined) == [*map(pytest.approx, (0.1, 0.2, 0.3)), None], "the last one could not be judged"
+    assert refined.best.number == 3
 
 
 async def test_c04_threshold_is_met_by_equality():
@@ -213,10 +217,90 @@ async def test_f05_an_outage_returns_the_best_so_far(fails):
     assert "gone" in refined.problems[0]
 
 
+class Paid:
+    """A judge, a reviser or a critic of drafts whose model is paid for, and which fails in its n-th turn after it."""
+
+    def __init__(self, fails: int, then: object, error: Exception | None = None) -> None:
+        self.fails, self.then, self.turn = fails, then, 0
+        self.error = error or ModelConnectionError("gone")
+
+    async def __call__(self, *given):
+        self.turn += 1
+        await ask(ScriptedModel([Completion("a reply", usage=used(100))]), [])
+        if self.turn == self.fails:
+            raise self.error
+        return await self.then(*given)
+
+
+async def pass_over(*given):
+    return Evaluation(None)
+
+
+@pytest.mark.parametrize(
+    ("judge", "reviser", "critic", "outputs", "calls"),
+    [
+        (1, 9, 9, ["first draft"], 2),
+        (2, 9, 9, ["first draft", "second"], 4),
+        (9, 1, 9, ["first draft"], 3),
+        (3, 9, 9, ["first draft", "second", "third"], 7),
+        (9, 2, 9, ["first draft", "second"], 6),
+        (9, 9, 1, ["first draft", "second"], 5),
+    ],
+)
+@pytest.mark.parametrize(
+    "error", [ModelConnectionError("gone"), ModelAuthError("no key"), ValueError("a typo")]
+)
+async def test_f05_an_outage_loses_neither_a_paid_draft_nor_what_was_paid(
+    judge, reviser, critic, outputs, calls, error
+):
+    judging = Paid(judge, Judge(0.5, 0.3, 0.6), error)
+    editing = Paid(reviser, Editor("second", "third"), error)
+    looking = Paid(critic, pass_over, error)
+    options = RefinementOptions(triggers=Triggers(quality_drop=0.1), drop_critic=looking)
+    session = Session()
+    inner = loop(judging, author=Author(tokens=100), editor=editing, options=options)
+    refined = await inner.refine(TASK, session)
+    assert refined.error is error
+    assert [draft.output for draft in refined.drafts] == outputs
+    assert refined.best.number == 1
+    assert refined.usage == session.spend.total == Usage(calls=calls, input_tokens=100 * calls)
+
+
+async def test_usage_is_that_of_the_run_alone_though_a_session_is_shared():
+    session = Session()
+    found = []
+
+    async def one(tokens: int, times: int) -> None:
+        judge = Paid(times, Judge(0.1, 0.2, 0.3))
+        found.append((tokens, await loop(judge, author=Author(tokens=tokens)).refine(TASK, session)))
+
+    async with anyio.create_task_group() as tasks:
+        for tokens, times in ((1, 1), (2, 2), (3, 3)):
+            tasks.start_soon(one, tokens, times)
+    assert {tokens: refined.usage.tokens for tokens, refined in found} == {1: 101, 2: 202, 3: 303}
+    assert session.spend.total.tokens == 606
+
+
+async def test_the_limits_of_the_session_hold_within():
+    author = Author(tokens=10)
+    refined = await loop(Paid(9, Judge(0.1)), author=author).refine(
+        TASK, Session(spend=Spend(Budget(max_tokens=10)))
+    )
+    assert refined.reason is REASON.TOKEN_BUDGET
+
+    async def never(task: Task, session: Session) -> Attempt:
+        await anyio.sleep_forever()
+        return Attempt()
+
+    with pytest.raises(BudgetExceededError, match=r"the 0\.01 s of the run are over"):
+        await loop(Judge(0.1), author=never).refine(TASK, Session(spend=Spend(Budget(max_seconds=0.01))))
+
+
 async def test_a_judge_that_fails_at_once_leaves_the_draft_unjudged():
     refined = await loop(Judge(ModelConnectionError("gone"))).refine(TASK)
     assert (refined.best.output, refined.best.evaluation.scored) == ("first draft", False)
     assert refined.reason is REASON.ERROR
+    assert refined.drafts[0].at > 0
 
 
 async def test_what_the_writer_raises_is_raised():

@@ -421,6 +421,7 @@ async def test_h08_what_no_retry_would_mend_leaves_the_paid_drafts_with_the_patt
     with pytest.raises(ModelAuthError):
         await made.wrap(ReAct(writer.model))(Task("Write."), Session())
     assert made.get_best_version().output == "draft one"
+    assert made.get_history().final_version.output == "something else, two"
 
 
 async def test_k01_to_k04_callbacks_are_awaited_in_order():
@@ -475,7 +476,9 @@ async def test_f04_an_external_validator_has_a_veto():
 
 async def test_f05_an_outage_loses_nothing():
     result = await run(Writer(scores=(0.5, ModelConnectionError("gone"))))
-    assert (result.success, result.best_output) == (False, "draft one")
+    assert (result.success, result.best_output, result.final_output) == (False, *DRAFTS[:2])
+    assert (result.iterations_used, result.history.final_version.evaluation.scored) == (1, False)
+    assert result.token_usage.calls == 3
     assert result.convergence_reason is ConvergenceReason.ERROR
     assert isinstance(result.error, ModelConnectionError)
 
