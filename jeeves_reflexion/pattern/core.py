@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from jeeves_reflexion.agents.function import as_agent
@@ -50,8 +51,8 @@ class ReflectionPattern:
 
     The writer's model, as the agent shows it (``agent.model``) or as ``model`` gives it, also judges and revises;
     ``reflection_model``, a model or the name of one at the same endpoint, judges in its place. An agent without a
-    model of ours is asked again for its revisions. ``external_validator`` is any callable of the output, or of task
-    and attempt, whose refusal is a veto.
+    model of ours is asked again for its revisions, by a prompt that says what a model would be told.
+    ``external_validator`` is any callable of the output, or of task and attempt, whose refusal is a veto.
 
     One object serves many runs at once. Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a value that
     can't be.
@@ -155,7 +156,8 @@ class ReflectionPattern:
             raise ConfigurationError("revise() needs a model: ReflectionPattern(model=...)")
         verdict = evaluation.as_evaluation()
         request = RevisionRequest(Draft(1, output, verdict), verdict, max_tokens=self.max_revision_tokens)
-        revision = await self._model_reviser(self.model)((task or Task(_NO_TASK)).public(), request)
+        reviser = ModelReviser(self.model, strategy=self.revision_strategy)
+        revision = await reviser((task or Task(_NO_TASK)).public(), request)
         return revision.output
 
     # -- the last run
@@ -209,11 +211,8 @@ class ReflectionPattern:
         )
 
     def _reviser(self, writer: ChatModel | None, agent: Agent) -> Reviser:
-        return AgentReviser(agent) if writer is None else self._model_reviser(writer)
-
-    def _model_reviser(self, model: ChatModel) -> ModelReviser:
-        return ModelReviser(
-            model,
+        make = partial(AgentReviser, agent) if writer is None else partial(ModelReviser, writer)
+        return make(
             strategy=self.revision_strategy,
             include_prior_versions=self.include_prior_versions,
             include_reflection_history=self.include_reflection_history,
