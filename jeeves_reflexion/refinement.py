@@ -22,7 +22,7 @@ from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, Refinement
 from jeeves_reflexion.judging import JudgeWatch
 from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
 from jeeves_reflexion.refinement_options import ComparesWithPrior, Decision, RefinementOptions
-from jeeves_reflexion.session import Session, Spend, logger
+from jeeves_reflexion.session import Session, Spend, current_scope, logger
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
 
@@ -70,7 +70,14 @@ class Refinement:
         return attempt_of(await self.refine(task, session))
 
     async def refine(self, task: Task, session: Session | None = None) -> Refined:
-        """Write, judge and revise; see the class for what is raised."""
+        """Write, judge and revise; see the class for what is raised.
+
+        Without a session, within a run of something else, what is used counts for that run and its budget.
+        """
+        scope = current_scope() if session is None else None
+        if scope is not None:
+            outer, role = scope
+            return await _Run(self, task, Session(spend=outer.spend), role).go()
         return await _Run(self, task, session or Session()).go()
 
 
@@ -124,10 +131,11 @@ class _Meter(Spend):
 
 
 class _Run:
-    def __init__(self, loop: Refinement, task: Task, session: Session) -> None:
+    def __init__(self, loop: Refinement, task: Task, session: Session, role: Role = "agent") -> None:
         self.loop = loop
         self.options = loop.options
         self.task = task
+        self.role: Role = role
         self.spend = _Meter(session.spend)
         self.session = replace(session, spend=self.spend)
         self.drafts: list[Draft] = []
@@ -170,7 +178,7 @@ class _Run:
         if self.options.triggers.any_step and self.options.step_critic is not None:
             coach = Coach(public, self.options.triggers, self.options.step_critic, session)
             session = coach.session()
-        attempt = await self.session.spending("agent", lambda: self.loop.agent(public, session))
+        attempt = await self.session.spending(self.role, lambda: self.loop.agent(public, session))
         self.unjudged = Draft(1, attempt.output, Evaluation(None), attempt=attempt)
         if coach is not None and coach.error is not None:
             raise _Failed(coach.error) from coach.error
@@ -305,7 +313,7 @@ class _Run:
         """Make a call in time, charged to the attempt; what it raises ends the loop with what there is."""
         try:
             with anyio.fail_after(self.options.timeout):
-                return await self.session.spending("agent", call)
+                return await self.session.spending(self.role, call)
         except TimeoutError as error:
             raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s")) from error
         except Exception as error:

@@ -281,6 +281,25 @@ async def test_usage_is_that_of_the_run_alone_though_a_session_is_shared():
     assert session.spend.total.tokens == 606
 
 
+async def test_within_a_run_of_something_else_it_counts_for_that_run():
+    async def agent(task: Task) -> str:
+        inner = loop(Paid(9, Judge(0.9)), author=Author("good", tokens=10))
+        return (await inner.refine(task)).best.output
+
+    async def judge(task, attempt):
+        inner = await loop(Paid(9, Judge(0.9)), author=Author(tokens=1)).refine(TASK)
+        return Evaluation(1.0, usage=inner.usage)
+
+    async def reflect(task, trials):
+        return "Never needed."
+
+    result = await Reflexion(agent, evaluator=judge, reflector=reflect).run(TASK)
+    assert {role: usage.tokens for role, usage in result.usage.items() if usage.tokens} == {
+        "agent": 110,
+        "evaluator": 101,
+    }
+
+
 async def test_the_limits_of_the_session_hold_within():
     author = Author(tokens=10)
     refined = await loop(Paid(9, Judge(0.1)), author=author).refine(
