@@ -312,12 +312,11 @@ class _Run:
     async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time, charged to the attempt; what it raises ends the loop with what there is."""
         try:
-            with anyio.fail_after(self.options.timeout):
+            with anyio.move_on_after(self.options.timeout):
                 return await self.session.spending(self.role, call)
-        except TimeoutError as error:
-            raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s")) from error
         except Exception as error:
             raise _Failed(error) from error
+        raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s"))
 
     async def _tell(self, call: Callable[[], Awaitable[T]]) -> T | None:
         try:

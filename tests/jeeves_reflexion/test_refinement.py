@@ -344,6 +344,11 @@ async def test_nothing_hangs():
     assert "0.05 s" in refined.problems[0]
 
 
+async def test_a_timeout_of_the_judges_own_is_told_as_its_own():
+    refined = await loop(Judge(0.5, TimeoutError("the endpoint is asleep"))).refine(TASK)
+    assert refined.problems == ("TimeoutError: the endpoint is asleep",)
+
+
 async def test_two_unreadable_verdicts_running_end_the_run():
     editor = Editor()
     refined = await loop(Judge(0.2, None), editor=editor, max_drafts=9).refine(TASK)
