@@ -6,14 +6,14 @@ without a score are passed over by the checks on scores.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from itertools import pairwise
 from typing import Final
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Selection
 from jeeves_reflexion.errors import ConfigurationError
-from vectorstores.base import Embedder
 
 RECENCY_WEIGHT: Final = 0.2
 """What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
@@ -28,50 +28,47 @@ class Convergence:
 
     - oscillation: of the last four scores each step changes direction by more than ``epsilon``, and neither the upper
       nor the lower ones rise.
-    - plateau: the last ``plateau_iterations + 1`` scores lie within ``epsilon``.
+    - plateau: none of the last ``plateau_iterations`` scores is above the best before them by more than ``epsilon``.
     - diminishing returns: the last two gains are above zero and below ``improvement_threshold``.
-    - semantic stability: by the embedder, each of the last two drafts says what the draft it was revised from said:
-      with a cosine similarity of at least ``stability`` and a gain below ``improvement_threshold``, or, whatever the
-      gain, of 1 to the sixth digit. A small edit that gains much is no standstill.
-    - repeated issues: the last ``repeated_issues`` verdicts name the same issues, by the embedder (similarity of at
-      least ``same_issues``).
+    - semantic stability: each of the last two drafts is the draft that it was revised from, character for character
+      but for white space at the ends of lines.
+    - repeated issues: the last ``repeated_issues`` verdicts name the same issues, in any order, but for case and white
+      space. A verdict without an issue repeats none.
 
-    ``embedder=None`` takes :class:`~vectorstores.HashingEmbedder`, which needs no model.
+    The last two never end a run while scores rise: a gain of more than ``epsilon`` among the drafts compared.
+
+    ``stability``, ``same_issues`` and ``embedder`` do nothing any more and warn: texts that an embedder finds alike
+    may say different things ("18 of 20 tests fail", "9 of 20 tests fail").
     """
 
     plateau_iterations: int = 2
     improvement_threshold: float = 0.05
     detect_oscillation: bool = True
     epsilon: float = 0.005
-    stability: float = 0.98
+    stability: InitVar[float | None] = None
     repeated_issues: int = 4
-    same_issues: float = 0.95
-    embedder: Embedder | None = field(default=None, repr=False)
+    same_issues: InitVar[float | None] = None
+    embedder: InitVar[object] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, stability: float | None, same_issues: float | None, embedder: object) -> None:
+        unused = {"stability": stability, "same_issues": same_issues, "embedder": embedder}
+        if given := [name for name, value in unused.items() if value is not None]:
+            warnings.warn(
+                f"Convergence({', '.join(given)}) has no effect any more: drafts and issues are compared as they are"
+                " written, and not by an embedder",
+                DeprecationWarning,
+                stacklevel=3,
+            )
         for name, least in (("plateau_iterations", 1), ("repeated_issues", 2)):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
-        for name in ("improvement_threshold", "epsilon", "stability", "same_issues"):
+        for name in ("improvement_threshold", "epsilon"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ConfigurationError(f"{name} must lie in [0, 1], not {getattr(self, name)!r}")
 
-    async def reason(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
+    def reason(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
         """Return why to stop after the last of these drafts, or None."""
-        for reason, check in ORDER:
-            if await check(self, drafts):
-                return reason
-        return None
-
-    async def similarity(self, texts: Sequence[str]) -> float:
-        """Return the lowest cosine similarity of the first of these texts to one of the others."""
-        embedder = self.embedder
-        if embedder is None:
-            from vectorstores.embedders import HashingEmbedder  # noqa: PLC0415 - numpy, which the checks on scores don't need
-
-            embedder = HashingEmbedder()
-        vectors = await embedder.embed(texts)
-        return float((vectors[1:] @ vectors[0]).min())
+        return next((reason for reason, check in ORDER if check(self, drafts)), None)
 
 
 def scores_of(drafts: Sequence[Draft]) -> list[float]:
@@ -84,7 +81,11 @@ def _gains(scores: Sequence[float]) -> list[float]:
     return [round(after - before, _ROUNDING) for before, after in pairwise(scores)]
 
 
-async def _oscillates(limits: Convergence, drafts: Sequence[Draft]) -> bool:
+def _rises(limits: Convergence, drafts: Sequence[Draft]) -> bool:
+    return any(gain > limits.epsilon for gain in _gains(scores_of(drafts)))
+
+
+def _oscillates(limits: Convergence, drafts: Sequence[Draft]) -> bool:
     scores = scores_of(drafts)[-4:]
     if not limits.detect_oscillation or len(scores) < 4:
         return False
@@ -95,53 +96,45 @@ async def _oscillates(limits: Convergence, drafts: Sequence[Draft]) -> bool:
     return turns and moves and not rises
 
 
-async def _stands_still(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    window = scores_of(drafts)[-(limits.plateau_iterations + 1) :]
-    if len(window) <= limits.plateau_iterations:
+def _stands_still(limits: Convergence, drafts: Sequence[Draft]) -> bool:
+    scores, revisions = scores_of(drafts), limits.plateau_iterations
+    if len(scores) <= revisions:
         return False
-    return round(max(window) - min(window), _ROUNDING) <= limits.epsilon
+    return round(max(scores[-revisions:]) - max(scores[:-revisions]), _ROUNDING) <= limits.epsilon
 
 
-async def _gains_little(limits: Convergence, drafts: Sequence[Draft]) -> bool:
+def _gains_little(limits: Convergence, drafts: Sequence[Draft]) -> bool:
     gains = _gains(scores_of(drafts)[-3:])
     return len(gains) == 2 and all(0 < gain < limits.improvement_threshold for gain in gains)
 
 
-async def _says_the_same(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    if len(drafts) <= _STABLE_REVISIONS:
+def _stays_the_same(limits: Convergence, drafts: Sequence[Draft]) -> bool:
+    recent = drafts[-_STABLE_REVISIONS - 1 :]
+    if len(recent) <= _STABLE_REVISIONS or _rises(limits, recent):
         return False
-    by_number = {draft.number: draft for draft in drafts}
-    for draft in drafts[-_STABLE_REVISIONS:]:
-        base = by_number.get(draft.base or 0)
-        if base is None or not await _same_meaning(limits, draft, base):
-            return False
-    return True
+    by_number = {draft.number: _lines(draft.output) for draft in drafts}
+    return all(by_number.get(draft.base or 0) == by_number[draft.number] for draft in recent[1:])
 
 
-async def _same_meaning(limits: Convergence, draft: Draft, base: Draft) -> bool:
-    similarity = await limits.similarity([draft.output, base.output])
-    if similarity > 1 - 1e-6:
-        return True
-    if draft.evaluation.score is None or base.evaluation.score is None:
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def _issues_repeat(limits: Convergence, drafts: Sequence[Draft]) -> bool:
+    recent = drafts[-limits.repeated_issues :]
+    if len(recent) < limits.repeated_issues or _rises(limits, recent):
         return False
-    gain = round(draft.evaluation.score - base.evaluation.score, _ROUNDING)
-    return similarity >= limits.stability and 0 <= gain < limits.improvement_threshold
+    named = [{" ".join(issue.casefold().split()) for issue in draft.evaluation.issues} for draft in recent]
+    return bool(named[0]) and all(each == named[0] for each in named)
 
 
-async def _issues_repeat(limits: Convergence, drafts: Sequence[Draft]) -> bool:
-    recent = ["\n".join(sorted(draft.evaluation.issues)) for draft in drafts[-limits.repeated_issues :]]
-    if len(recent) < limits.repeated_issues or not all(recent):
-        return False
-    return await limits.similarity(recent) >= limits.same_issues
-
-
-_Check = Callable[[Convergence, Sequence[Draft]], Awaitable[bool]]
+_Check = Callable[[Convergence, Sequence[Draft]], bool]
 
 ORDER: Final[tuple[tuple[ConvergenceReason, _Check], ...]] = (
     (ConvergenceReason.OSCILLATION, _oscillates),
     (ConvergenceReason.PLATEAU, _stands_still),
     (ConvergenceReason.DIMINISHING_RETURNS, _gains_little),
-    (ConvergenceReason.SEMANTIC_STABILITY, _says_the_same),
+    (ConvergenceReason.SEMANTIC_STABILITY, _stays_the_same),
     (ConvergenceReason.REPEATED_ISSUES, _issues_repeat),
 )
 
@@ -149,9 +142,8 @@ ORDER: Final[tuple[tuple[ConvergenceReason, _Check], ...]] = (
 def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
     """Return the best of at least one draft; among equals the earlier one.
 
-    ``highest_score`` prefers satisfactory drafts, then scores: a draft that a criterion vetoed is no better for its
-    high mean. ``first_satisfactory`` falls back to it where none is. ``weighted_recency`` weighs by
-    :data:`RECENCY_WEIGHT`. Drafts without a score come last.
+    ``highest_score`` goes by :func:`rank`. ``first_satisfactory`` falls back to it where none is. ``weighted_recency``
+    weighs the score by :data:`RECENCY_WEIGHT`, among satisfactory drafts where there are any.
     """
     if selection == "latest":
         return drafts[-1]
@@ -160,8 +152,17 @@ def select(drafts: Sequence[Draft], selection: Selection) -> Draft:
         if first is not None:
             return first
     if selection == "weighted_recency":
-        return max(drafts, key=lambda draft: _with_recency(draft, drafts[-1].number))
-    return max(drafts, key=lambda draft: (draft.satisfactory, _score(draft)))
+        last = drafts[-1].number
+        return max(drafts, key=lambda draft: (draft.satisfactory, _with_recency(draft, last)))
+    return max(drafts, key=rank)
+
+
+def rank(draft: Draft) -> tuple[bool, float, int]:
+    """Return what drafts are ordered by: satisfactory, then the score, then how few errors were found.
+
+    A draft that a criterion vetoed is no better for its high mean, and one without a score comes last.
+    """
+    return draft.satisfactory, _score(draft), -len(draft.evaluation.errors)
 
 
 def _score(draft: Draft) -> float:

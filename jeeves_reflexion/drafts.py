@@ -51,8 +51,9 @@ class Revision:
 class Draft:
     """One judged text. ``number`` counts from 1; ``base`` is the number of the draft that it was revised from.
 
-    ``satisfactory`` is the loop's decision, ``usage`` what writing (or revising) and judging it cost, ``at`` when it
-    was judged (seconds since 1970).
+    ``satisfactory`` is the loop's decision, ``usage`` all that was used since the draft before: by writing (or
+    revising) and judging it, and by critics. ``at`` is when it was judged (seconds since 1970). One whose judge failed
+    has no score.
     """
 
     number: int
@@ -87,9 +88,10 @@ class RevisionRequest:
 class Refined:
     """What came of refining one output.
 
-    ``drafts`` are all judged ones, oldest first; ``best`` is chosen by the loop's rule and may not be the last.
-    ``flags`` say what is doubtful about the judge (``overcritical``, ``undercritical``), ``problems`` what else went
-    wrong. ``error`` is what ended the loop early, with ``reason`` ``ERROR``.
+    ``drafts`` are all of them, oldest first; ``best`` is chosen by the loop's rule and may not be the last. ``usage``
+    is that of every call that was made, those of a phase that failed included. ``flags`` say what is doubtful about the
+    judge (``overcritical``, ``undercritical``), ``problems`` what else went wrong. ``error`` is what ended the loop
+    early, with ``reason`` ``ERROR``, or ``TOKEN_BUDGET`` for the run's own budget.
     """
 
     drafts: tuple[Draft, ...]

@@ -22,9 +22,9 @@ class JudgeWatch:
     """Looks for a judge that is never, or always, content (seed 001, section 4.4). Serves many runs at once.
 
     ``overcritical``: in one run, at least two drafts were judged, none was satisfactory, and either the best came
-    within :data:`NEAR` of the threshold or a refused one had no issue named; or none of the last :data:`RUNS` runs had
-    a satisfactory draft. ``undercritical``: each of the last :data:`RUNS` runs had a first draft that was passed
-    without an issue; an external validator would tell whether they were good.
+    within :data:`NEAR` of the threshold or a refused one had neither an issue nor the score of a criterion named; or
+    none of the last :data:`RUNS` runs had a satisfactory draft. ``undercritical``: each of the last :data:`RUNS` runs
+    had a first draft that was passed without an issue; an external validator would tell whether they were good.
     """
 
     def __init__(self) -> None:
@@ -51,4 +51,5 @@ class JudgeWatch:
 
 def _suspect(drafts: Sequence[Draft], threshold: float) -> bool:
     best = max((draft.evaluation.score or 0.0 for draft in drafts), default=0.0)
-    return best >= threshold - NEAR or any(not draft.evaluation.issues for draft in drafts)
+    said = [draft.evaluation.issues or draft.evaluation.criteria_scores for draft in drafts]
+    return best >= threshold - NEAR or not all(said)

@@ -15,15 +15,16 @@ from typing import TypeVar
 import anyio
 
 from jeeves_reflexion.coaching import Coach
-from jeeves_reflexion.convergence import select
+from jeeves_reflexion.convergence import rank, select
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, RefinementFinished, Reflected, Warned
 from jeeves_reflexion.judging import JudgeWatch
 from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
 from jeeves_reflexion.refinement_options import ComparesWithPrior, Decision, RefinementOptions
-from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.session import Session, Spend, current_scope, logger
+from jeeves_reflexion.text import estimate_tokens
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
 
 T = TypeVar("T")
 
@@ -36,8 +37,9 @@ class Refinement:
     ``max_drafts`` counts judged drafts, the first one included. A draft is satisfactory when the evaluator says so
     (``passed``), else when its score reaches ``threshold``.
 
-    When the judge or the reviser fails, what there is so far is returned, with the reason. What the writer raises
-    for the first draft is raised, and so is what no retry would mend (a missing key, a bad configuration).
+    When the judge, the reviser or a critic fails, what there is so far is returned, with the reason: the draft that
+    was written last, too, unjudged, and the usage of every call that was paid for. What the writer raises for the first
+    draft is raised, and so is, as an agent, what no retry would mend (a missing key, a bad configuration).
     """
 
     name = "refinement"
@@ -65,70 +67,102 @@ class Refinement:
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Return the best draft as the attempt; ``metadata["refinement"]`` tells how it came to be."""
-        refined = await self.refine(task, session)
-        if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
-            raise refined.error
-        first = refined.drafts[0].attempt or Attempt()
-        story = {
-            "reason": refined.reason.value,
-            "best": refined.best.number,
-            "scores": [draft.evaluation.score for draft in refined.drafts],
-            "flags": list(refined.flags),
-            "problems": list(refined.problems),
-        }
-        return replace(
-            first,
-            output=refined.best.output,
-            usage=refined.usage,
-            metadata={**first.metadata, "refinement": story},
-            seconds=refined.seconds,
-        )
+        return attempt_of(await self.refine(task, session))
 
     async def refine(self, task: Task, session: Session | None = None) -> Refined:
-        """Write, judge and revise; see the class for what is raised."""
+        """Write, judge and revise; see the class for what is raised.
+
+        Without a session, within a run of something else, what is used counts for that run and its budget.
+        """
+        scope = current_scope() if session is None else None
+        if scope is not None:
+            outer, role = scope
+            return await _Run(self, task, Session(spend=outer.spend), role).go()
         return await _Run(self, task, session or Session()).go()
 
 
+def attempt_of(refined: Refined) -> Attempt:
+    """Return the best draft as an attempt; raises the error of one that no retry would mend."""
+    if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
+        raise refined.error
+    first = refined.drafts[0].attempt or Attempt()
+    story = {
+        "reason": refined.reason.value,
+        "best": refined.best.number,
+        "scores": [draft.evaluation.score for draft in refined.drafts],
+        "flags": list(refined.flags),
+        "problems": list(refined.problems),
+    }
+    return replace(
+        first,
+        output=refined.best.output,
+        usage=refined.usage,
+        metadata={**first.metadata, "refinement": story},
+        seconds=refined.seconds,
+    )
+
+
 class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
-    """A phase after the first draft failed."""
+    """What failed once there was a draft."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
 
 
+class _Meter(Spend):
+    """What one run of the loop uses: counted here, and charged to the session's own spend, whose limits hold."""
+
+    def __init__(self, whole: Spend) -> None:
+        super().__init__()
+        self.budget = whole.budget
+        self._whole = whole
+
+    def charge(self, role: Role, usage: Usage) -> None:
+        super().charge(role, usage)
+        self._whole.charge(role, usage)
+
+    def check(self) -> None:
+        self._whole.check()
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self._whole.seconds_left
+
+
 class _Run:
-    def __init__(self, loop: Refinement, task: Task, session: Session) -> None:
+    def __init__(self, loop: Refinement, task: Task, session: Session, role: Role = "agent") -> None:
         self.loop = loop
         self.options = loop.options
         self.task = task
-        self.session = session
+        self.role: Role = role
+        self.spend = _Meter(session.spend)
+        self.session = replace(session, spend=self.spend)
         self.drafts: list[Draft] = []
+        self.unjudged: Draft | None = None
         self.problems: list[str] = []
-        self.usage = NO_USAGE
+        self.counted = NO_USAGE  # what the drafts so far have used
         self.revision_tokens = 0
         self.note = ""
         self.started = time.monotonic()
 
     async def go(self) -> Refined:
-        attempt = await self._write()
+        error: Exception | None = None
         try:
-            reason = await self._improve(attempt)
-            error = None
+            reason = await self._improve(await self._write())
         except _Failed as failed:
             error = failed.error
             spent = isinstance(error, BudgetExceededError)
             reason = ConvergenceReason.TOKEN_BUDGET if spent else ConvergenceReason.ERROR
             self.problems.append(f"{type(error).__name__}: {error}")
-        if not self.drafts:
-            # Written, and never judged: it is all there is.
-            self.drafts.append(Draft(1, attempt.output, Evaluation(None), attempt=attempt, at=time.time()))
+            if self.unjudged is not None:
+                self._add(self.unjudged)
         return await self._finish(reason, error)
 
     async def _improve(self, attempt: Attempt) -> ConvergenceReason:
         draft = await self._judge(attempt, None, None)
         while True:
-            reason = await self._stop(draft, await self._decide(draft))
+            reason = self._stop(draft, await self._decide(draft))
             if reason is not None:
                 return reason
             await self._look_into_loss()
@@ -144,18 +178,28 @@ class _Run:
         if self.options.triggers.any_step and self.options.step_critic is not None:
             coach = Coach(public, self.options.triggers, self.options.step_critic, session)
             session = coach.session()
-        attempt = await self.session.spending("agent", lambda: self.loop.agent(public, session))
+        attempt = await self.session.spending(self.role, lambda: self.loop.agent(public, session))
+        self.unjudged = Draft(1, attempt.output, Evaluation(None), attempt=attempt)
         if coach is not None and coach.error is not None:
-            raise coach.error
+            raise _Failed(coach.error) from coach.error
         return attempt
 
     async def _judge(self, attempt: Attempt, revision: Revision | None, base: Draft | None) -> Draft:
         number = len(self.drafts) + 1
+        draft = Draft(
+            number=number,
+            output=attempt.output,
+            evaluation=Evaluation(None),
+            revision=revision,
+            base=base.number if base else None,
+            attempt=attempt,
+        )
+        self.unjudged = draft
         await self._emit(
             DraftWritten,
             number=number,
-            output=attempt.output,
-            base=base.number if base else None,
+            output=draft.output,
+            base=draft.base,
             strategy=revision.strategy if revision else None,
         )
         if self.options.hooks is not None:
@@ -167,26 +211,23 @@ class _Run:
         if base is not None and isinstance(evaluator, ComparesWithPrior):
             evaluator = evaluator.with_prior(base.output)
         evaluation = await self._phase(lambda: evaluator(self.task, attempt))
-        written = attempt.usage if revision is None else revision.usage
-        draft = Draft(
-            number=number,
-            output=attempt.output,
-            evaluation=evaluation,
-            satisfactory=evaluation.meets(self.loop.threshold),
-            revision=revision,
-            base=base.number if base else None,
-            attempt=attempt,
-            usage=written + evaluation.usage,
-            at=time.time(),
-        )
-        self.drafts.append(draft)
+        satisfactory = evaluation.meets(self.loop.threshold)
+        draft = self._add(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
         await self._emit(
             DraftJudged,
             number=number,
             score=evaluation.score,
-            satisfactory=draft.satisfactory,
+            satisfactory=satisfactory,
             issues=evaluation.public(self.task.reference).issues,
         )
+        return draft
+
+    def _add(self, draft: Draft) -> Draft:
+        """Keep a draft, with all that was used since the one before."""
+        used = self.spend.total
+        draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
+        self.counted, self.unjudged = used, None
+        self.drafts.append(draft)
         return draft
 
     async def _revise(self, base: Draft) -> Revision:
@@ -202,9 +243,12 @@ class _Run:
             max_tokens=None if left is None else max(left - self.revision_tokens, 1),
         )
         self.note = ""
+        before = self.spend.total
         revision = await self._phase(lambda: self.loop.reviser(self.task.public(), request))
         self.problems += revision.problems
-        self.revision_tokens += revision.usage.tokens
+        used = self.spend.total.beyond(before)
+        known = used.tokens > 0 and not used.unreported
+        self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
         return revision
 
     def _public(self, draft: Draft) -> Draft:
@@ -220,7 +264,6 @@ class _Run:
         if before is None or after is None or round(before - after, 9) < least:
             return
         found = await self._phase(lambda: critic(self.task.public(), new.output, old.output))
-        self.usage += found.usage
         self.note = "\n".join(found.issues) or found.rationale
         await self._emit(Reflected, trigger="quality_drop", critique=self.note)
 
@@ -233,14 +276,16 @@ class _Run:
         decision = await self._tell(lambda: hooks.on_judged(draft))
         return decision if isinstance(decision, Decision) else Decision.AUTO
 
-    async def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
+    def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
         if decision is Decision.ACCEPT:
             return ConvergenceReason.USER_ACCEPTED
         if decision is Decision.STOP:
             return ConvergenceReason.STOPPED
         if decision is Decision.CONTINUE:
             return self._bound()
-        return self._verdict(draft) or self._bound() or await self._converged()
+        convergence = self.options.convergence
+        found = self._verdict(draft) or self._bound()
+        return found or (None if convergence is None else convergence.reason(self.drafts))
 
     def _verdict(self, draft: Draft) -> ConvergenceReason | None:
         if draft.satisfactory:
@@ -254,30 +299,24 @@ class _Run:
         most = self.options.max_revision_tokens
         return ConvergenceReason.TOKEN_BUDGET if most is not None and self.revision_tokens >= most else None
 
-    async def _converged(self) -> ConvergenceReason | None:
-        convergence = self.options.convergence
-        return None if convergence is None else await self._phase(lambda: convergence.reason(self.drafts))
-
     def _base(self) -> Draft:
         """Return the draft to go on from: the latest, or the best so far if that is wanted and the latest is worse."""
         latest = self.drafts[-1]
-        if self.options.base == "latest" or latest.satisfactory:
+        if self.options.base == "latest":
             return latest
         best = select(self.drafts, "highest_score")
-        now, then = latest.evaluation.score, best.evaluation.score
-        return latest if then is None or (now is not None and now >= then) else best
+        return latest if rank(latest) >= rank(best) else best
 
     # -- around them
 
     async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call in time, charged to the attempt; what it raises ends the loop with what there is."""
         try:
-            with anyio.fail_after(self.options.timeout):
-                return await self.session.spending("agent", call)
-        except TimeoutError as error:
-            raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s")) from error
+            with anyio.move_on_after(self.options.timeout):
+                return await self.session.spending(self.role, call)
         except Exception as error:
             raise _Failed(error) from error
+        raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s"))
 
     async def _tell(self, call: Callable[[], Awaitable[T]]) -> T | None:
         try:
@@ -306,12 +345,11 @@ class _Run:
             best=best.number,
             score=best.evaluation.score,
         )
-        usage: Usage = sum((draft.usage for draft in self.drafts), self.usage)
         return Refined(
             drafts=tuple(self.drafts),
             best=best,
             reason=reason,
-            usage=usage,
+            usage=self.spend.total,
             seconds=time.monotonic() - self.started,
             flags=flags,
             problems=tuple(self.problems),

@@ -42,8 +42,9 @@ class CriteriaEvaluator:
 
     The verdict: ``score`` is the weighted mean of the criteria. ``passed`` says that it reaches ``threshold``, that
     each criterion reaches its own, and that the validator has nothing against it; equal is enough. Issues begin with
-    the name of their criterion where there are several, and each criterion that fails has one. ``confidence`` is the
-    weighted mean of what the judges say of theirs (0.5 where they don't say), 1.0 for functions and patterns.
+    the name of their criterion where there are several; one that fails without an issue has its errors or its
+    rationale as one, and else none: no issue is made up. ``confidence`` is the weighted mean of what the judges say of
+    theirs (0.5 where they don't say), 1.0 for functions and patterns.
 
     What can't be scored (a reply that can't be read after asking again, a function that raises or says ``None``) is
     named in the rationale; then ``score`` is ``None``, ``confidence`` 0.0, and ``passed`` is ``None``, or False where

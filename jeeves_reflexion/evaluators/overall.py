@@ -58,11 +58,11 @@ def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | 
     counted = [one for one in scored if one.applies]
     unknown = [one.criterion.name for one in counted if one.holds is None]
     certain = [one.criterion.name for one in counted if one.certain and one.holds is False]
-    if external is not None:
-        if not external.scored:
-            unknown.append(EXTERNAL)
-        elif not _accepts(external, threshold):
-            certain.append(EXTERNAL)
+    accepted = None if external is None else _accepts(external, threshold)
+    if external is not None and accepted is None:
+        unknown.append(EXTERNAL)
+    elif accepted is False:
+        certain.append(EXTERNAL)
     score = None
     if counted and not unknown:
         score = weighted([(one.criterion.weight, one.verdict.score or 0.0) for one in counted])
@@ -72,19 +72,21 @@ def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | 
     elif score is not None:
         passed = reaches(score, threshold) and all(one.holds for one in counted)
     named = len(scored) + (external is not None) > 1
-    parts = [*((one.criterion.name, one.verdict, _issues(one)) for one in scored if one.applies)]
+    parts = [(one.criterion.name, one.verdict, one.holds) for one in scored if one.applies]
     if external is not None:
-        parts.append((EXTERNAL, external, _objections(external, threshold)))
+        parts.append((EXTERNAL, external, accepted))
     verdicts = [verdict for _, verdict, _ in parts]
     return Evaluation(
         score,
         passed=passed,
-        rationale=_rationale(scored, unknown, external),
+        rationale=_rationale(scored, unknown, external, accepted=accepted),
         criteria_scores={
             one.criterion.name: one.verdict.score for one in counted if one.verdict.score is not None
         },
         issues=_distinct(
-            f"{name}: {issue}" if named else issue for name, _, found in parts for issue in found
+            f"{name}: {issue}" if named else issue
+            for name, verdict, holds in parts
+            for issue in _issues(verdict, holds=holds)
         ),
         suggestions=_distinct(text for verdict in verdicts for text in verdict.suggestions),
         errors=tuple(error for verdict in verdicts for error in verdict.errors),
@@ -94,30 +96,19 @@ def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | 
     )
 
 
-def _accepts(verdict: Evaluation, threshold: float) -> bool:
-    if verdict.passed is not None:
+def _accepts(verdict: Evaluation, threshold: float) -> bool | None:
+    if verdict.passed is not None or verdict.score is None:
         return verdict.passed
-    return verdict.score is not None and reaches(verdict.score, threshold)
+    return reaches(verdict.score, threshold)
 
 
-def _issues(one: Scored) -> tuple[str, ...]:
-    """Return what is wrong by a criterion, which is something wherever it does not hold."""
-    if one.verdict.issues or one.holds is not False:
-        return one.verdict.issues
-    said = f"scored {one.verdict.score:.2f}, below its threshold {one.criterion.threshold:g}"
-    return _instead(one.verdict, said)
-
-
-def _objections(external: Evaluation, threshold: float) -> tuple[str, ...]:
-    if external.issues or not external.scored or _accepts(external, threshold):
-        return external.issues
-    return _instead(external, "it does not accept the text")
-
-
-def _instead(verdict: Evaluation, said: str) -> tuple[str, ...]:
+def _issues(verdict: Evaluation, *, holds: bool | None) -> tuple[str, ...]:
+    """Return what is wrong by a verdict, in its judge's words alone: where it says nothing, neither do we."""
+    if verdict.issues or holds is not False:
+        return verdict.issues
     if verdict.errors:
         return tuple(f"{error.path}: {error.message}" for error in verdict.errors)
-    return (abridge(verdict.rationale, _SAID) if verdict.rationale.strip() else said,)
+    return (abridge(verdict.rationale, _SAID),) if verdict.rationale.strip() else ()
 
 
 def _confidence(counted: Sequence[Scored], unknown: Sequence[str]) -> float:
@@ -127,7 +118,9 @@ def _confidence(counted: Sequence[Scored], unknown: Sequence[str]) -> float:
     return weighted([(one.criterion.weight, one.verdict.confidence or 0.0) for one in counted])
 
 
-def _rationale(scored: Sequence[Scored], unknown: Sequence[str], external: Evaluation | None) -> str:
+def _rationale(
+    scored: Sequence[Scored], unknown: Sequence[str], external: Evaluation | None, *, accepted: bool | None
+) -> str:
     lines = [f"could not be scored: {', '.join(unknown)}"] if unknown else []
     for one in scored:
         amount = "no score" if one.verdict.score is None else f"{one.verdict.score:.2f}"
@@ -135,7 +128,8 @@ def _rationale(scored: Sequence[Scored], unknown: Sequence[str], external: Evalu
         state = f"{amount}{veto}" if one.applies else "left out"
         lines.append(f"{one.criterion.name} ({state}): {one.verdict.rationale}".removesuffix(": "))
     if external is not None:
-        lines.append(f"{EXTERNAL}: {external.rationale}".removesuffix(": "))
+        state = " (refuses the text)" if accepted is False else ""
+        lines.append(f"{EXTERNAL}{state}: {external.rationale}".removesuffix(": "))
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.pattern.values import ReflectionResult
 from jeeves_reflexion.protocols import Agent
+from jeeves_reflexion.refinement import attempt_of
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Task
 
@@ -32,4 +33,6 @@ class PatternAgent:
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Return the best version as an attempt."""
-        return await self.pattern.refinement(self.inner, task)(task, session)
+        refined = await self.pattern.refinement(self.inner, task).refine(task, session)
+        self.pattern.result_of(refined)
+        return attempt_of(refined)

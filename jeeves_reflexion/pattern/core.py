@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias, get_args
-from weakref import WeakKeyDictionary
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.coaching import ModelStepCritic, Triggers, known_triggers
 from jeeves_reflexion.convergence import Convergence
-from jeeves_reflexion.drafts import Draft, RevisionRequest, Selection, Strategy
+from jeeves_reflexion.drafts import Draft, Refined, RevisionRequest, Selection, Strategy
 from jeeves_reflexion.errors import ConfigurationError, SessionError
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
@@ -39,10 +38,6 @@ AnyAgent: TypeAlias = Agent | Callable[..., object]
 DROP: Final = 0.1
 """The quality drop that is looked into where the trigger is named without a threshold."""
 
-_LAST: ContextVar[WeakKeyDictionary[ReflectionPattern, ReflectionResult] | None] = ContextVar(
-    "jeeves_reflexion_last_result", default=None
-)
-
 
 @dataclass(eq=False)
 class ReflectionPattern:
@@ -51,12 +46,13 @@ class ReflectionPattern:
     The fields are the seed's parameters with their defaults; ``docs/refinement.md`` says what each does, and what was
     decided where the seed leaves it open. ``max_iterations`` bounds the revisions; the last one is judged too.
     ``quality_criteria`` are names or :class:`QualityCriterion` objects; ``None`` takes the set of the task's kind. A
-    trigger is on when ``reflection_triggers`` names it or its option is set; "completion" always is.
+    trigger is on when ``reflection_triggers`` names it or its option is set; "completion" always is, and "error" never
+    with ``reflect_on_error=False``.
 
     The writer's model, as the agent shows it (``agent.model``) or as ``model`` gives it, also judges and revises;
     ``reflection_model``, a model or the name of one at the same endpoint, judges in its place. An agent without a
-    model of ours is asked again for its revisions. ``external_validator`` is any callable of the output, or of task
-    and attempt, whose refusal is a veto.
+    model of ours is asked again for its revisions, by a prompt that says what a model would be told.
+    ``external_validator`` is any callable of the output, or of task and attempt, whose refusal is a veto.
 
     One object serves many runs at once. Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a value that
     can't be.
@@ -81,13 +77,14 @@ class ReflectionPattern:
     improvement_threshold: float = 0.05
     detect_oscillation: bool = True
     reflection_interval: int | None = None
-    reflect_on_error: bool = False
+    reflect_on_error: bool | None = None
     reflect_on_tools: Sequence[str] = ()
     quality_drop_threshold: float | None = None
     callbacks: ReflectionCallbacks | None = None
     external_validator: Callable[..., object] | None = None
     timeout: float = 300.0
     _watch: JudgeWatch = field(default_factory=JudgeWatch, init=False, repr=False)
+    _last: ReflectionResult | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -104,14 +101,11 @@ class ReflectionPattern:
         """Have the agent answer, and better its answer.
 
         Raises what the agent raises for the first draft. A judge or reviser that fails later ends the run with the
-        best so far (``error``, ``convergence_reason`` ``ERROR``).
+        best so far (``error``, ``convergence_reason`` ``ERROR``); what was written last, and not judged, is the final
+        version.
         """
         task = query if isinstance(query, Task) else Task(query)
-        loop = self.refinement(as_agent(agent), task)
-        refined = await loop.refine(task)
-        result = ReflectionResult.of(refined, self.quality_threshold, keep_all=self.preserve_all_versions)
-        _LAST.set(WeakKeyDictionary({**(_LAST.get() or {}), self: result}))
-        return result
+        return self.result_of(await self.refinement(as_agent(agent), task).refine(task))
 
     def wrap(self, agent: AnyAgent) -> PatternAgent:
         """Return the agent with this pattern around it: ``await pattern.wrap(agent).run(query)``."""
@@ -130,6 +124,11 @@ class ReflectionPattern:
             threshold=self.quality_threshold,
             options=self._options(judge),
         )
+
+    def result_of(self, refined: Refined) -> ReflectionResult:
+        """Return what a run of :meth:`refinement` came to, and keep it as the last run."""
+        self._last = ReflectionResult.of(refined, self.quality_threshold, keep_all=self.preserve_all_versions)
+        return self._last
 
     # -- single phases
 
@@ -157,23 +156,23 @@ class ReflectionPattern:
             raise ConfigurationError("revise() needs a model: ReflectionPattern(model=...)")
         verdict = evaluation.as_evaluation()
         request = RevisionRequest(Draft(1, output, verdict), verdict, max_tokens=self.max_revision_tokens)
-        revision = await self._model_reviser(self.model)((task or Task(_NO_TASK)).public(), request)
+        reviser = ModelReviser(self.model, strategy=self.revision_strategy)
+        revision = await reviser((task or Task(_NO_TASK)).public(), request)
         return revision.output
 
-    # -- the caller's last run
+    # -- the last run
 
     def get_history(self) -> ReflectionHistory:
-        """Return the history of the last run that the calling task made with this pattern.
+        """Return the history of the last run of this pattern to end, wherever it was made.
 
-        Raises :class:`~jeeves_reflexion.errors.SessionError` before one. Runs of other tasks are not seen: each
-        result carries its own ``history``.
+        Of runs at the same time that is any one: each result carries its own ``history``. Raises
+        :class:`~jeeves_reflexion.errors.SessionError` before a run has ended.
         """
-        last = _LAST.get()
-        if last is None or self not in last:
+        if self._last is None:
             raise SessionError(
-                "this task has no finished run of the pattern: await execute() first, or take the history of a result"
+                "this pattern has no finished run: execute() it first, or run an agent wrapped in it"
             )
-        return last[self].history
+        return self._last.history
 
     def get_best_version(self) -> ReflectionVersion:
         """Return the best version of that run; see :meth:`get_history`."""
@@ -212,11 +211,8 @@ class ReflectionPattern:
         )
 
     def _reviser(self, writer: ChatModel | None, agent: Agent) -> Reviser:
-        return AgentReviser(agent) if writer is None else self._model_reviser(writer)
-
-    def _model_reviser(self, model: ChatModel) -> ModelReviser:
-        return ModelReviser(
-            model,
+        make = partial(AgentReviser, agent) if writer is None else partial(ModelReviser, writer)
+        return make(
             strategy=self.revision_strategy,
             include_prior_versions=self.include_prior_versions,
             include_reflection_history=self.include_reflection_history,
@@ -254,7 +250,7 @@ class ReflectionPattern:
         drop = self.quality_drop_threshold
         return Triggers(
             step_interval=self.reflection_interval,
-            on_error=self.reflect_on_error or "error" in named,
+            on_error="error" in named if self.reflect_on_error is None else self.reflect_on_error,
             on_tools=self.reflect_on_tools,
             quality_drop=DROP if drop is None and "quality_drop" in named else drop,
         )

@@ -62,7 +62,7 @@ class ReflectionEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionVersion:
-    """One judged version. ``iteration`` counts from 1, the first draft included.
+    """One version. ``iteration`` counts from 1, the first draft included; one whose judge failed is not ``scored``.
 
     ``strategy`` names how it was made of the version before, and why so.
     """
@@ -96,7 +96,7 @@ class ReflectionVersion:
 class ReflectionHistory:
     """All versions, or the best and the final one where the others are not kept.
 
-    ``total_iterations`` counts every version that was judged, kept or not. ``convergence_reason`` is the reason's
+    ``total_iterations`` counts every version that was written, kept or not. ``convergence_reason`` is the reason's
     value, as text.
     """
 
@@ -112,8 +112,9 @@ class ReflectionResult:
     """What a run of the pattern came to.
 
     ``success``: the best version is satisfactory, or the user accepted it, and nothing failed. ``iterations_used``
-    counts the revisions, so it never exceeds ``max_iterations``. ``execution_time`` is in seconds. ``flags`` say what
-    is doubtful about the judge, ``problems`` and ``error`` what went wrong on the way.
+    counts the revisions, so it never exceeds ``max_iterations``. ``token_usage`` is that of every call, those of a
+    judge or a reviser that then failed included. ``execution_time`` is in seconds. ``flags`` say what is doubtful about
+    the judge, ``problems`` and ``error`` what went wrong on the way.
     """
 
     success: bool

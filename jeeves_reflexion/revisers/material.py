@@ -19,10 +19,11 @@ VERSIONS_TOKENS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which parts of the past stand in the prompt."""
+    """What stands in the prompt beside the draft: parts of the past, and the task where it does not stand elsewhere."""
 
     versions: bool = False
     evaluations: bool = True
+    task: bool = True
 
 
 def free_tag(text: str) -> str:
@@ -38,7 +39,7 @@ def free_tag(text: str) -> str:
 def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> str:
     """Write all that a revision goes by, each part fenced as data, and the draft whole between ``tag`` tags."""
     feedback = request.feedback.public()
-    parts = [fence("task", task.prompt)]
+    parts = [fence("task", task.prompt)] if shown.task else []
     if task.expected_output:
         parts.append(fence("expected_output", task.expected_output))
     others = [draft for draft in request.history if draft.number != request.draft.number]
@@ -59,9 +60,11 @@ def material(task: Task, request: RevisionRequest, tag: str, shown: Shown) -> st
         )
     if request.failed:
         how = WORDS.get(request.failed, request.failed)
+        # The number keeps two prompts in a row apart: a callable that caches would answer the same again.
+        tries = max(sum(draft.base == request.draft.number for draft in request.history), 1)
+        before = f"before by {how}" if tries == 1 else f"{tries} times before, the last time by {how}"
         parts.append(
-            f"This draft was revised before by {how}; that made it worse and was thrown away. Take a different "
-            "approach now."
+            f"This draft was revised {before}; that made it worse and was thrown away. Take a different approach now."
         )
     if request.note.strip():
         parts.append(fence("remarks", request.note.strip()))

@@ -1,8 +1,8 @@
-"""A language model that revises drafts."""
+"""Revising a draft by asking for text: of a language model here, of an agent in ``agent.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
@@ -27,36 +27,23 @@ _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _CUT = frozenset({"length", "content_filter"})
 
 
-class ModelReviser:
-    """Revises a draft by a model's word (the refine step of Madaan et al. 2023, Self-Refine), in one of four ways.
+class TextReviser:
+    """Revises a draft by asking for text, in one of four ways (the refine step of Self-Refine, Madaan et al. 2023).
 
     ``full_rewrite`` asks for a new text, ``incremental`` for the whole text with its good parts kept, ``targeted_edit``
     for search/replace blocks that are applied here, so that what they don't name stays as it is byte for byte.
     ``hybrid`` takes one of these by how much is wrong (:func:`~jeeves_reflexion.revisers.scope.choose`).
 
-    When no edit applies, the model is asked once more with the problem shown; then the draft is revised incrementally
+    When no edit applies, it is asked once more with the problem shown; then the draft is revised incrementally
     (rewritten, where incremental is what failed before). Of edits that apply in part, those that do are kept. An
     empty reply is asked for once more, and the old text kept then. So is it when a reply breaks off, at the limit of
     ``request.max_tokens`` for one, unless it holds whole edits. What did not go as asked is in ``Revision.problems``.
 
-    The model sees the task, the draft whole, what the verdict says of it (never what quotes gold), the evaluations of
-    the other drafts with ``include_reflection_history``, and their texts with ``include_prior_versions``. ``prompts``
-    replaces the instruction of a strategy, by text or by file; ``$search_marker``, ``$divider_marker`` and
-    ``$replace_marker`` in that of ``targeted_edit`` stand for the lines that make a block, ``$why`` in that of
-    ``hybrid`` for the reason. Raises :class:`ConfigurationError` for an unknown strategy, and ``ModelError`` when the
-    model can't be reached.
+    Raises :class:`ConfigurationError` for an unknown strategy.
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        *,
-        strategy: Strategy = "hybrid",
-        include_prior_versions: bool = False,
-        include_reflection_history: bool = True,
-        prompts: Mapping[Strategy, str | Path] | None = None,
-        system_prompt: str | Path | None = None,
-        sampling: Sampling | None = None,
+        self, strategy: Strategy, shown: Shown, prompts: Mapping[Strategy, str | Path] | None = None
     ) -> None:
         given = dict(prompts or {})
         for name in (strategy, *given):
@@ -64,14 +51,15 @@ class ModelReviser:
                 raise ConfigurationError(
                     f"{name!r} is no revision strategy: take one of {', '.join(_STRATEGIES)}"
                 )
-        self.model = model
         self.strategy: Strategy = strategy
-        self._shown = Shown(versions=include_prior_versions, evaluations=include_reflection_history)
-        self._system = Message("system", read_prompt(system_prompt, _PACKAGE, "system.md"))
+        self._shown = shown
         self._prompts = {
             name: Template(read_prompt(given.get(name), _PACKAGE, f"{name}.md")) for name in _STRATEGIES
         }
-        self._sampling = sampling or Sampling()
+
+    async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
+        """Return the answer to a question about a revision, ``max_tokens`` long at most."""
+        raise NotImplementedError
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
         """Return the revised text; ``addressed`` are the issues that the model was shown."""
@@ -79,11 +67,12 @@ class ModelReviser:
         way, why = choose(request) if hybrid else (self.strategy, "the strategy asked for")
         tag = free_tag(request.draft.output)
         job = _Job(
+            task=task,
             old=request.draft.output,
             tag=tag,
             material=material(task, request, tag, self._shown),
             markers=markers_for(request.draft.output),
-            sampling=self._limited(request.max_tokens),
+            max_tokens=request.max_tokens,
             why=why,
             hybrid=hybrid,
         )
@@ -94,12 +83,12 @@ class ModelReviser:
         return replace(revision, addressed=issues_of(request.feedback.public()))
 
     async def _edit(self, job: _Job, instead: Strategy) -> Revision:
-        """Have the model edit the draft; revise it by the strategy ``instead`` if no edit applies in two tries."""
+        """Have the draft edited; revise it by the strategy ``instead`` if no edit applies in two tries."""
         messages = self._messages(job, "targeted_edit")
         usage, why = NO_USAGE, job.why
         problems: tuple[str, ...] = ()
         for again in (False, True):
-            completion = await ask(self.model, messages, sampling=job.sampling)
+            completion = await self.answer(job.task, messages, job.max_tokens)
             usage += completion.usage
             # A long text with many edits takes a moment: not on the event loop.
             parsed = await anyio.to_thread.run_sync(parse_edits, completion.text, job.old)
@@ -118,11 +107,11 @@ class ModelReviser:
         )
 
     async def _write(self, job: _Job, way: Strategy) -> Revision:
-        """Have the model write the whole text; the old one stays if the reply breaks off, or is empty twice."""
+        """Have the whole text written; the old one stays if the reply breaks off, or is empty twice."""
         messages = self._messages(job, way)
         usage = NO_USAGE
         for _ in range(2):
-            completion = await ask(self.model, messages, sampling=job.sampling)
+            completion = await self.answer(job.task, messages, job.max_tokens)
             usage += completion.usage
             if problems := _cut(completion):
                 return job.unchanged(way, f"{problems[0]}: the old text was kept", usage)
@@ -132,7 +121,8 @@ class ModelReviser:
             messages = _asked_again(
                 messages, completion, "Your answer was empty. Answer with the whole text."
             )
-        return job.unchanged(way, "the reply was empty, twice: the old text was kept", usage)
+        said = "" if completion.finish_reason == "stop" else f" ({completion.finish_reason})"
+        return job.unchanged(way, f"the reply was empty, twice{said}: the old text was kept", usage)
 
     def _messages(self, job: _Job, way: Strategy) -> list[Message]:
         parts = [job.material]
@@ -145,22 +135,53 @@ class ModelReviser:
                 replace_marker=job.markers.replace,
             )
         )
-        return [self._system, Message("user", "\n\n".join(parts))]
+        return [Message("user", "\n\n".join(parts))]
 
-    def _limited(self, max_tokens: int | None) -> Sampling:
+
+class ModelReviser(TextReviser):
+    """Revises a draft by a model's word; see :class:`TextReviser` for the ways.
+
+    The model sees the task, the draft whole, what the verdict says of it (never what quotes gold), the evaluations of
+    the other drafts with ``include_reflection_history``, and their texts with ``include_prior_versions``. ``prompts``
+    replaces the instruction of a strategy, by text or by file; ``$search_marker``, ``$divider_marker`` and
+    ``$replace_marker`` in that of ``targeted_edit`` stand for the lines that make a block, ``$why`` in that of
+    ``hybrid`` for the reason. Raises ``ModelError`` when the model can't be reached.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        strategy: Strategy = "hybrid",
+        include_prior_versions: bool = False,
+        include_reflection_history: bool = True,
+        prompts: Mapping[Strategy, str | Path] | None = None,
+        system_prompt: str | Path | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        shown = Shown(versions=include_prior_versions, evaluations=include_reflection_history)
+        super().__init__(strategy, shown, prompts)
+        self.model = model
+        self._system = Message("system", read_prompt(system_prompt, _PACKAGE, "system.md"))
+        self._sampling = sampling or Sampling()
+
+    async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
+        """Ask the model."""
         limits = [limit for limit in (max_tokens, self._sampling.max_tokens) if limit is not None]
-        return replace(self._sampling, max_tokens=min(limits, default=None))
+        sampling = replace(self._sampling, max_tokens=min(limits, default=None))
+        return await ask(self.model, [self._system, *messages], sampling=sampling)
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
     """One revision on its way: the old text, and what every question about it shares."""
 
+    task: Task
     old: str
     tag: str
     material: str
     markers: Markers
-    sampling: Sampling
+    max_tokens: int | None
     why: str
     hybrid: bool
 

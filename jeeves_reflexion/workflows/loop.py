@@ -47,6 +47,11 @@ class _Entry:
     verdict: Verdict
     produced: bool
 
+    @property
+    def rank(self) -> tuple[bool, bool, float, int]:
+        verdict = self.verdict
+        return verdict.valid, verdict.made, verdict.score, -len(verdict.errors)
+
     def as_json(self, iteration: int) -> dict[str, JSON]:
         return {
             "iteration": iteration,
@@ -128,9 +133,13 @@ class _Run:
     # -- what is told of it
 
     def best(self) -> _Entry | None:
-        """Return the best output so far, the earlier of equals; one that is valid before all others."""
-        produced = [entry for entry in self.entries if entry.produced]
-        return max(produced, key=lambda entry: (entry.verdict.valid, entry.verdict.score), default=None)
+        """Return the best output so far.
+
+        A valid one comes first, then one that was judged at all, the higher score, the fewer errors (by a schema, all
+        that fails scores 0), and the later attempt.
+        """
+        produced = [entry for entry in reversed(self.entries) if entry.produced]
+        return max(produced, key=lambda entry: entry.rank, default=None)
 
     def tracking(self, shown: _Entry | None) -> dict[str, JSON]:
         """Return the loop's state variables; ``shown`` is the attempt whose output and errors they hold."""

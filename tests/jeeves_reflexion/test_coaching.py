@@ -115,14 +115,22 @@ async def test_a_critic_that_fails_is_reported_and_loses_nothing(caplog):
     assert "no voice" in caplog.text
 
 
-async def test_a_critic_without_a_key_is_raised():
-    model = ScriptedModel(turns(*ACTIONS[:2], native=False))
+async def test_a_critic_without_a_key_ends_the_run_and_loses_no_draft():
     options = RefinementOptions(
         triggers=Triggers(step_interval=1), step_critic=Critic(ModelAuthError("no key"))
     )
-    inner = Refinement(ReAct(model, [search, calc]), evaluator=Judge(1.0), reviser=Editor(), options=options)
+
+    def inner():
+        model = ScriptedModel(turns(*ACTIONS[:2], native=False))
+        return Refinement(
+            ReAct(model, [search, calc]), evaluator=Judge(1.0), reviser=Editor(), options=options
+        )
+
+    refined = await inner().refine(TASK)
+    assert isinstance(refined.error, ModelAuthError)
+    assert (refined.best.output, refined.best.evaluation.scored, refined.usage.calls) == ("the end", False, 3)
     with pytest.raises(ModelAuthError):
-        await inner.refine(TASK)
+        await inner()(TASK, Session())
 
 
 @pytest.mark.parametrize(("second", "looked"), [(0.65, True), (0.70, True), (0.75, False), (0.85, False)])

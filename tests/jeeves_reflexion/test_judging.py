@@ -6,9 +6,14 @@ from jeeves_reflexion import Draft, Evaluation
 from jeeves_reflexion.judging import RUNS, JudgeWatch
 
 
-def run(*scores, issues=("an issue",), threshold=0.8):
+def run(*scores, issues=("an issue",), criteria=(), threshold=0.8):
     return [
-        Draft(n, "text", Evaluation(score, issues=issues), score is not None and score >= threshold)
+        Draft(
+            n,
+            "text",
+            Evaluation(score, issues=issues, criteria_scores=dict(criteria)),
+            score is not None and score >= threshold,
+        )
         for n, score in enumerate(scores, 1)
     ]
 
@@ -20,6 +25,7 @@ def run(*scores, issues=("an issue",), threshold=0.8):
         (run(0.2, 0.3), ()),
         (run(0.7), ()),
         (run(0.2, 0.3, issues=()), ("overcritical",)),
+        (run(0.0, 0.0, issues=(), criteria={"it compiles": 0.0}), ()),
         (run(0.7, 0.9), ()),
         (run(None, None), ()),
     ],

@@ -9,11 +9,14 @@ from refining import TASK, Author, Editor, Judge, loop, text, used
 from jeeves_reflexion import (
     Attempt,
     Budget,
+    BudgetExceededError,
+    Completion,
     ConfigurationError,
     ConvergenceReason,
     Evaluation,
     ModelAuthError,
     ModelConnectionError,
+    QualityCriterion,
     Refinement,
     RefinementOptions,
     Reflexion,
@@ -21,8 +24,12 @@ from jeeves_reflexion import (
     Session,
     Spend,
     Task,
+    Triggers,
+    Usage,
 )
 from jeeves_reflexion.convergence import Convergence
+from jeeves_reflexion.evaluators import CriteriaEvaluator
+from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.refinement_options import Decision
 
 pytestmark = pytest.mark.anyio
@@ -109,15 +116,14 @@ async def test_a_run_out_of_its_own_budget_returns_the_best_so_far():
     model = ScriptedModel(lambda messages: "a text of some words")
 
     async def asks(task, attempt):
-        from jeeves_reflexion.models.ask import ask
-
         await ask(model, [])
         return Evaluation(0.1 * len(model.calls))
 
     session = Session(spend=Spend(Budget(max_tokens=12)))
     refined = await loop(asks, max_drafts=9).refine(TASK, session)
     assert refined.reason is REASON.TOKEN_BUDGET
-    assert scores(refined) == pytest.approx([0.1, 0.2, 0.3])
+    assert scores(refined) == [*map(pytest.approx, (0.1, 0.2, 0.3)), None], "the last one could not be judged"
+    assert refined.best.number == 3
 
 
 async def test_c04_threshold_is_met_by_equality():
@@ -168,6 +174,14 @@ async def test_f02_after_a_loss_the_better_draft_is_revised_in_another_way():
     assert [draft.base for draft in refined.drafts] == [None, 1, 1]
 
 
+async def test_f02_a_vetoed_draft_is_gone_back_from_whatever_its_score():
+    editor = Editor()
+    options = RefinementOptions(hooks=Watcher(Decision.CONTINUE))
+    judge = Judge(Evaluation(0.85, passed=True), Evaluation(0.95, passed=False), 0.9)
+    await loop(judge, editor=editor, max_drafts=3, options=options).refine(TASK)
+    assert [request.draft.number for request in editor.requests] == [1, 1]
+
+
 async def test_the_latest_draft_is_the_base_where_that_is_asked_for():
     events, editor, watcher = [], Editor(), Watcher()
     options = RefinementOptions(base="latest", convergence=None, hooks=watcher)
@@ -203,10 +217,109 @@ async def test_f05_an_outage_returns_the_best_so_far(fails):
     assert "gone" in refined.problems[0]
 
 
+class Paid:
+    """A judge, a reviser or a critic of drafts whose model is paid for, and which fails in its n-th turn after it."""
+
+    def __init__(self, fails: int, then: object, error: Exception | None = None) -> None:
+        self.fails, self.then, self.turn = fails, then, 0
+        self.error = error or ModelConnectionError("gone")
+
+    async def __call__(self, *given):
+        self.turn += 1
+        await ask(ScriptedModel([Completion("a reply", usage=used(100))]), [])
+        if self.turn == self.fails:
+            raise self.error
+        return await self.then(*given)
+
+
+async def pass_over(*given):
+    return Evaluation(None)
+
+
+@pytest.mark.parametrize(
+    ("judge", "reviser", "critic", "outputs", "calls"),
+    [
+        (1, 9, 9, ["first draft"], 2),
+        (2, 9, 9, ["first draft", "second"], 4),
+        (9, 1, 9, ["first draft"], 3),
+        (3, 9, 9, ["first draft", "second", "third"], 7),
+        (9, 2, 9, ["first draft", "second"], 6),
+        (9, 9, 1, ["first draft", "second"], 5),
+    ],
+)
+@pytest.mark.parametrize(
+    "error", [ModelConnectionError("gone"), ModelAuthError("no key"), ValueError("a typo")]
+)
+async def test_f05_an_outage_loses_neither_a_paid_draft_nor_what_was_paid(
+    judge, reviser, critic, outputs, calls, error
+):
+    judging = Paid(judge, Judge(0.5, 0.3, 0.6), error)
+    editing = Paid(reviser, Editor("second", "third"), error)
+    looking = Paid(critic, pass_over, error)
+    options = RefinementOptions(triggers=Triggers(quality_drop=0.1), drop_critic=looking)
+    session = Session()
+    inner = loop(judging, author=Author(tokens=100), editor=editing, options=options)
+    refined = await inner.refine(TASK, session)
+    assert refined.error is error
+    assert [draft.output for draft in refined.drafts] == outputs
+    assert refined.best.number == 1
+    assert refined.usage == session.spend.total == Usage(calls=calls, input_tokens=100 * calls)
+
+
+async def test_usage_is_that_of_the_run_alone_though_a_session_is_shared():
+    session = Session()
+    found = []
+
+    async def one(tokens: int, times: int) -> None:
+        judge = Paid(times, Judge(0.1, 0.2, 0.3))
+        found.append((tokens, await loop(judge, author=Author(tokens=tokens)).refine(TASK, session)))
+
+    async with anyio.create_task_group() as tasks:
+        for tokens, times in ((1, 1), (2, 2), (3, 3)):
+            tasks.start_soon(one, tokens, times)
+    assert {tokens: refined.usage.tokens for tokens, refined in found} == {1: 101, 2: 202, 3: 303}
+    assert session.spend.total.tokens == 606
+
+
+async def test_within_a_run_of_something_else_it_counts_for_that_run():
+    async def agent(task: Task) -> str:
+        inner = loop(Paid(9, Judge(0.9)), author=Author("good", tokens=10))
+        return (await inner.refine(task)).best.output
+
+    async def judge(task, attempt):
+        inner = await loop(Paid(9, Judge(0.9)), author=Author(tokens=1)).refine(TASK)
+        return Evaluation(1.0, usage=inner.usage)
+
+    async def reflect(task, trials):
+        return "Never needed."
+
+    result = await Reflexion(agent, evaluator=judge, reflector=reflect).run(TASK)
+    assert {role: usage.tokens for role, usage in result.usage.items() if usage.tokens} == {
+        "agent": 110,
+        "evaluator": 101,
+    }
+
+
+async def test_the_limits_of_the_session_hold_within():
+    author = Author(tokens=10)
+    refined = await loop(Paid(9, Judge(0.1)), author=author).refine(
+        TASK, Session(spend=Spend(Budget(max_tokens=10)))
+    )
+    assert refined.reason is REASON.TOKEN_BUDGET
+
+    async def never(task: Task, session: Session) -> Attempt:
+        await anyio.sleep_forever()
+        return Attempt()
+
+    with pytest.raises(BudgetExceededError, match=r"the 0\.01 s of the run are over"):
+        await loop(Judge(0.1), author=never).refine(TASK, Session(spend=Spend(Budget(max_seconds=0.01))))
+
+
 async def test_a_judge_that_fails_at_once_leaves_the_draft_unjudged():
     refined = await loop(Judge(ModelConnectionError("gone"))).refine(TASK)
     assert (refined.best.output, refined.best.evaluation.scored) == ("first draft", False)
     assert refined.reason is REASON.ERROR
+    assert refined.drafts[0].at > 0
 
 
 async def test_what_the_writer_raises_is_raised():
@@ -229,6 +342,11 @@ async def test_nothing_hangs():
     refined = await loop(never, options=RefinementOptions(timeout=0.05)).refine(TASK)
     assert refined.reason is REASON.ERROR
     assert "0.05 s" in refined.problems[0]
+
+
+async def test_a_timeout_of_the_judges_own_is_told_as_its_own():
+    refined = await loop(Judge(0.5, TimeoutError("the endpoint is asleep"))).refine(TASK)
+    assert refined.problems == ("TimeoutError: the endpoint is asleep",)
 
 
 async def test_two_unreadable_verdicts_running_end_the_run():
@@ -364,11 +482,29 @@ async def test_f03_a_judge_that_is_never_content_is_flagged():
 
 
 async def test_f01_the_same_issues_again_and_again_end_the_run():
-    moving = [0.1, 0.3, 0.2, 0.45, 0.35, 0.6, 0.5, 0.7]
-    judge = Judge(*(Evaluation(score, issues=("the ending is weak",)) for score in moving))
-    refined = await loop(judge, max_drafts=40).refine(TASK)
+    verdict = Evaluation(None, passed=False, issues=("the ending is weak",))
+    refined = await loop(Judge(verdict), max_drafts=40).refine(TASK)
     assert refined.reason is REASON.REPEATED_ISSUES
     assert len(refined.drafts) == 4
+
+
+@pytest.mark.parametrize("issue", ["the ending is weak", "{} of 20 tests fail"])
+async def test_f01_a_run_that_improves_goes_on_whatever_the_issues(issue):
+    judge = Judge(*(Evaluation(n / 10, issues=(issue.format(20 - n),)) for n in range(1, 9)))
+    refined = await loop(judge, max_drafts=40).refine(TASK)
+    assert (refined.reason, refined.best.evaluation.score) == (REASON.QUALITY_MET, 0.8)
+
+
+async def test_a_judge_that_names_no_issue_ends_no_run_that_improves():
+    def grade(output):
+        return 0.1 * len(output)
+
+    criterion = QualityCriterion("tests", evaluator="function", evaluator_config={"function": grade})
+    evaluator = CriteriaEvaluator([criterion])
+    refined = await loop(
+        evaluator, author=Author("."), editor=Editor(*("." * n for n in range(2, 9))), max_drafts=40
+    ).refine(TASK)
+    assert (refined.reason, len(refined.drafts)) == (REASON.QUALITY_MET, 8)
 
 
 async def test_convergence_off_runs_to_the_bound():
@@ -381,6 +517,7 @@ async def test_convergence_off_runs_to_the_bound():
     ("script", "reason", "drafts"),
     [
         ((0.6, 0.6, 0.6), REASON.PLATEAU, 3),
+        ((0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.1), REASON.PLATEAU, 3),
         ((0.4, 0.6, 0.4, 0.6, 0.4), REASON.OSCILLATION, 4),
         ((0.60, 0.61, 0.62, 0.63), REASON.DIMINISHING_RETURNS, 3),
     ],
@@ -393,16 +530,27 @@ async def test_v01_v02_v03_scores_that_go_nowhere_end_the_run(script, reason, dr
 async def test_c13_c15_the_limits_of_convergence_can_be_set():
     wider = RefinementOptions(convergence=Convergence(plateau_iterations=3))
     assert len((await loop(Judge(0.6), max_drafts=20, options=wider).refine(TASK)).drafts) == 4
-    off = RefinementOptions(convergence=Convergence(detect_oscillation=False))
+    off = RefinementOptions(convergence=Convergence(detect_oscillation=False, plateau_iterations=5))
     script = [0.4, 0.6, 0.4, 0.6, 0.4, 0.6]
     refined = await loop(Judge(*script), max_drafts=6, options=off).refine(TASK)
     assert refined.reason is REASON.MAX_ITERATIONS
 
 
-async def test_v04_drafts_that_say_the_same_end_the_run_whatever_their_scores():
-    editor = Editor("first draft", " First draft!")
-    refined = await loop(Judge(0.1, 0.3, 0.5, 0.7), editor=editor, max_drafts=20).refine(TASK)
+async def test_v04_drafts_that_stay_the_same_end_the_run_and_no_others():
+    refused = Evaluation(None, passed=False)
+    editor = Editor("first draft ", "first draft\n")
+    refined = await loop(Judge(refused), editor=editor, max_drafts=20).refine(TASK)
     assert (refined.reason, len(refined.drafts)) == (REASON.SEMANTIC_STABILITY, 3)
+    editor = Editor("First draft!", "first draft?", "  first draft")
+    refined = await loop(Judge(refused), editor=editor, max_drafts=4).refine(TASK)
+    assert refined.reason is REASON.MAX_ITERATIONS
+
+
+async def test_v04_code_that_gains_with_every_revision_is_revised_on():
+    first = "if x < 3:\n    n += 1\nreturn n"
+    editor = Editor("if x <= 3:\n    n += 1\nreturn n", "if x <= 3:\n    n += 1\n    return n")
+    refined = await loop(Judge(0.2, 0.4, 0.6), author=Author(first), editor=editor, max_drafts=3).refine(TASK)
+    assert refined.reason is REASON.MAX_ITERATIONS
 
 
 def test_used_counts_what_it_is_told():

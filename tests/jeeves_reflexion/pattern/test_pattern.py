@@ -1,8 +1,9 @@
 """The reflection pattern of seed 001 under its own names. Ids are those of the checklist."""
 
 import ast
-import gc
+import asyncio
 import json
+import threading
 from datetime import UTC, datetime
 
 import anyio
@@ -14,6 +15,7 @@ from jeeves_reflexion import (
     Completion,
     ConfigurationError,
     ConvergenceReason,
+    ModelAuthError,
     ModelConnectionError,
     QualityCriterion,
     ReAct,
@@ -148,6 +150,22 @@ def test_c17_the_options_of_triggers_are_kept_and_reach_the_loop():
     loop = made.refinement(ReAct(Writer().model), Task("Write."))
     assert loop.options.triggers == Triggers(2, on_error=True, on_tools=["search"], quality_drop=0.2)
     assert pattern().refinement(ReAct(Writer().model), Task("Write.")).options.triggers == Triggers()
+
+
+@pytest.mark.parametrize(
+    ("named", "option", "on"),
+    [
+        (["error"], {}, True),
+        (["error"], {"reflect_on_error": True}, True),
+        ([], {"reflect_on_error": True}, True),
+        (["error"], {"reflect_on_error": False}, False),
+        ([], {"reflect_on_error": False}, False),
+        ([], {}, False),
+    ],
+)
+def test_t03_errors_are_reflected_on_where_that_is_asked_for_and_not_refused(named, option, on):
+    loop = pattern(reflection_triggers=named, **option).refinement(ReAct(Writer().model), Task("Write."))
+    assert loop.options.triggers == Triggers(on_error=on)
 
 
 async def test_l01_a_run_and_all_that_it_returns():
@@ -294,34 +312,116 @@ async def test_h08_before_a_run_there_is_a_clear_error():
         pattern().get_history()
 
 
-async def test_l07_h08_each_task_sees_its_own_last_run():
+async def test_l07_h08_runs_at_once_share_no_history_and_the_last_to_end_is_kept():
     made = pattern()
-    seen = {}
+    results = {}
+    ended = {name: anyio.Event() for name in ("ant", "bee")}
 
-    async def one(name: str) -> None:
+    async def one(name: str, after: str | None) -> None:
         writer = Writer(drafts=(name,), scores=(0.9,))
-        await made.execute(ReAct(writer.model), f"Write {name}.")
-        await anyio.sleep(0.01)
-        seen[name] = made.get_best_version().output
+        results[name] = await made.execute(Waiting(writer, after and ended[after]), f"Write {name}.")
+        ended[name].set()
 
     async with anyio.create_task_group() as tasks:
-        for name in ("ant", "bee", "cow"):
-            tasks.start_soon(one, name)
-    assert seen == {"ant": "ant", "bee": "bee", "cow": "cow"}
-    with pytest.raises(SessionError):
-        made.get_history()
+        tasks.start_soon(one, "bee", "ant")
+        tasks.start_soon(one, "ant", None)
+    assert {name: result.history.best_version.output for name, result in results.items()} == {
+        "ant": "ant",
+        "bee": "bee",
+    }
+    assert made.get_history() is results["bee"].history
 
 
-async def test_a_pattern_that_is_gone_leaves_nothing_behind():
-    from jeeves_reflexion.pattern.core import _LAST
+class Waiting(ReAct):
+    def __init__(self, writer, event):
+        super().__init__(writer.model)
+        self.event = event
 
+    async def __call__(self, task, session):
+        if self.event is not None:
+            await self.event.wait()
+        return await super().__call__(task, session)
+
+
+def by_run_sync(made, agent):
+    made.wrap(agent).run_sync("Write.")
+
+
+def by_asyncio_run(made, agent):
+    asyncio.run(made.execute(agent, "Write."))
+
+
+def by_create_task(made, agent):
+    async def main():
+        await asyncio.create_task(made.execute(agent, "Write."))
+
+    asyncio.run(main())
+
+
+def by_gather(made, agent):
+    async def main():
+        await asyncio.gather(made.execute(agent, "Write."))
+
+    asyncio.run(main())
+
+
+def by_wait_for(made, agent):
+    async def main():
+        await asyncio.wait_for(made.execute(agent, "Write."), 60)
+
+    asyncio.run(main())
+
+
+def by_thread(made, agent):
+    worker = threading.Thread(target=by_asyncio_run, args=(made, agent))
+    worker.start()
+    worker.join()
+
+
+async def no_lesson(task, trials):
+    return "Never needed."
+
+
+def by_reflexion(made, agent):
+    Reflexion(made.wrap(agent), evaluator=lambda output: True, reflector=no_lesson).run_sync("Write.")
+
+
+def by_a_wrapped_callable(made, agent):
+    async def wrapped(task: Task) -> str:
+        return (await made.execute(agent, task)).best_output
+
+    Reflexion(wrapped, evaluator=lambda output: True, reflector=no_lesson).run_sync("Write.")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        by_run_sync,
+        by_asyncio_run,
+        by_create_task,
+        by_gather,
+        by_wait_for,
+        by_thread,
+        by_reflexion,
+        by_a_wrapped_callable,
+    ],
+)
+def test_h08_the_last_run_is_seen_however_it_was_made(run):
     made = pattern()
-    await made.execute(ReAct(Writer(scores=(0.9,)).model), "Write.")
-    assert len(_LAST.get()) >= 1
-    size = len(_LAST.get())
-    del made
-    gc.collect()
-    assert len(_LAST.get()) == size - 1
+    run(made, ReAct(Writer().model))
+    assert made.get_best_version().output == "something else, two"
+    assert [version.iteration for version in made.get_history().versions] == [1, 2]
+    with pytest.raises(SessionError):
+        pattern().get_history()
+
+
+async def test_h08_what_no_retry_would_mend_leaves_the_paid_drafts_with_the_pattern():
+    made = pattern()
+    writer = Writer(scores=(0.5, ModelAuthError("revoked")))
+    with pytest.raises(ModelAuthError):
+        await made.wrap(ReAct(writer.model))(Task("Write."), Session())
+    assert made.get_best_version().output == "draft one"
+    assert made.get_history().final_version.output == "something else, two"
 
 
 async def test_k01_to_k04_callbacks_are_awaited_in_order():
@@ -376,7 +476,9 @@ async def test_f04_an_external_validator_has_a_veto():
 
 async def test_f05_an_outage_loses_nothing():
     result = await run(Writer(scores=(0.5, ModelConnectionError("gone"))))
-    assert (result.success, result.best_output) == (False, "draft one")
+    assert (result.success, result.best_output, result.final_output) == (False, *DRAFTS[:2])
+    assert (result.iterations_used, result.history.final_version.evaluation.scored) == (1, False)
+    assert result.token_usage.calls == 3
     assert result.convergence_reason is ConvergenceReason.ERROR
     assert isinstance(result.error, ModelConnectionError)
 

@@ -132,6 +132,37 @@ async def test_an_output_of_zero_points_is_better_than_none():
     assert result["reflection_best"] == "text"
 
 
+THREE = {"type": "schema", "schema": {"type": "object", "required": ["a", "b", "c"]}}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "best"),
+    [
+        ([{}, {"a": 1, "b": 1}, {"a": 1}], {"a": 1, "b": 1}),
+        ([{"a": 1}, {}, {"b": 1}], {"b": 1}),
+        ([{"a": 1, "b": 1}, {"a": 1}, {}], {"a": 1, "b": 1}),
+    ],
+)
+async def test_by_a_schema_the_best_has_the_fewest_errors_and_of_equals_it_is_the_later(outputs, best):
+    result = await reflection_loop({}, generator=script(*outputs), evaluator=THREE)
+    assert (result["success"], result["reflection_output"], result["reflection_best"]) == (False, best, best)
+
+
+async def test_an_output_that_was_judged_is_better_than_one_whose_evaluator_failed():
+    verdicts = iter([{"valid": False, "score": 0, "errors": ["a", "b"]}, RuntimeError("gone")])
+
+    def evaluate(output, state):
+        verdict = next(verdicts)
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    result = await reflection_loop(
+        {}, generator=script("judged", "unknown"), evaluator=evaluate, max_iterations=2
+    )
+    assert result["reflection_best"] == "judged"
+
+
 async def test_null_is_an_output_as_any_other():
     result = await reflection_loop(
         {"reflection_output": "old"},

@@ -156,7 +156,7 @@ async def test_a_fallback_uses_the_best_attempt(here):
 """)
     run = lambda replies: workflow.run({"most": 2}, model=ScriptedModel(replies), sandbox=here)  # noqa: E731
     assert (await run(['{"content": "abc"}']))["content"] == "abc"
-    assert (await run(['{"content": "abcd"}', "{}"]))["content"] == "abcd"
+    assert (await run(["{}", '{"content": "abcd"}']))["content"] == "abcd", "one error each: the later counts"
     assert (await run(["{}", "{}"]))["content"] == "Default content"
 
 
