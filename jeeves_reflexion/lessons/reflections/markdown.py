@@ -35,8 +35,9 @@ from jeeves_reflexion.forms import (
 )
 from jeeves_reflexion.lessons.reflections.escaping import OPENER, closing_line, escaped, unescaped
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
+from jeeves_reflexion.mars import BULLET, principle_of, procedure_in, steps_of
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import abridge
+from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
 
 FORMAT: Final = 1
@@ -184,8 +185,8 @@ def _data(entry: Entry) -> str:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 _TITLE: Final = re.compile(
-    r"#[ \t]+(?P<title>Reflection|Procedure):[ \t]*(?P<date>[^ \t]+)[ \t]+-[ \t]+"
-    r"(?P<agent>.+?)[ \t]+-[ \t]+(?P<summary>\S.*)$"
+    r"#[ \t]+(?P<title>(?:Decision )?Reflection|Decision|Procedure):[ \t]*(?P<date>[^ \t]+)[ \t]+[-\u2013\u2014][ \t]+"
+    r"(?P<agent>.+?)[ \t]+[-\u2013\u2014][ \t]+(?P<summary>\S.*)$"
 )
 _HEADING: Final = re.compile(r" {0,3}(?P<marks>#{1,3})(?:[ \t]+(?P<text>.*?))?[ \t]*#*[ \t]*$")
 _EXTRA: Final = ("principle", "procedure")
@@ -253,7 +254,9 @@ def _heading(line: str, number: int, headings: Mapping[str, str]) -> str | None:
     text = (match["text"] or "").casefold().strip(" \t")
     if len(match["marks"]) == 3:
         return text if text in _EXTRA else None
-    key = headings.get(text.rstrip("?: ")) if len(match["marks"]) == 2 else None
+    # Writing escapes every line that begins with two marks, so reading may be generous with these.
+    plain = text.strip("?:*_ ")
+    key = headings.get(plain, plain if plain in _EXTRA else None) if len(match["marks"]) == 2 else None
     if key is None:
         raise MarkdownError(
             number,
@@ -288,7 +291,16 @@ def _listed(form: Form) -> str:
 
 def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
     fields = {key: text for key, text in parts.items() if key in form.keys}
-    reflection = Reflection("", form.outcome, fields, parts.get("principle"), parts.get("procedure"))
+    rule, principle, steps = (parts.get(key, "") for key in ("tactical_rule", *_EXTRA))
+    if "\n" in rule and not any(map(BULLET.match, rule.split("\n"))):
+        fields["tactical_rule"] = one_line(rule)  # a person's editor breaks long lines
+    reflection = Reflection(
+        "",
+        form.outcome,
+        fields,
+        principle_of(principle) if principle else None,
+        (steps if steps_of(steps) else procedure_in(steps)) if steps else None,
+    )
     try:
         check_form(reflection)
     except ReflectionFormError as error:
