@@ -154,6 +154,11 @@ def outcome_of(evaluation: Evaluation, *, passed: bool, partial_from: float = PA
     return "partial" if score is not None and score >= partial_from else "failed"
 
 
+def fills(outcome: Outcome, due: Outcome) -> bool:
+    """Whether a reflection on ``outcome`` does where one on ``due`` is due: the full form does for the short one."""
+    return outcome == due or (due, outcome) == ("partial", "failed")
+
+
 def make_reflection(
     outcome: Outcome,
     fields: Mapping[str, str],

@@ -24,7 +24,7 @@ import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
-from jeeves_reflexion.forms import FORMS, PARTIAL_FROM, outcome_of
+from jeeves_reflexion.forms import FORMS, PARTIAL_FROM, fills, outcome_of
 from jeeves_reflexion.lessons.reflections.folder import Malformed, Stored, locked, read_folder
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.markdown import summary_of
@@ -190,14 +190,9 @@ def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -
     return Duty(agent, redact_id(task.id), outcome, summary, redact_id(run_id), attempt, time.time())
 
 
-def _full_enough(stored: Stored, duty: Duty) -> bool:
-    outcome = stored.entry.reflection.outcome
-    return outcome == duty.outcome or (duty.outcome == "partial" and outcome == "failed")
-
-
 def _pays(stored: Stored, duty: Duty) -> bool:
     entry = stored.entry
-    if not _full_enough(stored, duty) or entry.task_id != duty.task_id:
+    if not fills(entry.reflection.outcome, duty.outcome) or entry.task_id != duty.task_id:
         return False
     if duty.run_id:
         return (entry.source.run_id, entry.source.attempt) == (duty.run_id, duty.attempt)
@@ -211,7 +206,8 @@ def _paid_by_hand(stored: Stored, duties: Sequence[Duty]) -> list[Duty]:
     """
     if stored.entry.id:
         return []
-    fit = [duty for duty in duties if stored.digest not in duty.seen and _full_enough(stored, duty)]
+    outcome = stored.entry.reflection.outcome
+    fit = [duty for duty in duties if stored.digest not in duty.seen and fills(outcome, duty.outcome)]
     title = stored.entry.summary.casefold()
     task = next((duty for duty in fit if duty.summary.casefold() == title), fit[0] if fit else None)
     return [duty for duty in fit if task and (duty.task_id, duty.run_id) == (task.task_id, task.run_id)]
