@@ -33,6 +33,7 @@ from jeeves_reflexion.forms import (
     flat_text,
     normalised,
 )
+from jeeves_reflexion.lessons.reflections.endpoints import named_tools
 from jeeves_reflexion.lessons.reflections.escaping import OPENER, closing_line, escaped, unescaped
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
 from jeeves_reflexion.mars import BULLET, principle_of, procedure_in, steps_of
@@ -104,7 +105,8 @@ def entry_of(
         id,
         task.id,
         task.kind,
-        task.tools,
+        # What the task's text names is kept, because the summary is cut.
+        tuple(named_tools(task.tools, redact(task.prompt)).values()),
         source,
     )
 

@@ -180,9 +180,8 @@ async def test_a_whole_run_leaves_nothing_owed(tmp_path):
     looped = loop(ScriptedModel(["wrong"] * 4), lesson_store=ReflectionLibrary(journal))
     result = await looped.run(TASK)
     assert await policy.after(result, "react") == ()
-    names = sorted(path.name for path in journal.folder.rglob("*.md"))
-    assert len(names) == 4
-    assert all(name[10:].startswith("-fetch-the-listings") for name in names)
+    names = sorted(path.name[10:] for path in journal.folder.rglob("*.md"))
+    assert names == [f"-look-{where}-first.md" for where in ("down", "left", "right", "up")]
 
 
 # -- a reflection before the agent moves on ----------------------------------------------------------------------------
