@@ -516,6 +516,68 @@ async def test_x26_candidates_are_approved_by_people():
         await stream.approve("x")
 
 
+@pytest.mark.parametrize("preset", ["seed002", None])
+async def test_x26_what_is_approved_reaches_the_prompts_it_was_approved_for(journal, preset):
+    streams = Streams(InMemoryVectorStore(Compass(), namespace="tests"))
+    library = ReflectionLibrary(journal, agent="react", streams=streams)
+    await library.record(TASK, important(), provenance=source("react"))
+    other = make_reflection("failed", FAILED_FIELDS, rule="Ask the other one.")
+    await library.record(TASK, other, provenance=source("another", run_id="run-2"))
+
+    async def shown(task: Task) -> str:
+        model = ScriptedModel(["done"])
+        loop = Reflexion(
+            ReAct(model),
+            evaluator=lambda output: 1.0,
+            reflector=lambda *_: "x y",
+            lesson_store=library,
+            preset=preset,
+        )
+        await loop.run(task)
+        return "".join(message.content for message in model.calls[0].messages)
+
+    rule, steps = principle_of(RULE), procedure_of(STEPS).replace("\n", " ")
+    elsewhere = Task("Pay the bill", kind="billing")
+    assert f"- {rule}" not in await shown(elsewhere)  # a candidate is nobody's rule
+    for stream in (streams.principles, streams.procedures):
+        for item in await stream.list():
+            await stream.approve(item.id)
+    for task, playbook in (
+        (elsewhere, False),  # a rule is for every task of its agent, a playbook for such tasks
+        (Task("Fetch the offers", kind="Web Scraping"), True),
+        (Task("Fetch the offers with http_get"), True),
+        (Task("Fetch the listings"), True),
+    ):
+        text = await shown(task)
+        assert f"- {rule}" in text
+        assert (f"- {steps}" in text) == playbook
+        assert "Ask the other one." not in text
+    for item in await streams.principles.list():
+        await streams.principles.reject(item.id)
+    assert f"- {rule}" not in await shown(elsewhere)
+
+
+async def test_x26_what_is_approved_takes_no_place_of_what_is_recalled(journal):
+    streams = Streams(InMemoryVectorStore(Compass(), namespace="tests"))
+    library = ReflectionLibrary(journal, streams=streams)
+    for number in range(4):
+        told = make_reflection("failed", FAILED_FIELDS, rule=f"Follow way {number} to the end.")
+        await library.record(TASK, told, provenance=source("a", at(1) + number, run_id=f"r{number}"))
+    for item in await streams.principles.list():
+        await streams.principles.approve(item.id, reason="true everywhere")
+    offered = (await library.recall(TASK, k=3)).offered
+    assert [item.reason.startswith("approved") for item in offered] == [True] * 4 + [False] * 3
+    assert {item.lesson.state_reason for item in offered[:4]} == {"true everywhere"}
+
+
+async def test_x26_an_item_of_an_older_version_is_read(journal):
+    records = InMemoryVectorStore(Compass(), namespace="tests")
+    old = {"text": procedure_of(STEPS), "agent": "a", "task_kind": "web scraping", "sources": ["1"]}
+    await records.compare_and_swap(PROCEDURES, "k", {**old, "state": "approved", "reason": ""}, version=None)
+    (item,) = await Streams(records).approved(TASK, "a")
+    assert (item.steps, item.task_id, item.tools) == (STEPS, "", ())
+
+
 async def test_x26_writers_at_once_lose_no_source():
     stream = Stream(InMemoryVectorStore(Compass(), namespace="tests"), PROCEDURES)
     async with anyio.create_task_group() as group:
