@@ -59,7 +59,8 @@ class Entry:
     """One reflection as it stands in a file.
 
     ``agent`` is the name that the file's folder has; ``summary`` says in one line what the task was. ``id`` is empty
-    for a file that a person wrote; ``created_at`` is in seconds since 1970, 0 where it is not known.
+    for a file that a person wrote, whose title is taken for its task; ``created_at`` is in seconds since 1970, 0 where
+    it is not known.
     """
 
     date: datetime.date
@@ -131,6 +132,8 @@ def to_markdown(entry: Entry) -> str:
 def from_markdown(text: str) -> Entry:
     """Read a file back. Raises :class:`MarkdownError`, which names the line, for one that is no reflection."""
     lines = flat_text(text.removeprefix("\ufeff")).rstrip().split("\n")
+    blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    lines[0], lines[blank] = lines[blank], lines[0]  # what errors say of the lines below stays true
     title = _TITLE.match(lines[0].rstrip())
     if title is None:
         raise MarkdownError(
@@ -186,9 +189,10 @@ def _data(entry: Entry) -> str:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
+_DASH: Final = r"[ \t]+[-\u2013\u2014][ \t]+"
 _TITLE: Final = re.compile(
-    r"#[ \t]+(?P<title>(?:Decision )?Reflection|Decision|Procedure):[ \t]*(?P<date>[^ \t]+)[ \t]+[-\u2013\u2014][ \t]+"
-    r"(?P<agent>.+?)[ \t]+[-\u2013\u2014][ \t]+(?P<summary>\S.*)$"
+    r"#[ \t]+(?P<title>(?:Decision )?Reflection|Decision|Procedure):[ \t]*\[?(?P<date>[^ \t\]]+)\]?"
+    rf"{_DASH}(?P<agent>.+?){_DASH}(?P<summary>\S.*)$"
 )
 _HEADING: Final = re.compile(r" {0,3}(?P<marks>#{1,3})(?:[ \t]+(?P<text>.*?))?[ \t]*#*[ \t]*$")
 _EXTRA: Final = ("principle", "procedure")
@@ -318,7 +322,7 @@ def _entry(entry: Entry, data: Mapping[str, Any], line: int) -> Entry:
             entry,
             reflection=reflection,
             id=str(data.get("id", "")),
-            task_id=str(data.get("task_id", "")),
+            task_id=str(data.get("task_id", "")) if data else Task(entry.summary).id,
             task_kind=None if data.get("task_kind") is None else str(data["task_kind"]),
             tools=tuple(map(str, data.get("tools", ()))),
             source=Provenance(

@@ -60,6 +60,8 @@ def put(journal: ReflectionJournal, text: str, name: str = "2026-03-01-api-timeo
         by_hand().replace("## What happened?", "## **What happened?**"),
         by_hand().replace("## Why did it go wrong?", "## WHY DID IT GO WRONG:"),
         by_hand(title=TITLE.replace(" - ", " \N{EN DASH} ")),
+        by_hand(title=TITLE.replace("2026-03-01 - researcher-agent", "[2026-03-01] - [Researcher Agent]")),
+        "\ufeff\n\n" + by_hand(),
         by_hand(rule="Always validate API response status\nbefore parsing the body."),
     ],
 )
@@ -160,6 +162,13 @@ async def test_the_class_of_a_cause_is_asked_for_once_more_and_no_reflection_is_
         kept = await StructuredReflector(ScriptedModel([reply(lacking, cause=""), second]))(TASK, [trial()])
         assert (kept.fields["why"], cause_of(kept.fields["why"])) == ("it guessed", "unclassified")
         assert kept.usage.calls == 2
+
+
+async def test_a_file_by_hand_is_recalled_for_its_task_and_for_what_it_names(journal):
+    put(journal, by_hand(rule="Check the status of api.example.com/v1/listings first."))
+    for task in (Task("Fetch the listings"), Task("GET https://api.example.com/v1/listings?page=2")):
+        assert len(await journal.relevant(task, "researcher-agent")) == 1
+    assert not await journal.relevant(Task("Pay the bill"), "researcher-agent")
 
 
 # -- what it pays ------------------------------------------------------------------------------------------------------
