@@ -66,13 +66,17 @@ class Duty:
 class ReflectionOwedError(LessonStoreError):
     """An agent may not take its next task yet; ``owed`` says which reflections are missing.
 
-    ``malformed`` are the agent's files that can't be read: one of them may be meant to pay.
+    ``folder`` is where the files go; ``malformed`` are those there that can't be read: one may be meant to pay.
     """
 
-    def __init__(self, agent: str, owed: tuple[Duty, ...], malformed: Sequence[Malformed] = ()) -> None:
+    def __init__(
+        self, agent: str, owed: tuple[Duty, ...], folder: Path, malformed: Sequence[Malformed] = ()
+    ) -> None:
         listed = "; ".join(duty.describe() for duty in owed)
         unread = "".join(f"; {bad.path.name} can't be read: {bad.problem}" for bad in malformed)
-        super().__init__(f"agent {agent!r} takes no other task before it has written {listed}{unread}")
+        super().__init__(
+            f"agent {agent!r} takes no other task before it has written, in {folder}, {listed}{unread}"
+        )
         self.owed = owed
 
 
@@ -140,8 +144,8 @@ class ReflectionPolicy:
     async def require(self, agent: str) -> None:
         """Raise :class:`ReflectionOwedError`, which says what is missing, unless the agent may take its next task."""
         if not await self.may_take_next(agent):
-            malformed = (await self.journal.list(agent)).malformed
-            raise ReflectionOwedError(agent_slug(agent), await self.owed(agent), malformed)
+            name, malformed = agent_slug(agent), (await self.journal.list(agent)).malformed
+            raise ReflectionOwedError(name, await self.owed(agent), self.journal.folder / name, malformed)
 
     async def _due(self, agent: str) -> tuple[Duty, ...]:
         return await anyio.to_thread.run_sync(partial(self._open, agent_slug(agent)))

@@ -267,8 +267,9 @@ async def test_x01_the_agent_takes_no_other_task_until_the_reflection_is_there(t
         lesson_store=ReflectionLibrary(journal),
     )
     await looped.run(TASK)
-    with pytest.raises(ReflectionOwedError, match=r"a failed reflection on 'Fetch the listings'"):
+    with pytest.raises(ReflectionOwedError, match=r"a failed reflection on 'Fetch the listings'") as caught:
         await looped.run(Task("Another task"))
+    assert str(journal.folder / "react") in str(caught.value)
     assert len(agent.calls) == 1
     by_hand = to_markdown(entry()).split("<!--")[0]
     (journal.folder / "react" / "2026-03-01-by-hand.md").write_text(by_hand, "utf-8")
