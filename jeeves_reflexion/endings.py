@@ -2,51 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from jeeves_reflexion.events import Escalated, MaxAttemptsReached, RunFinished
+from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.events import Escalated, MaxAttemptsReached, RunFinished, Warned
 from jeeves_reflexion.redaction import redacting
-from jeeves_reflexion.session import Session
-from jeeves_reflexion.types import Role, RunResult, StopReason, Task, Trial, Usage
+from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.types import RunResult
 
 
 async def finish(
-    task: Task,
-    trials: Sequence[Trial],
-    stop: StopReason,
+    result: RunResult,
     session: Session,
     *,
-    usage: Mapping[Role, Usage],
-    seconds: float,
     escalate: bool,
+    note: Callable[[RunResult], Awaitable[object]] | None = None,
 ) -> RunResult:
-    """Say how a run ended, and return its result.
+    """Say how a run ended, and return its result with what is to be said of the end.
 
     ``escalate`` says that a run whose attempts all failed is handed to the orchestrator with all its reflections.
+    ``note`` writes down what the run leaves owed; where it can't, the result stands and says so.
     """
-    last = trials[-1]
-    if stop == "max_attempts":
+    last, attempts = result.trials[-1], len(result.trials)
+    used_up = result.stop_reason == "max_attempts"
+    if used_up:
         score = last.evaluation.score
         await session.emit(
-            MaxAttemptsReached(
-                run_id=session.id, attempt=len(trials), final_score=score, attempts=len(trials)
-            )
+            MaxAttemptsReached(run_id=session.id, attempt=attempts, final_score=score, attempts=attempts)
         )
         if escalate:
-            reflections = tuple(trial.reflection for trial in trials if trial.reflection is not None)
+            told = tuple(trial.reflection for trial in result.trials if trial.reflection is not None)
             await redacting(session).emit(
-                Escalated(run_id=session.id, attempt=len(trials), task_id=task.id, reflections=reflections)
+                Escalated(run_id=session.id, attempt=attempts, task_id=result.task.id, reflections=told)
             )
-    detail = last.exhausted or (last.evaluation.rationale if stop == "unscorable" else "")
-    result = RunResult(session.id, task, tuple(trials), stop, usage, seconds, detail)
+    detail = last.exhausted
+    if result.stop_reason == "unscorable":
+        detail = detail or last.evaluation.rationale
+    elif result.stop_reason == "reflection_missing":
+        detail = "; ".join(last.problems)
+    if note is not None:
+        try:
+            await note(result)
+        except LessonStoreError as error:
+            message = f"what the run leaves owed was not written down: {error}"
+            logger.warning("run %s: %s", session.id, message)
+            await redacting(session).emit(Warned(run_id=session.id, attempt=attempts, message=message))
+            detail = "; ".join(filter(None, (detail, message)))
+    result = replace(result, detail=detail, escalated=used_up and escalate)
     await session.emit(
         RunFinished(
             run_id=session.id,
-            stop_reason=stop,
+            stop_reason=result.stop_reason,
             passed=result.passed,
             score=result.score,
-            attempts=len(trials),
-            seconds=seconds,
+            attempts=attempts,
+            seconds=result.seconds,
         )
     )
     return result

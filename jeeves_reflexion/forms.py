@@ -27,7 +27,7 @@ from jeeves_reflexion.mars import (
 from jeeves_reflexion.text import abridge, one_line, sentences
 from jeeves_reflexion.types import NO_USAGE, Evaluation, Outcome, Reflection
 
-Cause: TypeAlias = Literal["strategy", "input", "knowledge", "external"]
+Cause: TypeAlias = Literal["strategy", "input", "knowledge", "external", "unclassified"]
 Policy: TypeAlias = Literal["mandatory", "optional", "recommended"]
 
 FIELD_CHARACTERS: Final = 4000
@@ -42,7 +42,7 @@ CAUSES: Final[Mapping[Cause, str]] = MappingProxyType(
         "external": "External failure",
     }
 )
-"""The four classes of root causes, and the words that a "why" begins with."""
+"""The four classes of root causes, and the words that name them; a "why" that names none is ``unclassified``."""
 
 
 class ReflectionFormError(LessonStoreError):
@@ -154,6 +154,11 @@ def outcome_of(evaluation: Evaluation, *, passed: bool, partial_from: float = PA
     return "partial" if score is not None and score >= partial_from else "failed"
 
 
+def fills(outcome: Outcome, due: Outcome) -> bool:
+    """Whether a reflection on ``outcome`` does where one on ``due`` is due: the full form does for the short one."""
+    return outcome == due or (due, outcome) == ("partial", "failed")
+
+
 def make_reflection(
     outcome: Outcome,
     fields: Mapping[str, str],
@@ -228,12 +233,6 @@ def _check_field(form: Form, field: FormField, text: str) -> None:
             f"the field {field.heading!r} has {len(text)} characters: keep it below {FIELD_CHARACTERS}",
             field=field.heading,
         )
-    if field is _WHY and cause_of(text) is None:
-        raise ReflectionFormError(
-            f"the field {field.heading!r} ({field.key}) must begin with the class of the root cause, one of "
-            f"{_any_of(CAUSES)}, not with {abridge(text, 60)!r}",
-            field=field.heading,
-        )
     if field is _RULE and (problem := sentence_problem(text)):
         raise ReflectionFormError(
             f"the field {field.heading!r} ({field.key}) must be one sentence: {problem}", field=field.heading
@@ -258,27 +257,43 @@ def _check_mars(form: Form, reflection: Reflection) -> None:
         )
 
 
-def cause_of(text: str) -> Cause | None:
-    """Return the class of the root cause that a "why" begins with, or None."""
-    match = _CAUSE.match(text)
-    if match is None:
-        return None
-    word = match["word"].lower()
-    return next(cause for cause in CAUSES if cause == word)
+def cause_of(text: str) -> Cause:
+    """Return the class of the root cause that a "why" plainly names; ``unclassified`` where it names none.
+
+    Plain is a class that the text begins with, or the only one that it names, where it stands as a label: between
+    punctuation or after "the cause is". Anywhere else the words around it might deny it.
+    """
+    match = _CAUSE.match(text) or _BEGINNING.match(text)
+    if match is None and len({_class_in(phrase) for phrase in _PHRASE.findall(text)}) == 1:
+        match = _LABEL.search(text)
+    return "unclassified" if match is None else _class_in(match["words"])
 
 
+def _class_in(words: str) -> Cause:
+    return next(cause for cause in CAUSES if cause in words.lower())
+
+
+_PHRASE = re.compile(
+    r"\b(?:wrong\s+strategy|bad\s+input|missing\s+knowledge|external\s+failure)\b", re.IGNORECASE
+)
 _CAUSE = re.compile(
-    r"[\s*_\[(\"']*(?:(?:wrong|bad|missing|an?|the)\s+){0,2}(?P<word>strategy|input|knowledge|external)"
+    r"[\s*_\[(\"'-]*(?:(?:wrong|bad|missing|an?|the)\s+){0,2}(?P<words>strategy|input|knowledge|external)"
     r"(?:\s+(?:failure|cause|error))?[\s*_\])\"']*(?:[:.;,\u2013\u2014-]+\s*|$|\n)[*_\s]*",
+    re.IGNORECASE,
+)
+_BEGINNING = re.compile(rf"[\s*_\[(\"'-]*(?:(?:an?|the)\s+)?(?P<words>{_PHRASE.pattern})", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:[(\[:;.,\n\u2013\u2014-]|\bcause\s+(?:is|was))[\s*_\"']*(?:(?:an?|the)\s+)?"
+    rf"(?P<words>{_PHRASE.pattern})[\s*_\"']*(?:[)\]:;.,\n\u2013\u2014-]|$)",
     re.IGNORECASE,
 )
 
 
 def with_cause(text: str, cause: str = "") -> str:
-    """Write a "why" with its class first, in the form's own words; as it is where neither names a class."""
+    """Write a "why" with its class first, in the form's own words; as it is where it names that class, or none is."""
     own = _CAUSE.match(text)
     found = cause_of(cause.strip() + ":") if cause.strip() else cause_of(text)
-    if found is None:
+    if found == "unclassified" or (own is None and cause_of(text) == found):
         return text
     rest = text[own.end() :] if own and cause_of(text) == found else text
     return f"{CAUSES[found]}: {rest.strip()}" if rest.strip() else f"{CAUSES[found]}."
@@ -331,6 +346,6 @@ def normalised(reflection: Reflection) -> Reflection:
     )
 
 
-def _any_of(names: Mapping[str, object] | Mapping[Cause, str] | Mapping[Outcome, Form]) -> str:
+def _any_of(names: Mapping[Outcome, Form]) -> str:
     *most, last = names
     return f"{', '.join(most)} or {last}"

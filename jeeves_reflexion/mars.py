@@ -50,6 +50,17 @@ def procedure_of(steps: Sequence[str]) -> str:
     return PROCEDURE + "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1))
 
 
+def procedure_in(text: str) -> str:
+    """Return the procedure that a person wrote as a list, on the line of the form's words or below them."""
+    steps: list[str] = []
+    for line in _unprefixed(text, PROCEDURE).split("\n"):
+        if BULLET.match(line) or not steps:
+            steps.append(line)
+        else:  # a step that goes on in the next line
+            steps[-1] += f" {line}"
+    return procedure_of(steps)
+
+
 def steps_of(procedure: str) -> tuple[str, ...] | None:
     """Return the steps of a procedure, or None for a text that is none."""
     if not procedure.startswith(PROCEDURE):

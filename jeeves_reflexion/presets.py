@@ -1,8 +1,8 @@
 """Named ways to run the loop. ``preset="seed002"`` is the reflexion protocol of seed 002.
 
 Four attempts, so three retries; the three reflections that matter most from earlier runs; the whole chain of this
-task's own reflections beside them; reflections in the four forms; and an escalation with the chain when all retries
-failed.
+task's own reflections beside them; reflections in the four forms, without which there is neither a retry nor a next
+task; and an escalation with the chain when all retries failed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.reflections.chain import chain_block, recalled_block
+from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
+from jeeves_reflexion.lessons.reflections.policy import ReflectionPolicy
+from jeeves_reflexion.lessons.reflections.required import RequiredForm
+from jeeves_reflexion.protocols import LessonStore, Reflector
 from jeeves_reflexion.types import Recall, Trial
 
 
@@ -33,7 +37,8 @@ class Preset:
 
     ``max_attempts`` and ``top_k_lessons`` count where the user gives no number; the loop's own are 3 and 5.
     With ``chain`` each attempt sees all of the run's reflections, beside what is recalled from other
-    runs. With ``escalates`` a run whose last attempt failed says so with its reflections.
+    runs. With ``structured`` reflections are forms, and mandatory where the protocol says so. With ``escalates`` a run
+    whose last attempt failed says so with its reflections.
     """
 
     name: str = ""
@@ -50,6 +55,20 @@ class Preset:
     def lessons(self, given: int) -> int:
         """Return how many lessons are recalled: ``given``, unless that is a default that nobody wrote."""
         return self.top_k_lessons if isinstance(given, Unsaid) else given
+
+    def required(self, reflector: Reflector) -> Reflector:
+        """Return the reflector as the loop asks it: with forms, one that has to fill them in."""
+        return RequiredForm(reflector) if self.structured else reflector
+
+    def waits(self, trial: Trial) -> bool:
+        """Whether a trial has no reflection and the next attempt must not begin before it has."""
+        return self.structured and trial.evaluation.scored and trial.reflection is None
+
+    def policy(self, lessons: LessonStore | None, reflector: Reflector) -> ReflectionPolicy | None:
+        """Return what says whether an agent may take a task: the policy of the library, if lessons are one."""
+        if not (self.structured and isinstance(lessons, ReflectionLibrary)):
+            return None
+        return ReflectionPolicy(lessons.journal, partial_from=RequiredForm(reflector).partial_from)
 
     def block(self, block: str, recall: Recall | None, history: Sequence[Trial]) -> str:
         """Return the lessons as the agent sees them: what was recalled, then the chain.

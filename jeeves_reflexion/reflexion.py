@@ -126,9 +126,15 @@ class Reflexion:
         return Session(spend=Spend(self.options.budget), listener=listener)
 
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult:
-        """Try the task until an attempt passes or the loop has a reason to stop, and return all trials."""
+        """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
+
+        ``preset="seed002"`` with a library of reflections raises ``ReflectionOwedError`` while the agent owes one.
+        """
         task = checked_task(task)
         session = session or self.session()
+        policy = self.preset.policy(self.lessons, self.reflector) if self.options.learn else None
+        if policy is not None:
+            await policy.require(self._agent_name)
         started, before = time.monotonic(), session.spend.by_role()
         begun = RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts)
         await redacting(session).emit(begun)
@@ -137,15 +143,10 @@ class Reflexion:
         while stop is None:
             trials.append(await self.trial(task, trials, session))
             stop = self.stop_reason(trials)
-        return await finish(
-            task,
-            trials,
-            stop,
-            session,
-            usage=session.spend.since(before),
-            seconds=time.monotonic() - started,
-            escalate=self.preset.escalates,
-        )
+        spent, seconds = session.spend.since(before), time.monotonic() - started
+        result = RunResult(session.id, task, tuple(trials), stop, spent, seconds)
+        note = None if policy is None else functools.partial(policy.after, agent=self._agent_name)
+        return await finish(result, session, escalate=self.preset.escalates, note=note)
 
     def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Do :meth:`run` outside of an event loop; the only synchronous way in."""
@@ -172,14 +173,14 @@ class Reflexion:
             return None
         last = trials[-1]
         limit = self.options.unscorable_limit
-        if last.passed:
-            return "passed"
-        if last.exhausted:
-            return "budget"
+        if last.passed or last.exhausted:
+            return "passed" if last.passed else "budget"
         if len(trials) >= limit and not any(trial.evaluation.scored for trial in trials[-limit:]):
             return "unscorable"
         if len(trials) >= self.max_attempts:
             return "max_attempts"
+        if self.options.learn and self.preset.waits(last):
+            return "reflection_missing"
         return None if getattr(self.agent, "retry_safe", True) else "not_retry_safe"
 
     # -- one turn ------------------------------------------------------------------------------------------------
@@ -359,8 +360,9 @@ class Reflexion:
             return await self._drop(session, trial, reason)
         try:
             room, single = self.options.lesson_characters, self.options.one_sentence
+            reflector = self.preset.required(self.reflector)
             reflection = await lesson_from(
-                self.reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
+                reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
             )
         except BudgetExceededError as error:
             return await self._drop(session, replace(trial, exhausted=str(error)), str(error))

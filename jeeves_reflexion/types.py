@@ -16,7 +16,9 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
-StopReason: TypeAlias = Literal["passed", "max_attempts", "unscorable", "budget", "not_retry_safe"]
+StopReason: TypeAlias = Literal[
+    "passed", "max_attempts", "unscorable", "budget", "reflection_missing", "not_retry_safe"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,8 @@ class RunResult:
     """The trials of one task and how the run ended.
 
     ``output`` is that of the best attempt: the one that passed, else the highest score, the later of equals; an
-    attempt that could not be scored ranks below every scored one.
+    attempt that could not be scored ranks below every scored one. ``escalated`` says that all retries failed under a
+    preset that then hands the task, with all reflections, to the orchestrator. ``detail`` says more of how it ended.
     """
 
     run_id: str
@@ -351,6 +354,7 @@ class RunResult:
     usage: Mapping[Role, Usage]
     seconds: float
     detail: str = ""
+    escalated: bool = False
 
     @property
     def passed(self) -> bool:

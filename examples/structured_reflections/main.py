@@ -14,7 +14,6 @@ import anyio
 from jeeves_reflexion import Reflexion, ScriptedModel, Task
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.policy import ReflectionPolicy
 
 REFLECTION = {
     "what_happened": "The listings were to be fetched; the run ended with a parser error.",
@@ -41,7 +40,6 @@ def judge(output: str) -> bool:
 
 async def main() -> None:
     journal = ReflectionJournal()  # below memory/reflections
-    policy = ReflectionPolicy(journal)
     loop = Reflexion(
         scraper,
         evaluator=judge,
@@ -50,11 +48,10 @@ async def main() -> None:
         preset="seed002",
     )
     for city in ("Vienna", "Lyon"):
-        await policy.require("scraper")  # raises as long as a reflection is owed
+        # A run that fails without its reflection leaves it owed: the next one would raise ReflectionOwedError.
         result = await loop.run(
             Task(f"Fetch the listings of {city}", kind="web scraping", tools=("http_get",))
         )
-        await policy.after(result, "scraper")
         print(f"{city}: {result.output}, attempts: {len(result.trials)}")
     for stored in await journal.recent("scraper"):
         name = stored.path.name.removeprefix(stored.entry.date.isoformat())

@@ -33,6 +33,7 @@ def result_as_json(result: RunResult, place: str | None, namespace: str) -> JSON
         "passed": result.passed,
         "stop_reason": result.stop_reason,
         "detail": result.detail,
+        "escalated": result.escalated,
         "score": result.score,
         "output": result.output,
         "best_attempt": best.number if best else None,

@@ -24,6 +24,7 @@ _ENDS: dict[StopReason, str] = {
     "max_attempts": "not passed: the attempts are used up",
     "unscorable": "stopped: attempts could not be scored",
     "budget": "stopped: the budget is used up",
+    "reflection_missing": "stopped: the reflection that a retry waits for was not written",
     "not_retry_safe": "stopped: the agent can't be run again",
 }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.reflections.endpoints import named_tools
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 
@@ -84,12 +85,14 @@ def seed002(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
 
     Its relevance makes no use of similarity beyond the floor: 2/3 for the type, 1/3 less a hair for a tool.
     """
-    tools = {tool.casefold() for tool in task.tools}
+    tools = named_tools(task.tools, task.prompt)
     newest_first = sorted(candidates, key=lambda c: -c.lesson.provenance.created_at)
     ranked = []
     for age, c in enumerate(newest_first):
-        same_kind = task.kind is not None and c.lesson.task_kind == task.kind
-        same_tool = bool(tools & {tool.casefold() for tool in c.lesson.tools})
+        lesson = c.lesson
+        same_kind = task.kind is not None and (lesson.task_kind or "").casefold() == task.kind.casefold()
+        told = named_tools(lesson.tools, f"{lesson.task_excerpt}\n{lesson.text}")
+        same_tool = bool(tools.keys() & told.keys())
         reasons = ["same type of task"] * same_kind + ["same tool"] * same_tool
         relevance = (2 * same_kind + same_tool) / 3 - age * 1e-6
         ranked.append(Ranked(c, relevance, ", ".join(reasons) or f"near the task ({c.similarity:.2f})"))

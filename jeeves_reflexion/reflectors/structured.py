@@ -13,6 +13,7 @@ from jeeves_reflexion.forms import (
     PARTIAL_FROM,
     Form,
     ReflectionFormError,
+    cause_of,
     make_reflection,
     outcome_of,
     with_cause,
@@ -31,10 +32,10 @@ class StructuredReflector:
     """Writes structured reflections (seed 002) from trials, and on decisions.
 
     The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of ``partial_from``
-    on, else ``failed``. A form that is not filled in as it must be (a field missing, a cause of no class, a rule of two
-    sentences) is asked for once more with the problem named. A principle and a procedure are kept where the model calls
-    the reflection important by the form's measure, and dropped elsewhere. ``prompts`` replaces the instructions of
-    outcomes, as texts or files.
+    on, else ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked
+    for once more with the problem named; so is a cause of no class, which stays unclassified after that. A principle
+    and a procedure are kept where the model calls the reflection important by the form's measure, and dropped
+    elsewhere. ``prompts`` replaces the instructions of outcomes, as texts or files.
 
     Raises :class:`UnreadableReplyError`, which names the field, when the second answer is refused too, and
     ``ModelError`` when the model can't be reached.
@@ -94,18 +95,25 @@ class StructuredReflector:
         return await self._filled(FORMS["decision"], "\n\n".join(parts), None)
 
     async def _filled(self, form: Form, material: str, problem: str | None) -> Reflection:
-        """Ask; once more with the problem, unless this is that second time already."""
-        usage = NO_USAGE
-        for last in (True,) if problem else (False, True):
+        """Ask; once more with the problem, unless this is that second time already.
+
+        A cause without its class is asked for once more too, and is no reason to lose a reflection.
+        """
+        usage, made, refused = NO_USAGE, None, None
+        for _ in range(1 if problem else 2):
             filled, spent = await self._ask(form, material, problem)
             usage += spent
             try:
-                return replace(_reflection(form, filled), usage=usage)
+                made = _reflection(form, filled)
             except ReflectionFormError as error:
-                problem = str(error)
-                if last:
-                    raise UnreadableReplyError(f"the reflection was refused: {problem}") from error
-        raise AssertionError("unreachable")
+                problem, refused = str(error), error
+                continue
+            if cause_of(made.fields.get("why", "strategy:")) != "unclassified":
+                break
+            problem = "the class of the root cause (cause) is missing: strategy, input, knowledge or external"
+        if made is None:
+            raise UnreadableReplyError(f"the reflection was refused: {problem}") from refused
+        return replace(made, usage=usage)
 
     async def _ask(self, form: Form, material: str, problem: str | None) -> tuple[FilledForm, Usage]:
         if problem:

@@ -88,7 +88,7 @@ def test_reflections_are_files_that_the_next_task_gets_to_see(tmp_path: Path) ->
     assert told == [
         "Vienna: 42 listings, attempts: 2",
         "Lyon: 42 listings, attempts: 1",
-        "memory/reflections/scraper/...-fetch-the-listings-of-vienna.md",
+        "memory/reflections/scraper/...-always-validate-api-response-status.md",
         "  Wrong strategy: The body was parsed before the status was looked at.",
         "  I should follow this rule: Look at how a call ended before you use what it returned.",
     ]

@@ -195,7 +195,7 @@ def _export(folder: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> in
     count = 0
     for lesson, tasks in lessons:
         date = datetime.datetime.fromtimestamp(lesson.provenance.created_at, datetime.UTC).date()
-        path = places.get(lesson.id) or folder / file_name(date, lesson.task_excerpt, taken.__contains__)
+        path = places.get(lesson.id) or folder / file_name(date, lesson.text, taken.__contains__)
         taken.add(path.name)
         replace_file(path, lesson_markdown(lesson, tasks))
         count += 1

@@ -24,7 +24,7 @@ import filelock
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file, sync_folder
 from jeeves_reflexion.lessons.reflections.markdown import Entry, MarkdownError, from_markdown, to_markdown
-from jeeves_reflexion.lessons.reflections.naming import file_name
+from jeeves_reflexion.lessons.reflections.naming import file_name, slug
 
 ARCHIVE: Final = "archive"
 LOCK_SECONDS: Final = 30.0
@@ -146,9 +146,9 @@ def write_entry(root: Path, entry: Entry) -> Stored:
         for left in folder.glob("*.part"):  # of a writer that was killed
             left.unlink(missing_ok=True)
         archive = folder / ARCHIVE / f"{entry.date.year:04d}"
-        name = file_name(
-            entry.date, entry.summary, lambda name: _there(folder / name) or _there(archive / name)
-        )
+        # The reflection's own words: the tasks of one kind begin alike.
+        title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
+        name = file_name(entry.date, title, lambda name: _there(folder / name) or _there(archive / name))
         path = folder / name
         try:
             replace_file(path, text)

@@ -23,7 +23,7 @@ from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.markdown import Entry
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
 from jeeves_reflexion.lessons.reflections.relevance import relevant
-from jeeves_reflexion.lessons.reflections.streams import Streams
+from jeeves_reflexion.lessons.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.lessons.reflections.syncing import Changes
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.mars import PRINCIPLE
@@ -51,8 +51,8 @@ class ReflectionLibrary:
 
     ``index`` keeps the vectors, in a namespace of its own beside the store's; without one, recall is by task type and
     tool. ``agent`` narrows that recall to one agent's reflections; recall by meaning looks at every agent's.
-    ``streams`` takes principles and procedures in. A recalled lesson carries its reflection in
-    ``metadata["reflection"]``. ``async with`` repairs what a crash left.
+    ``streams`` takes principles and procedures in; those that a person approved are offered beside what is recalled. A
+    recalled lesson carries its reflection in ``metadata["reflection"]``. ``async with`` repairs what a crash left.
     """
 
     def __init__(
@@ -94,7 +94,10 @@ class ReflectionLibrary:
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
     ) -> Recall:
-        """Return the ``k`` reflections that matter most for a task: by similarity, or by type, tool and recency."""
+        """Return the ``k`` reflections that matter most for a task: by similarity, or by type, tool and recency.
+
+        Approved rules and playbooks come first, and take no place of the ``k``.
+        """
         if k < 1:
             raise ConfigurationError(f"k must be at least 1, not {k}")
         if self.index is None:
@@ -107,7 +110,11 @@ class ReflectionLibrary:
         if skip_run:
             near = [each for each in near if self._lesson(each[0]).provenance.run_id != redact_id(skip_run)]
         sound, flawed = await anyio.to_thread.run_sync(_screened, near, k)
-        offered = tuple(RecalledLesson(self._lesson(one), score, why) for one, score, why in sound)
+        standing = () if self.streams is None else await self.streams.approved(task, self.agent)
+        offered = (
+            *(RecalledLesson(_approved(item), 0.0, "approved by a person") for item in standing),
+            *(RecalledLesson(self._lesson(one), score, why) for one, score, why in sound),
+        )
         held = tuple(RecalledLesson(self._lesson(one), score, why) for one, score, why in flawed)
         recall = Recall(uuid.uuid4().hex, task.id, offered, left_out=held)
         self._unscored.add(recall.id)
@@ -240,6 +247,20 @@ class ReflectionLibrary:
             trust="own" if self.agent is None or entry.agent == agent_slug(self.agent) else "shared",
             evidence=entry.reflection.evidence,
         )
+
+
+def _approved(item: StreamItem) -> Lesson:
+    return Lesson(
+        id=item.id,
+        text=redact(item.text),
+        task_id=item.task_id,
+        task_excerpt="",
+        provenance=Provenance("", 0, None, agent=item.agent),
+        task_kind=item.task_kind,
+        tools=item.tools,
+        outcome="success" if item.rule is None else "failed",
+        state_reason=item.reason,
+    )
 
 
 def _read_all(hits: Sequence[tuple[str, Path]]) -> list[Stored | None]:

@@ -33,10 +33,12 @@ from jeeves_reflexion.forms import (
     flat_text,
     normalised,
 )
+from jeeves_reflexion.lessons.reflections.endpoints import named_tools
 from jeeves_reflexion.lessons.reflections.escaping import OPENER, closing_line, escaped, unescaped
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
+from jeeves_reflexion.mars import BULLET, principle_of, procedure_in, steps_of
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import abridge
+from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
 
 FORMAT: Final = 1
@@ -57,7 +59,8 @@ class Entry:
     """One reflection as it stands in a file.
 
     ``agent`` is the name that the file's folder has; ``summary`` says in one line what the task was. ``id`` is empty
-    for a file that a person wrote; ``created_at`` is in seconds since 1970, 0 where it is not known.
+    for a file that a person wrote, whose title is taken for its task; ``created_at`` is in seconds since 1970, 0 where
+    it is not known.
     """
 
     date: datetime.date
@@ -103,7 +106,8 @@ def entry_of(
         id,
         task.id,
         task.kind,
-        task.tools,
+        # What the task's text names is kept, because the summary is cut.
+        tuple(named_tools(task.tools, redact(task.prompt)).values()),
         source,
     )
 
@@ -128,6 +132,8 @@ def to_markdown(entry: Entry) -> str:
 def from_markdown(text: str) -> Entry:
     """Read a file back. Raises :class:`MarkdownError`, which names the line, for one that is no reflection."""
     lines = flat_text(text.removeprefix("\ufeff")).rstrip().split("\n")
+    blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    lines[0], lines[blank] = lines[blank], lines[0]  # what errors say of the lines below stays true
     title = _TITLE.match(lines[0].rstrip())
     if title is None:
         raise MarkdownError(
@@ -183,9 +189,10 @@ def _data(entry: Entry) -> str:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
+_DASH: Final = r"[ \t]+[-\u2013\u2014][ \t]+"
 _TITLE: Final = re.compile(
-    r"#[ \t]+(?P<title>Reflection|Procedure):[ \t]*(?P<date>[^ \t]+)[ \t]+-[ \t]+"
-    r"(?P<agent>.+?)[ \t]+-[ \t]+(?P<summary>\S.*)$"
+    r"#[ \t]+(?P<title>(?:Decision )?Reflection|Decision|Procedure):[ \t]*\[?(?P<date>[^ \t\]]+)\]?"
+    rf"{_DASH}(?P<agent>.+?){_DASH}(?P<summary>\S.*)$"
 )
 _HEADING: Final = re.compile(r" {0,3}(?P<marks>#{1,3})(?:[ \t]+(?P<text>.*?))?[ \t]*#*[ \t]*$")
 _EXTRA: Final = ("principle", "procedure")
@@ -253,7 +260,9 @@ def _heading(line: str, number: int, headings: Mapping[str, str]) -> str | None:
     text = (match["text"] or "").casefold().strip(" \t")
     if len(match["marks"]) == 3:
         return text if text in _EXTRA else None
-    key = headings.get(text.rstrip("?: ")) if len(match["marks"]) == 2 else None
+    # Writing escapes every line that begins with two marks, so reading may be generous with these.
+    plain = text.strip("?:*_ ")
+    key = headings.get(plain, plain if plain in _EXTRA else None) if len(match["marks"]) == 2 else None
     if key is None:
         raise MarkdownError(
             number,
@@ -288,7 +297,16 @@ def _listed(form: Form) -> str:
 
 def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
     fields = {key: text for key, text in parts.items() if key in form.keys}
-    reflection = Reflection("", form.outcome, fields, parts.get("principle"), parts.get("procedure"))
+    rule, principle, steps = (parts.get(key, "") for key in ("tactical_rule", *_EXTRA))
+    if "\n" in rule and not any(map(BULLET.match, rule.split("\n"))):
+        fields["tactical_rule"] = one_line(rule)  # a person's editor breaks long lines
+    reflection = Reflection(
+        "",
+        form.outcome,
+        fields,
+        principle_of(principle) if principle else None,
+        (steps if steps_of(steps) else procedure_in(steps)) if steps else None,
+    )
     try:
         check_form(reflection)
     except ReflectionFormError as error:
@@ -304,7 +322,7 @@ def _entry(entry: Entry, data: Mapping[str, Any], line: int) -> Entry:
             entry,
             reflection=reflection,
             id=str(data.get("id", "")),
-            task_id=str(data.get("task_id", "")),
+            task_id=str(data.get("task_id", "")) if data else Task(entry.summary).id,
             task_kind=None if data.get("task_kind") is None else str(data["task_kind"]),
             tools=tuple(map(str, data.get("tools", ()))),
             source=Provenance(

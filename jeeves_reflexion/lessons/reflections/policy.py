@@ -7,7 +7,7 @@ Seed 002, section 2. An orchestrator tells the policy how tasks ended and asks i
     await policy.require("researcher")          # ReflectionOwedError, until the reflection is in the journal
 
 What is owed is kept beside the agent's reflections, so that a restart forgives nothing, and is paid by the reflection
-itself: there is nothing to tick off.
+itself: there is nothing to tick off. A file that a person wrote, which names no run, pays for one task.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
-from jeeves_reflexion.forms import FORMS, PARTIAL_FROM, outcome_of
-from jeeves_reflexion.lessons.reflections.folder import Stored, locked, read_folder
+from jeeves_reflexion.forms import FORMS, PARTIAL_FROM, fills, outcome_of
+from jeeves_reflexion.lessons.reflections.folder import Malformed, Stored, locked, read_folder
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.markdown import summary_of
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
@@ -38,7 +38,10 @@ OWED: Final = ".owed.json"
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A reflection that is due; ``since`` is when its task ended, in seconds since 1970."""
+    """A reflection that is due; ``since`` is when its task ended, in seconds since 1970.
+
+    ``seen`` holds the digests of the files by hand that do not pay it: they were there before, or paid another.
+    """
 
     agent: str
     task_id: str
@@ -47,6 +50,7 @@ class Duty:
     run_id: str = ""
     attempt: int = 0
     since: float = 0.0
+    seen: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:
@@ -60,11 +64,19 @@ class Duty:
 
 
 class ReflectionOwedError(LessonStoreError):
-    """An agent may not take its next task yet; ``owed`` says which reflections are missing."""
+    """An agent may not take its next task yet; ``owed`` says which reflections are missing.
 
-    def __init__(self, agent: str, owed: tuple[Duty, ...]) -> None:
+    ``folder`` is where the files go; ``malformed`` are those there that can't be read: one may be meant to pay.
+    """
+
+    def __init__(
+        self, agent: str, owed: tuple[Duty, ...], folder: Path, malformed: Sequence[Malformed] = ()
+    ) -> None:
         listed = "; ".join(duty.describe() for duty in owed)
-        super().__init__(f"agent {agent!r} takes no other task before it has written {listed}")
+        unread = "".join(f"; {bad.path.name} can't be read: {bad.problem}" for bad in malformed)
+        super().__init__(
+            f"agent {agent!r} takes no other task before it has written, in {folder}, {listed}{unread}"
+        )
         self.owed = owed
 
 
@@ -132,28 +144,43 @@ class ReflectionPolicy:
     async def require(self, agent: str) -> None:
         """Raise :class:`ReflectionOwedError`, which says what is missing, unless the agent may take its next task."""
         if not await self.may_take_next(agent):
-            raise ReflectionOwedError(agent_slug(agent), await self.owed(agent))
+            name, malformed = agent_slug(agent), (await self.journal.list(agent)).malformed
+            raise ReflectionOwedError(name, await self.owed(agent), self.journal.folder / name, malformed)
 
     async def _due(self, agent: str) -> tuple[Duty, ...]:
         return await anyio.to_thread.run_sync(partial(self._open, agent_slug(agent)))
 
     def _open(self, agent: str) -> tuple[Duty, ...]:
         """Return what is due and not written; forget what has been."""
-        noted = _read(self.journal.folder / agent / OWED)
-        if not noted:
+        if not _read(self.journal.folder / agent / OWED):
             return ()
+        with locked(self.journal.folder, agent) as folder:
+            noted = _read(folder / OWED)
+            stored = self._stored(agent)
+            still = [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
+            for one in stored:
+                if paid := _paid_by_hand(one, still):
+                    still = [
+                        replace(duty, seen=(*duty.seen, one.digest)) for duty in still if duty not in paid
+                    ]
+            if still != noted:
+                _write(folder / OWED, still)
+        return tuple(still)
+
+    def _stored(self, agent: str) -> tuple[Stored, ...]:
         root = self.journal.folder
-        stored = (*read_folder(root, agent).stored, *read_folder(root, agent, archived=True).stored)
-        still = tuple(duty for duty in noted if not any(_pays(one, duty) for one in stored))
-        if len(still) < len(noted):
-            self._drop(agent, [duty for duty in noted if duty not in still])
-        return still
+        return (*read_folder(root, agent).stored, *read_folder(root, agent, archived=True).stored)
 
     def _note(self, agent: str, duties: Iterable[Duty]) -> None:
         with locked(self.journal.folder, agent) as folder:
             noted = _read(folder / OWED)
             same = {(duty.task_id, duty.run_id, duty.attempt) for duty in noted if duty.run_id}
-            new = [duty for duty in duties if (duty.task_id, duty.run_id, duty.attempt) not in same]
+            seen = tuple(one.digest for one in self._stored(agent) if not one.entry.id)
+            new = [
+                replace(duty, seen=seen)
+                for duty in duties
+                if (duty.task_id, duty.run_id, duty.attempt) not in same
+            ]
             _write(folder / OWED, [*noted, *new])
 
     def _drop(self, agent: str, duties: Sequence[Duty]) -> None:
@@ -169,20 +196,31 @@ def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -
 
 def _pays(stored: Stored, duty: Duty) -> bool:
     entry = stored.entry
-    full_enough = entry.reflection.outcome == duty.outcome or (
-        duty.outcome == "partial" and entry.reflection.outcome == "failed"
-    )
-    if not full_enough or entry.task_id != duty.task_id:
+    if not fills(entry.reflection.outcome, duty.outcome) or entry.task_id != duty.task_id:
         return False
     if duty.run_id:
         return (entry.source.run_id, entry.source.attempt) == (duty.run_id, duty.attempt)
     return entry.created_at >= duty.since
 
 
+def _paid_by_hand(stored: Stored, duties: Sequence[Duty]) -> list[Duty]:
+    """Return what a file by hand pays, which says of no run or task: one task's duties.
+
+    The task is the one that its title names, else the one that has waited longest.
+    """
+    if stored.entry.id:
+        return []
+    outcome = stored.entry.reflection.outcome
+    fit = [duty for duty in duties if stored.digest not in duty.seen and fills(outcome, duty.outcome)]
+    title = stored.entry.summary.casefold()
+    task = next((duty for duty in fit if duty.summary.casefold() == title), fit[0] if fit else None)
+    return [duty for duty in fit if task and (duty.task_id, duty.run_id) == (task.task_id, task.run_id)]
+
+
 def _read(path: Path) -> list[Duty]:
     try:
         kept: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return [replace(Duty(**each), outcome=cast("Outcome", each["outcome"])) for each in kept]
+        return [Duty(**{**each, "seen": tuple(each.get("seen", ()))}) for each in kept]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
+from jeeves_reflexion.lessons.reflections.endpoints import named_tools
 from jeeves_reflexion.lessons.reflections.folder import Stored, order
-from jeeves_reflexion.lessons.reflections.markdown import Entry
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import LESSONS_NOTE, cut_middle, fence
 from jeeves_reflexion.types import Task
@@ -26,32 +27,52 @@ def relevant(stored: Iterable[Stored], task: Task, *, k: int) -> list[tuple[Stor
     return [(one, " and ".join(filter(None, (kind, tool)))) for one, kind, tool in fit[:k]]
 
 
-def same_type(entry: Entry, task: Task) -> str:
+class Told(Protocol):
+    """What relevance looks at: a reflection, or what came of one."""
+
+    @property
+    def task_id(self) -> str:
+        """The task that it is about; empty where that is not known."""
+
+    @property
+    def task_kind(self) -> str | None:
+        """The type of that task."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools of that task."""
+
+    @property
+    def body(self) -> str:
+        """Its text."""
+
+
+def same_type(told: Told, task: Task) -> str:
     """Say how an entry's task is of the same type; empty if it isn't, or if neither says its type."""
-    if entry.task_id and entry.task_id == redact_id(task.id):
+    if told.task_id and told.task_id == redact_id(task.id):
         return "the same task"
-    if entry.task_kind and task.kind and entry.task_kind.casefold() == task.kind.casefold():
+    if told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold():
         return "the same task type"
     return ""
 
 
-def same_tool(entry: Entry, task: Task) -> str:
-    """Name the tool or API that an entry and a task share: both have it, or the words of one name it."""
-    ours = {tool.casefold(): tool for tool in task.tools}
-    theirs = {tool.casefold(): tool for tool in entry.tools}
-    shared = [ours[name] for name in ours if name in theirs or _names(entry.body, ours[name])]
-    shared += [tool for name, tool in theirs.items() if name not in ours and _names(task.prompt, tool)]
+def same_tool(told: Told, task: Task) -> str:
+    """Name the tools, endpoints or APIs that an entry and a task share: both name it, given as a tool or in words."""
+    ours, theirs = named_tools(task.tools, task.prompt), named_tools(told.tools, told.body)
+    text = "\n".join((told.body, *told.tools))
+    shared = [name for key, name in ours.items() if key in theirs or _names(text, key, name)]
+    shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
     return f"the same tool ({', '.join(sorted(shared))})" if shared else ""
 
 
-def _names(text: str, tool: str) -> bool:
+def _names(text: str, key: str, tool: str) -> bool:
     """Whether a text names a tool: a plain word, such as ``search``, only where it is quoted or called as one."""
-    if not tool.strip():
-        return False
-    name = re.escape(tool)
+    name = re.escape(key)
     if tool.isalpha() and tool[1:].islower():
         return re.search(rf"`{name}`|(?<!\w){name}[(\[]", text, re.IGNORECASE) is not None
-    return re.search(rf"(?<!\w){name}(?!\w)", text, re.IGNORECASE) is not None
+    begins = "" if key.startswith("/") else r"(?<!\w)"  # a path begins behind a host
+    ends = r"(?![\w-])" if "/" in key else r"(?!\w)"
+    return re.search(f"{begins}{name}{ends}", text, re.IGNORECASE) is not None
 
 
 def reflections_block(bodies: Sequence[str]) -> str:

@@ -1,7 +1,9 @@
 """What important reflections leave beyond the task: principles (candidates for permanent rules) and procedures.
 
 Seed 002, section 6: the principles are the tactical stream, from which a person approves permanent rules of the system
-prompt; the procedures are playbooks to replay. Each has a record collection of its own.
+prompt; the procedures are playbooks to replay. Each has a record collection of its own. What is approved reaches
+prompts through a :class:`~jeeves_reflexion.lessons.reflections.library.ReflectionLibrary` that is given the streams;
+nothing else reads them.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.reflections.markdown import Entry
+from jeeves_reflexion.lessons.reflections.naming import agent_slug
+from jeeves_reflexion.lessons.reflections.relevance import same_tool, same_type
 from jeeves_reflexion.mars import rule_of, steps_of
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON
+from jeeves_reflexion.types import JSON, Task
 from vectorstores.base import ConflictError, Record, RecordStore, VectorStoreError
 
 PRINCIPLES: Final = "principles"
@@ -27,7 +31,10 @@ ItemState: TypeAlias = Literal["candidate", "approved", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class StreamItem:
-    """A principle or procedure; ``sources`` are the ids of the reflections that came to it, the first one first."""
+    """A principle or procedure; ``sources`` are the ids of the reflections that came to it, the first one first.
+
+    Agent, type, id and tools of the task are those of the first. Ids and tools are empty in items of older versions.
+    """
 
     id: str
     text: str
@@ -36,6 +43,13 @@ class StreamItem:
     sources: tuple[str, ...]
     state: ItemState = "candidate"
     reason: str = ""
+    task_id: str = ""
+    tools: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> str:
+        """Its text, as relevance looks at it."""
+        return self.text
 
     @property
     def rule(self) -> str | None:
@@ -59,7 +73,9 @@ class Stream:
         """Note what a reflection came to. Noted before, it gets one more source; a person's decision on it stays."""
         text = redact(text)
         key = hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "replace")).hexdigest()[:32]
-        first = StreamItem(key, text, entry.agent, entry.task_kind, (entry.id,))
+        first = StreamItem(
+            key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools
+        )
         return await self._change(key, lambda item: _with_source(item, entry.id), first)
 
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
@@ -77,7 +93,7 @@ class Stream:
             after = page.next
 
     async def approve(self, id: str, *, reason: str = "") -> StreamItem:
-        """Make a candidate a permanent one."""
+        """Make a candidate a permanent one: :meth:`Streams.approved` says whose prompts it reaches."""
         return await self._decide(id, "approved", reason)
 
     async def reject(self, id: str, *, reason: str = "") -> StreamItem:
@@ -139,6 +155,20 @@ class Streams:
         if entry.reflection.procedure is not None:
             await self.procedures.add(entry.reflection.procedure, entry)
 
+    async def approved(self, task: Task, agent: str | None = None) -> tuple[StreamItem, ...]:
+        """Return what a person approved for a prompt: the rules of an agent, and its playbooks for such a task.
+
+        Without ``agent`` those of all. A playbook is for tasks of its type, or that share a tool or API with it.
+        """
+        of_agent = None if agent is None else agent_slug(agent)
+        rules = [item for item in await self.principles.list("approved") if of_agent in (None, item.agent)]
+        playbooks = [
+            item
+            for item in await self.procedures.list("approved")
+            if of_agent in (None, item.agent) and (same_type(item, task) or same_tool(item, task))
+        ]
+        return (*rules, *playbooks)
+
     async def forget(self, source: str) -> None:
         """Take a reflection out of both."""
         await self.principles.forget(source)
@@ -161,6 +191,8 @@ def _document(item: StreamItem) -> JSON:
         "sources": list(item.sources),
         "state": item.state,
         "reason": item.reason,
+        "task_id": item.task_id,
+        "tools": list(item.tools),
     }
 
 
@@ -175,6 +207,8 @@ def _item(record: Record) -> StreamItem:
             tuple(map(str, value["sources"])),
             cast("ItemState", value["state"]),
             str(value["reason"]),
+            str(value.get("task_id", "")),
+            tuple(map(str, value.get("tools", ()))),
         )
     except (KeyError, TypeError) as error:
         raise LessonStoreError(

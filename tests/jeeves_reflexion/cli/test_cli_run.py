@@ -6,13 +6,14 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.watch import Watch
-from jeeves_reflexion.events import LessonsRecalled
+from jeeves_reflexion.events import LessonsRecalled, RunFinished
+from jeeves_reflexion.types import StopReason
 
 ESCAPES = "\x1b]0;owned\x07\x1b[31mParis\x1b[0m [/red] :smile: \x9b2J\u202e"
 
@@ -376,3 +377,11 @@ def test_what_the_draw_withheld_is_said(capsys):
     said = capsys.readouterr().err
     assert "recalled 1 lesson\n" in said
     assert "recalled 1 lesson, 2 withheld by the draw\n" in said
+
+
+@pytest.mark.parametrize("reason", get_args(StopReason))
+def test_every_end_of_a_run_is_told(reason, capsys):
+    Watch(Screen(quiet=False), "here")(
+        RunFinished(run_id="r", stop_reason=reason, passed=False, score=None, attempts=1, seconds=1.0)
+    )
+    assert "(1 attempt, no score, " in capsys.readouterr().err

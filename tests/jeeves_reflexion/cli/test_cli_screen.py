@@ -45,6 +45,7 @@ def test_a_result_is_json_without_its_reference():
     result = RunResult("r", task, (trial,), "max_attempts", {"agent": Usage(1, 2, 3, None)}, 1.5)
     text = json.dumps(result_as_json(result, None, "default"))
     assert "gold" not in text.replace("quotes_gold", "")
+    assert json.loads(text)["escalated"] is False
     assert json.loads(text)["usage"]["total"]["cost_usd"] is None
     assert json.loads(text)["trials"][0]["evaluation"]["quotes_gold"] == ["issues"]
 

@@ -56,6 +56,20 @@ def test_seed002_goes_by_type_of_task_then_tool_then_the_newest():
     assert [item.reason for item in offered[:4:3]] == ["same type of task, same tool", "same tool"]
 
 
+def test_seed002_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name():
+    task = Task(
+        "GET https://api.example.com/v1/users", kind="Web Scraping", tools=("https://pay.example.net/",)
+    )
+    candidates = [
+        found("newest", at=9.0),
+        found("named", text="The API at api.example.com/v1/users wants a page size.", at=1.0),
+        found("scheme", tools=("pay.example.net",), at=2.0),
+        found("type", kind="web scraping", at=0.0),
+    ]
+    offered, _ = pick(task, candidates, k=9, picking=Picking(strategy="seed002"), alike=alike)
+    assert names(offered) == ["type", "scheme", "named", "newest"]
+
+
 def test_hybrid_fuses_the_ranks_by_meaning_and_by_words():
     candidates = [
         found("meaning", 0.9),

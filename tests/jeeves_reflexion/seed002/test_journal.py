@@ -14,9 +14,10 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol_parts import TASK, at, entry, failed, partial, source, success
+from protocol_parts import TASK, at, decision, entry, failed, partial, source, success
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Task
+from jeeves_reflexion.forms import make_reflection
 from jeeves_reflexion.lessons.reflections import folder as files
 from jeeves_reflexion.lessons.reflections.journal import DEFAULT_FOLDER, ReflectionJournal
 from jeeves_reflexion.lessons.reflections.markdown import from_markdown, to_markdown
@@ -36,7 +37,8 @@ async def write(
     journal, title="Fetch the listings", *, agent="researcher-agent", when=None, reflection=None, **more
 ):
     task = Task(title, kind="web scraping")
-    return await journal.record(task, reflection or failed(), provenance=source(agent, when, **more))
+    told = reflection or failed(tactical_rule=f"{title}.")
+    return await journal.record(task, told, provenance=source(agent, when, **more))
 
 
 def tree(folder: Path) -> list[str]:
@@ -118,6 +120,31 @@ def test_x15_agents_that_are_cut_stay_apart(one, other):
         assert agent_slug(f"{long} {one}") != agent_slug(f"{long} {other}")
 
 
+async def test_x14_the_short_title_is_the_reflections_own_and_not_its_tasks(journal):
+    prompt = "You are a careful agent. Answer the question below. Question {}: who won?"
+    rules = ("Always look at the date first.", "Never guess a name.", "Сначала проверь дату.")
+    for number, rule in enumerate(rules):
+        told = failed(tactical_rule=rule)
+        await journal.record(Task(prompt.format(number)), told, provenance=source("a", at(1) + number))
+    await journal.record(Task(prompt), partial(), provenance=source("a"))
+    await journal.record(Task(prompt), success(), provenance=source("a"))
+    await journal.record(Task(prompt), decision(), provenance=source("a"))
+    wordless = make_reflection("partial", {**partial().fields, "do_differently": "…"})
+    await journal.record(Task(prompt), wordless, provenance=source("a"))
+    assert tree(journal.folder) == [
+        f"a/2026-03-01-{title}.md"
+        for title in (
+            "always-look-at-the-date",
+            "never-guess-a-name",
+            "read-the-sitemap-before-any",
+            "use-the-api-it-is",
+            "wait-one-second-between-two",
+            "you-are-a-careful-agent",
+            "сначала-проверь-дату",
+        )
+    ]
+
+
 async def test_x15_a_link_in_the_way_is_refused(journal, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -138,8 +165,8 @@ async def test_x16_same_day_and_title_are_both_kept(journal):
     first = await write(journal, reflection=failed(what_happened="the first"))
     second = await write(journal, reflection=failed(what_happened="the second"))
     assert tree(journal.folder) == [
-        "researcher-agent/2026-03-01-fetch-the-listings-2.md",
-        "researcher-agent/2026-03-01-fetch-the-listings.md",
+        "researcher-agent/2026-03-01-always-validate-api-response-status-2.md",
+        "researcher-agent/2026-03-01-always-validate-api-response-status.md",
     ]
     assert "the first" in first.path.read_text("utf-8")
     assert "the second" in second.path.read_text("utf-8")

@@ -230,7 +230,6 @@ GOOD = to_markdown(entry())
         (GOOD.replace("## What happened?", "Hello\n\n## What happened?"), 3, "before the first"),
         (GOOD.replace("## What happened?", "## Strategy"), 1, "has no 'strategy'"),
         (GOOD.replace("Step 3", "```\nStep 3"), 9, "never closed"),
-        (GOOD.replace("Wrong strategy: ", ""), 23, "class of the root cause"),
         (GOOD.replace('"format":1', '"format":2'), 23, "format 2"),
         (GOOD.replace('{"format', '"format'), 23, "data can't be read"),
         (GOOD.replace('"attempt":1', '"attempt":"x"'), 23, "data can't be read"),

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -39,7 +40,7 @@ from jeeves_reflexion.forms import make_reflection
 from jeeves_reflexion.lessons.reflections.chain import recalled_block
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.relevance import reflections_block
+from jeeves_reflexion.lessons.reflections.relevance import reflections_block, relevant
 from jeeves_reflexion.lessons.reflections.streams import PRINCIPLES, PROCEDURES, Stream, Streams
 from jeeves_reflexion.mars import principle_of, procedure_of
 from jeeves_reflexion.protocols import LessonStore
@@ -152,6 +153,72 @@ async def test_x20_a_tool_may_be_named_in_the_text(journal):
     await journal.record(Task("z", tools=("http_get",)), called, provenance=source("b"))
     for task in (Task("y", tools=("search",)), Task("y", tools=("Grep",)), Task("fetch it with http_get")):
         assert len(await journal.relevant(task, "b")) == 1
+
+
+SAME = [
+    ("Fetch https://api.example.com/v1/listings?page=1", "Ask api.example.com/v1/listings for page 2."),
+    ("GET https://api.example.com/v1/users/17", "POST https://API.example.com/v1/orders"),
+    ("Use the API at api.example.com", "The body of https://api.example.com/v1 was empty"),
+    ("Call POST /v1/charges", "Step 2: `POST /v1/charges` gave 429."),
+    ("Call GET /v1/users/17/orders", "GET /v1/users/{id} was refused"),
+    ("Read /api/v2/listings", "https://shop.example.com/api/v2/listings gave 503"),
+    ("Pay with the Stripe API.", "The Stripe API refused the key."),
+    ("Pay with the Stripe API.", "The Stripe APIs are slow"),
+    ("Use ListingsAPI", "listings_api was down"),
+    ("Frag die Stripe-API", "Das Stripe API antwortet nicht"),
+    ("http://localhost:8000/health is slow", "Step 1: http://localhost:8000/jobs timed out"),
+]
+OTHER = [
+    ("Fetch https://api.example.com/v1/users", "https://api.example.org/v2/users was down"),
+    ("Pay with the Stripe API.", "The GitHub API was down."),
+    ("The API is slow", "This API is slow"),
+    ("Use the REST API", "A REST API was used"),
+    ("Say what and/or means, e.g. 3.14", "and/or, e.g. 3.14, was misread"),
+    ("Edit main.py and README.md", "main.py was not README.md"),
+    ("Call GET /", "GET / was refused"),
+    ("Call POST /v1/charges", "POST /v1/charges-old gave 429."),
+    ("Help the therapist", "a capital idea: the therapist"),
+    ("Who lived in the U.S.A.?", "The U.S.A. was meant"),
+]
+
+
+@pytest.mark.parametrize("place", ["in the reflection", "in its task", "far into its task"])
+@pytest.mark.parametrize(
+    ("one", "other", "related"), [(*p, True) for p in SAME] + [(*p, False) for p in OTHER]
+)
+async def test_x20_tasks_that_name_one_endpoint_or_api_are_related(journal, one, other, related, place):
+    for agent, task, seen in (("a", one, other), ("b", other, one)):
+        told = failed(what_happened="It failed.", tactical_rule="Look first.", do_differently="Wait.")
+        asked = f"{'Work with care. ' * 20}{seen}{' Say so.' * 20}" if place == "far into its task" else seen
+        if place == "in the reflection":
+            told, asked = replace(told, fields={**told.fields, "what_went_wrong": seen}), "Do it"
+        await journal.record(Task(asked), told, provenance=source(agent))
+        assert len(await journal.relevant(Task(task), agent)) == related
+
+
+async def test_x20_small_letters_name_an_api_too_where_the_other_text_says_that_it_is_one(journal):
+    told = failed(what_happened="We called the stripe api twice.")
+    await journal.record(Task("x"), told, provenance=source("a"))
+    assert len(await journal.relevant(Task("Pay with the Stripe API."), "a")) == 1
+    assert not await journal.relevant(Task("Pay with the Strip API."), "a")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("https://api.example.com/v1/", "api.example.com/v1"),
+        ("http://api.example.com", "https://API.example.com"),
+        ("HTTPS://www.example.com", "example.com/"),
+        ("wss://api.example.com/feed", "api.example.com/feed"),
+    ],
+)
+async def test_x20_a_url_with_and_without_its_scheme_is_one_tool(journal, ours, theirs):
+    for agent, mine, its in (("a", ours, theirs), ("b", theirs, ours)):
+        await journal.record(Task("x", tools=(its,)), failed(), provenance=source(agent))
+        ((_, why),) = relevant((await journal.list(agent)).stored, Task("y", tools=(mine,)), k=3)
+        assert mine in why
+        assert not await journal.relevant(Task("y", tools=("other.example.net",)), agent)
+        assert len(await journal.relevant(Task(f"Call {mine} now"), agent)) == 1
 
 
 async def test_x21_fewer_than_3_relevant_means_only_those(journal):
@@ -327,7 +394,7 @@ async def test_x28_archiving_and_forgetting_keep_them_in_step(tmp_path, index):
         assert await library.forget(lessons[0].id)  # an archived one too
         assert not await library.forget(lessons[0].id)
         assert await chunks(library) == 1
-        assert [path.name for path in (tmp_path / "few").rglob("*.md")] == ["2026-03-03-walk-3.md"]
+        assert [path.name for path in (tmp_path / "few").rglob("*.md")] == ["2026-03-03-go-by-angle-3.md"]
 
 
 async def test_x28_a_search_goes_on_past_what_is_no_longer_there(tmp_path, journal):
@@ -447,6 +514,68 @@ async def test_x26_candidates_are_approved_by_people():
     assert await stream.list("approved") == ()
     with pytest.raises(ConfigurationError, match="no item"):
         await stream.approve("x")
+
+
+@pytest.mark.parametrize("preset", ["seed002", None])
+async def test_x26_what_is_approved_reaches_the_prompts_it_was_approved_for(journal, preset):
+    streams = Streams(InMemoryVectorStore(Compass(), namespace="tests"))
+    library = ReflectionLibrary(journal, agent="react", streams=streams)
+    await library.record(TASK, important(), provenance=source("react"))
+    other = make_reflection("failed", FAILED_FIELDS, rule="Ask the other one.")
+    await library.record(TASK, other, provenance=source("another", run_id="run-2"))
+
+    async def shown(task: Task) -> str:
+        model = ScriptedModel(["done"])
+        loop = Reflexion(
+            ReAct(model),
+            evaluator=lambda output: 1.0,
+            reflector=lambda *_: "x y",
+            lesson_store=library,
+            preset=preset,
+        )
+        await loop.run(task)
+        return "".join(message.content for message in model.calls[0].messages)
+
+    rule, steps = principle_of(RULE), procedure_of(STEPS).replace("\n", " ")
+    elsewhere = Task("Pay the bill", kind="billing")
+    assert f"- {rule}" not in await shown(elsewhere)  # a candidate is nobody's rule
+    for stream in (streams.principles, streams.procedures):
+        for item in await stream.list():
+            await stream.approve(item.id)
+    for task, playbook in (
+        (elsewhere, False),  # a rule is for every task of its agent, a playbook for such tasks
+        (Task("Fetch the offers", kind="Web Scraping"), True),
+        (Task("Fetch the offers with http_get"), True),
+        (Task("Fetch the listings"), True),
+    ):
+        text = await shown(task)
+        assert f"- {rule}" in text
+        assert (f"- {steps}" in text) == playbook
+        assert "Ask the other one." not in text
+    for item in await streams.principles.list():
+        await streams.principles.reject(item.id)
+    assert f"- {rule}" not in await shown(elsewhere)
+
+
+async def test_x26_what_is_approved_takes_no_place_of_what_is_recalled(journal):
+    streams = Streams(InMemoryVectorStore(Compass(), namespace="tests"))
+    library = ReflectionLibrary(journal, streams=streams)
+    for number in range(4):
+        told = make_reflection("failed", FAILED_FIELDS, rule=f"Follow way {number} to the end.")
+        await library.record(TASK, told, provenance=source("a", at(1) + number, run_id=f"r{number}"))
+    for item in await streams.principles.list():
+        await streams.principles.approve(item.id, reason="true everywhere")
+    offered = (await library.recall(TASK, k=3)).offered
+    assert [item.reason.startswith("approved") for item in offered] == [True] * 4 + [False] * 3
+    assert {item.lesson.state_reason for item in offered[:4]} == {"true everywhere"}
+
+
+async def test_x26_an_item_of_an_older_version_is_read(journal):
+    records = InMemoryVectorStore(Compass(), namespace="tests")
+    old = {"text": procedure_of(STEPS), "agent": "a", "task_kind": "web scraping", "sources": ["1"]}
+    await records.compare_and_swap(PROCEDURES, "k", {**old, "state": "approved", "reason": ""}, version=None)
+    (item,) = await Streams(records).approved(TASK, "a")
+    assert (item.steps, item.task_id, item.tools) == (STEPS, "", ())
 
 
 async def test_x26_writers_at_once_lose_no_source():

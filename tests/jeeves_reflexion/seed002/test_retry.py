@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from protocol_parts import FAILED_FIELDS, TASK, failed, reply, source, trial
+from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, source, success, trial
 
 from jeeves_reflexion import (
     ConfigurationError,
     LessonReflector,
+    LessonStoreError,
+    LoopOptions,
     ReAct,
     Reflection,
     Reflexion,
@@ -17,11 +19,12 @@ from jeeves_reflexion import (
     Task,
     VectorLessonStore,
 )
-from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, as_json
+from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, RunFinished, Warned, as_json
 from jeeves_reflexion.lessons.reflections.chain import chain_block
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.policy import ReflectionPolicy
+from jeeves_reflexion.lessons.reflections.markdown import to_markdown
+from jeeves_reflexion.lessons.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflectors import StructuredReflector
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
@@ -177,32 +180,123 @@ async def test_a_whole_run_leaves_nothing_owed(tmp_path):
     looped = loop(ScriptedModel(["wrong"] * 4), lesson_store=ReflectionLibrary(journal))
     result = await looped.run(TASK)
     assert await policy.after(result, "react") == ()
-    names = sorted(path.name for path in journal.folder.rglob("*.md"))
-    assert len(names) == 4
-    assert all(name[10:].startswith("-fetch-the-listings") for name in names)
-
-    silent = loop(
-        ScriptedModel(["wrong"] * 4),
-        reflector=ScriptedModel(["I can't."] * 8),
-        lesson_store=ReflectionLibrary(journal),
-    )
-    lost = await silent.run(Task("Another task"))
-    assert [duty.attempt for duty in await policy.after(lost, "react")] == [1, 2, 3, 4]
-    assert not await policy.may_take_next("react")
+    names = sorted(path.name[10:] for path in journal.folder.rglob("*.md"))
+    assert names == [f"-look-{where}-first.md" for where in ("down", "left", "right", "up")]
 
 
-async def test_a_reflection_without_its_form_is_dropped_by_name_and_loses_no_run(tmp_path):
+# -- a reflection before the agent moves on ----------------------------------------------------------------------------
+
+
+async def test_x01_without_a_valid_reflection_there_is_no_retry(place):
+    agent, reflector, heard = ScriptedModel(["wrong"] * 4), ScriptedModel(["I can't."] * 8), []
+    looped = loop(agent, reflector=reflector, **place)
+    result = await looped.run(TASK, session=looped.session(listener=heard.append))
+    assert (result.stop_reason, len(result.trials), result.escalated) == ("reflection_missing", 1, False)
+    assert "'What happened?' (what_happened) is missing" in result.detail
+    assert (len(agent.calls), len(reflector.calls)) == (1, 2)
+    assert "'What happened?' (what_happened) is missing" in reflector.calls[1].messages[1].content
+    (finished,) = [event for event in heard if isinstance(event, RunFinished)]
+    assert finished.stop_reason == "reflection_missing"
+    assert not [event for event in heard if isinstance(event, Escalated)]
+
+
+async def test_x01_the_second_attempt_may_be_the_one_without(place):
+    reflector = ScriptedModel([reply(), "I can't.", "I can't."])
+    result = await loop(ScriptedModel(["wrong"] * 4), reflector=reflector, **place).run(TASK)
+    assert (result.stop_reason, len(result.trials)) == ("reflection_missing", 2)
+    assert result.trials[0].reflection is not None
+
+
+async def test_x01_a_reflector_of_ones_own_is_told_what_is_missing(place):
+    told = []
+
+    def reflect(task, trials, problem=None):
+        told.append(problem)
+        return failed(tactical_rule=f"Rule {len(trials)} is it.") if problem else "Look left."
+
+    result = await loop(ScriptedModel(["wrong"] * 4), reflector=reflect, **place).run(TASK)
+    assert (result.stop_reason, len(result.trials)) == ("max_attempts", 4)
+    assert [told[0], told[2]] == [None, None]
+    assert "'What happened?' (what_happened) is missing" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "score", "says"),
+    [
+        (lambda: "Look left.", 0.0, "'What happened?' (what_happened) is missing"),
+        (partial, 0.0, "it is a partial reflection, and a failed one is due (What happened?"),
+        (success, 0.6, "it is a success reflection, and a partial one is due (What happened?"),
+    ],
+)
+async def test_x01_a_sentence_or_another_form_is_no_reflection(tmp_path, given, score, says):
     heard = []
     looped = loop(
         ScriptedModel(["wrong"] * 4),
-        reflector=lambda task, trials: "Look left.",
+        scores=(score,),
+        reflector=lambda task, trials: given(),
         lesson_store=ReflectionLibrary(ReflectionJournal(tmp_path / "reflections")),
     )
     result = await looped.run(TASK, session=looped.session(listener=heard.append))
-    assert (len(result.trials), result.lessons) == (4, ())
-    dropped = [event.reason for event in heard if isinstance(event, LessonDropped)]
-    assert len(dropped) == 4
-    assert "'What happened?' (what_happened) is missing" in dropped[0]
+    assert (result.stop_reason, len(result.trials), result.lessons) == ("reflection_missing", 1, ())
+    (dropped,) = [event.reason for event in heard if isinstance(event, LessonDropped)]
+    assert says in dropped
+    assert says in result.detail
+
+
+async def test_x02_the_full_form_does_for_a_partial_task():
+    looped = loop(ScriptedModel(["wrong"] * 4), scores=(0.6,), reflector=lambda task, trials: failed())
+    assert (await looped.run(TASK)).stop_reason == "max_attempts"
+
+
+async def test_x01_an_attempt_without_a_verdict_and_a_loop_that_does_not_learn_wait_for_nothing(tmp_path):
+    library = ReflectionLibrary(ReflectionJournal(tmp_path / "reflections"))
+    silent = loop(ScriptedModel(["wrong"] * 4), scores=(None, None), lesson_store=library)
+    assert (await silent.run(TASK)).stop_reason == "unscorable"
+    control = loop(ScriptedModel(["wrong"] * 4), options=LoopOptions(learn=False), lesson_store=library)
+    assert (await control.run(TASK)).stop_reason == "max_attempts"
+    assert await ReflectionPolicy(library.journal).owed("react") == ()
+
+
+async def test_x01_the_agent_takes_no_other_task_until_the_reflection_is_there(tmp_path):
+    journal = ReflectionJournal(tmp_path / "reflections")
+    agent = ScriptedModel(["wrong", "right"])
+    looped = loop(
+        agent,
+        scores=(0.0, 1.0),
+        reflector=ScriptedModel(["I can't."] * 2),
+        lesson_store=ReflectionLibrary(journal),
+    )
+    await looped.run(TASK)
+    with pytest.raises(ReflectionOwedError, match=r"a failed reflection on 'Fetch the listings'") as caught:
+        await looped.run(Task("Another task"))
+    assert str(journal.folder / "react") in str(caught.value)
+    assert len(agent.calls) == 1
+    by_hand = to_markdown(entry()).split("<!--")[0]
+    (journal.folder / "react" / "2026-03-01-by-hand.md").write_text(by_hand, "utf-8")
+    assert (await looped.run(Task("Another task"))).passed
+
+
+async def test_x01_what_can_not_be_written_down_loses_no_result(tmp_path, monkeypatch):
+    journal, heard = ReflectionJournal(tmp_path / "reflections"), []
+    looped = loop(ScriptedModel(["wrong"] * 4), lesson_store=ReflectionLibrary(journal))
+
+    async def full(*_, **__):
+        raise LessonStoreError("the disk is full")
+
+    monkeypatch.setattr(ReflectionPolicy, "after", full)
+    result = await looped.run(TASK, session=looped.session(listener=heard.append))
+    assert (result.stop_reason, len(result.trials)) == ("max_attempts", 4)
+    assert "owed was not written down: the disk is full" in result.detail
+    assert [event.message for event in heard if isinstance(event, Warned)] == [result.detail]
+
+
+async def test_x34_a_result_says_whether_the_run_escalated(place):
+    assert (await loop(ScriptedModel(["wrong"] * 4), **place).run(TASK)).escalated
+    passed = await loop(ScriptedModel(["x"]), scores=(1.0,)).run(TASK)
+    plain = await Reflexion(lambda prompt: "x", evaluator=lambda output: 0.0, reflector=lambda *_: "x y").run(
+        "t"
+    )
+    assert (passed.escalated, plain.stop_reason, plain.escalated) == (False, "max_attempts", False)
 
 
 def test_a_chain_without_forms_shows_its_lessons():

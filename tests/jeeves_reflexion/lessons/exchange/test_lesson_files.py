@@ -103,12 +103,23 @@ def test_a_page_written_by_hand_may_name_its_task_whole():
     assert read.lesson.task_excerpt == "Pay the bill. All of it."
 
 
+def test_a_file_is_named_after_its_lesson_and_not_after_tasks_that_begin_alike(tmp_path):
+    texts = ("Look at the status before the body.", "Never guess a name.")
+    export_lessons(tmp_path, paired(lesson(number, text) for number, text in enumerate(texts)))
+    assert sorted(path.name for path in tmp_path.glob("*.md")) == [
+        "2026-03-01-look-at-the-status-before.md",
+        "2026-03-01-never-guess-a-name.md",
+    ]
+
+
 def test_edits_additions_and_removals_are_shown(tmp_path):
     stored = [lesson(number) for number in range(4)]
     assert export_lessons(tmp_path / "out", paired(stored)) == 4
     folder = tmp_path / "out"
     assert lesson_changes(folder, stored) == LessonChanges()
-    edited, removed, broken = (folder / f"2026-03-01-fetch-{number}.md" for number in (0, 1, 2))
+    edited, removed, broken = (
+        folder / f"2026-03-01-look-at-the-status-before{number}.md" for number in ("", "-2", "-3")
+    )
     edited.write_text(edited.read_text("utf-8").replace("the body", "all else"), "utf-8")
     removed.unlink()
     broken.write_text(broken.read_text("utf-8").replace("# Lesson", "Lesson"), "utf-8")
