@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.gate import clean_prompt, clean_task
 from jeeves_reflexion.lessons.narrowing import Narrowing, both, narrowing
 from jeeves_reflexion.lessons.recalling import below_floor
-from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
+from jeeves_reflexion.lessons.records import RECALLED, one_each, readable
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.lessons.shelf import store_errors
 from jeeves_reflexion.lessons.store import VectorLessonStore
@@ -98,7 +98,7 @@ async def _near(store: VectorStore, query: str, where: Narrowing, number: int) -
         hits = await store.search(query, k=wanted, filter=where.asked)
         found = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])[:number]
         if len(found) == number or len(hits) < wanted:
-            return [(lesson_of(hit.chunk), hit.score) for hit in found]
+            return readable(found)
         wanted *= 2
 
 

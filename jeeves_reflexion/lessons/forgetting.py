@@ -212,11 +212,12 @@ def _struck_text(text: str, traces: Traces, key: str) -> str:
 def _is_trace(item: JSON, traces: Traces) -> bool:
     if isinstance(item, str):
         return item == traces.id or item in traces.texts or item in traces.tasks
-    if not isinstance(item, Mapping) or "run_id" not in item:
+    if not isinstance(item, Mapping):
         return False
-    return (
-        item["text"] in traces.texts or (item["run_id"], item["attempt"], item["task_id"]) in traces.attempts
-    )
+    text, attempt = item.get("text"), [item.get(name) for name in ("run_id", "attempt", "task_id")]
+    # Any JSON may lie in a lesson's metadata: what can't be hashed is no note of ours.
+    hashable = all(isinstance(each, str | int | None) for each in (text, *attempt))
+    return "run_id" in item and hashable and (text in traces.texts or tuple(attempt) in traces.attempts)
 
 
 def _known_tasks(fields: Fields, traces: Traces) -> JSON:

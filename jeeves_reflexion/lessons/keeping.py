@@ -7,15 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, cast
 
+from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.records import (
     MOST_FACES,
     Key,
+    UnreadableLessonError,
     chunks_of,
     empty_face,
     is_empty,
     lesson_fields,
+    lesson_from_fields,
     lesson_of,
 )
+from jeeves_reflexion.lessons.schema import EntryFields, checked
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, RecordWrite
@@ -124,9 +128,29 @@ def entry_of(
     return RecordWrite(HISTORY, entry_key(after.id, number), value, must_be_new=True)
 
 
+def read_entry(value: JSON, key: str = "") -> tuple[EntryFields, Lesson | None, Lesson]:
+    """Return what an entry of a history says, and the lesson before and after it.
+
+    Raises :class:`UnreadableLessonError` that names the entry by its ``key``, and what does not fit.
+    """
+    try:
+        fields = checked(EntryFields, value)
+        entry = cast("Mapping[str, JSON]", value)
+        before = None if entry.get("before") is None else from_whole(entry["before"])
+        return fields, before, from_whole(entry.get("after"))
+    except ConfigurationError as error:
+        message = f"the entry {key!r} of a lesson's history can't be read: {error}"
+        raise UnreadableLessonError(message, key) from error
+
+
 def whole(lesson: Lesson) -> dict[str, JSON]:
     """Return a lesson with its text, as JSON."""
     return {"text": lesson.text, **lesson_fields(lesson)}
+
+
+def from_whole(value: JSON) -> Lesson:
+    """Read what :func:`whole` wrote; raises :class:`ConfigurationError` as ``lesson_from_fields`` does."""
+    return lesson_from_fields(cast("str", value.get("text") if isinstance(value, Mapping) else None), value)
 
 
 def _retold(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON]:

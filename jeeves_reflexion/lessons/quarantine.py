@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.lessons.keeping import HISTORY, entry_key
-from jeeves_reflexion.lessons.records import face_ids, lesson_from_fields
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.keeping import HISTORY, entry_key, from_whole
+from jeeves_reflexion.lessons.records import face_ids
+from jeeves_reflexion.lessons.schema import HeldFields, checked
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.shelf import Change, Rewriting, Shelf, whole
 from jeeves_reflexion.lessons.undoing import PUT_BACK, Undoing
@@ -172,14 +173,8 @@ def _value(held: Held) -> JSON:
 
 def _held(record: Record) -> Held:
     try:
-        data = cast("Mapping[str, JSON]", record.value)
-        lesson = cast("Mapping[str, JSON]", data["lesson"])
-        return Held(
-            lesson=lesson_from_fields(cast("str", lesson["text"]), lesson),
-            queries=tuple(cast("Sequence[str]", data["tasks"])),
-            kind=cast("str", data["kind"]),
-            why=cast("str", data["why"]),
-            at=cast("float", data["at"]),
-        )
-    except (KeyError, TypeError) as error:
+        found = checked(HeldFields, record.value)
+        lesson = from_whole(cast("Mapping[str, JSON]", record.value).get("lesson"))
+    except ConfigurationError as error:
         raise LessonStoreError(f"the held text {record.key!r} can't be read: {error}") from error
+    return Held(lesson, found.tasks, found.kind, found.why, found.at)

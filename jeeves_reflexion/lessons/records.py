@@ -7,20 +7,31 @@ or ``off`` while the lesson is not active.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.narrowing import tool_marks
-from jeeves_reflexion.types import (
-    JSON,
-    Lesson,
-    LessonState,
-    Outcome,
-    Provenance,
-    Trust,
-)
+from jeeves_reflexion.lessons.schema import checked_lesson
+from jeeves_reflexion.types import JSON, Lesson, Provenance
 from vectorstores.base import Chunk, Filter, SearchHit
+
+_logger: Final = logging.getLogger("jeeves_reflexion")
+
+
+class UnreadableLessonError(LessonStoreError):
+    """A stored row that is no lesson, or whose fields do not fit; the message names it, by its ``chunk_id``."""
+
+    def __init__(self, message: str, chunk_id: str) -> None:
+        super().__init__(message)
+        self.chunk_id = chunk_id
+
+    def concerns(self, lesson_id: str) -> bool:
+        """Whether the row is a face of that lesson."""
+        return self.chunk_id.rpartition(":")[0] == lesson_id
+
 
 Key: TypeAlias = Literal["task", "lesson", "both"]
 
@@ -36,14 +47,32 @@ MOST_FACES: Final = 10
 """Its first task, its text, and the tasks of copies that were merged into it."""
 
 
+_SOURCE_NAMES: Final = tuple(each.name for each in dataclasses.fields(Provenance))
+_NAMES: Final = tuple(each.name for each in dataclasses.fields(Lesson))
+# What the first format had no fields for.
+_LATER: Final[Mapping[str, JSON]] = {
+    "state": "active",
+    "state_reason": "",
+    "trust": "own",
+    "support": 1,
+    "contradicts": (),
+    "evidence": (),
+}
+
+
 def face_ids(lesson_id: str) -> list[str]:
     """Return the ids of all chunks that a lesson may have."""
     return [f"{lesson_id}:{number}" for number in range(MOST_FACES)]
 
 
 def chunks_of(lesson: Lesson, queries: Sequence[str], key: Key, *, changes: int = 0) -> list[Chunk]:
-    """Return the faces of a lesson; ``queries`` are its tasks' texts, ``changes`` the number of its last change."""
-    metadata = {**lesson_fields(lesson), **tool_marks(lesson.tools), "key": key, "changes": changes}
+    """Return the faces of a lesson; ``queries`` are its tasks' texts, ``changes`` the number of its last change.
+
+    Raises :class:`ConfigurationError` for a lesson that could not be read back.
+    """
+    fields = lesson_fields(lesson)
+    lesson_from_fields(lesson.text, fields)
+    metadata = {**fields, **tool_marks(lesson.tools), "key": key, "changes": changes}
     text = ("text", lesson.text)
     tasks = [("task", query) for query in queries[: MOST_FACES - 1]]
     faces = [text] if key == "lesson" else [*tasks[:1], text, *tasks[1:]]
@@ -99,42 +128,42 @@ def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
 
 
 def lesson_of(chunk: Chunk) -> Lesson:
-    """Read a lesson back; a chunk that another program wrote without a lesson's fields is an error."""
+    """Read a lesson back; a chunk whose fields are not a lesson's is an error that names it."""
     try:
         return lesson_from_fields(chunk.content, chunk.metadata)
-    except (KeyError, TypeError) as error:
-        raise LessonStoreError(
-            f"chunk {chunk.id!r} is no lesson ({error} is missing or of another kind): keep lessons in a namespace "
-            "of their own"
+    except ConfigurationError as error:
+        raise UnreadableLessonError(
+            f"chunk {chunk.id!r} is no lesson ({error}): keep lessons in a namespace of their own; the lesson "
+            "store's forget() takes one away that does not fit",
+            chunk.id,
         ) from error
 
 
-def lesson_from_fields(text: str, data: Mapping[str, JSON]) -> Lesson:
-    """Read what :func:`lesson_fields` wrote, now or in the first format; raises ``KeyError`` or ``TypeError``."""
-    return Lesson(
-        id=cast("str", data["lesson_id"]),
-        text=text,
-        task_id=cast("str", data["task_id"]),
-        task_excerpt=cast("str", data["task_excerpt"]),
-        task_kind=cast("str | None", data["task_kind"]),
-        tools=tuple(cast("Sequence[str]", data["tools"])),
-        outcome=cast("Outcome", data["outcome"]),
-        provenance=Provenance(
-            run_id=cast("str", data["run_id"]),
-            attempt=cast("int", data["attempt"]),
-            score=cast("float | None", data["score"]),
-            model=cast("str | None", data["model"]),
-            agent=cast("str | None", data["agent"]),
-            created_at=cast("float", data["created_at"]),
-        ),
-        metadata=cast("dict[str, JSON]", data["extra"]),
-        state=cast("LessonState", data.get("state", "active")),
-        state_reason=cast("str", data.get("state_reason", "")),
-        trust=cast("Trust", data.get("trust", "own")),
-        support=cast("int", data.get("support", 1)),
-        contradicts=tuple(cast("Sequence[str]", data.get("contradicts", ()))),
-        evidence=tuple(cast("Sequence[int]", data.get("evidence", ()))),
-    )
+def readable(hits: Iterable[SearchHit]) -> list[tuple[Lesson, float]]:
+    """Return the lessons of hits with their similarities.
+
+    A row that is no lesson is logged by name and passed over: one bad row does not end the runs that recall others.
+    """
+    found = []
+    for hit in hits:
+        try:
+            found.append((lesson_of(hit.chunk), hit.score))
+        except UnreadableLessonError as error:
+            _logger.warning("%s", error)
+    return found
+
+
+def lesson_from_fields(text: str, data: JSON) -> Lesson:
+    """Read what :func:`lesson_fields` wrote, now or in the first format.
+
+    Raises :class:`ConfigurationError` that names the fields that do not fit.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigurationError("it is no JSON object")
+    fields = {name: data[name] for name in _NAMES if name in data}
+    source = {name: data[name] for name in _SOURCE_NAMES if name in data}
+    renamed = {to: data[name] for name, to in (("lesson_id", "id"), ("extra", "metadata")) if name in data}
+    return checked_lesson({**_LATER, **fields, **renamed, "text": text, "provenance": source})
 
 
 def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:

@@ -23,6 +23,7 @@ from jeeves_reflexion.lessons.keeping import (
     entry_key,
     entry_of,
     queries_of,
+    read_entry,
     whole,
 )
 from jeeves_reflexion.lessons.merging import MERGED_INTO
@@ -35,6 +36,7 @@ from jeeves_reflexion.lessons.records import (
     face_ids,
     is_empty,
     lesson_of,
+    readable,
 )
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
@@ -251,6 +253,14 @@ class Shelf:
         # Last, because deleting chunks is what also clears a store's files of what was there before.
         return await self.store.delete(face_ids(lesson_id)) > 0
 
+    async def remove_unreadable(self, lesson_id: str) -> bool:
+        """Remove a lesson whose rows can't be read, with its history, and note that it is forgotten."""
+        await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
+        for number in itertools.count(1):
+            if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]):
+                break
+        return await self.store.delete(face_ids(lesson_id)) > 0
+
     async def entries(self, lesson_id: str) -> list[JSON]:
         """Return the entries of a lesson's history, oldest first; none for a lesson that there is not.
 
@@ -261,6 +271,9 @@ class Shelf:
         for number in itertools.count(1) if kept is None else range(1, kept.changes + 1):
             record = await self.records.get(HISTORY, entry_key(lesson_id, number))
             if record is not None:
+                read_entry(
+                    record.value, record.key
+                )  # what it is not is said here, and nowhere a raw TypeError
                 found.append(record.value)
             elif kept is None:  # a lesson of the first format has changes, but none for its beginning
                 break
@@ -273,10 +286,10 @@ class Shelf:
         """
         hits = await self.store.search(text, k=k, filter=TEXT_FACES, min_score=min_similarity)
         found: dict[str, tuple[Lesson, float]] = {}
-        for hit in hits:
-            lesson = await self._speaker(lesson_of(hit.chunk))
+        for near, score in readable(hits):
+            lesson = await self._speaker(near)
             if lesson is not None:
-                found.setdefault(lesson.id, (lesson, hit.score))
+                found.setdefault(lesson.id, (lesson, score))
         return list(found.values())
 
     async def _speaker(self, lesson: Lesson) -> Lesson | None:

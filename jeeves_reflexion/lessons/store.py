@@ -32,7 +32,7 @@ from jeeves_reflexion.lessons.merging import MERGED_INTO, MergeSettings, absorbe
 from jeeves_reflexion.lessons.narrowing import Narrowing, narrowing
 from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.recalling import Candidate, below_floor, pick
-from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
+from jeeves_reflexion.lessons.records import RECALLED, UnreadableLessonError, one_each, readable
 from jeeves_reflexion.lessons.sameness import Neighbour
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
@@ -215,11 +215,17 @@ class VectorLessonStore:
         """Remove a lesson from everywhere: its vectors and text, their cached embeddings, the ledger, other lessons.
 
         What stays is a digest of its id, by which a backup that has it is known. Returns False if there was none.
+        Of a lesson whose row does not fit, only what is under its id goes: what others took from it can't be told.
         """
         async with store_errors("forget a lesson"):
             held = await self.quarantine.get(lesson_id)
             once = None if held is None else (held.lesson, held.queries)
-            there = await forget_traces(self.shelf, lesson_id, once=once)
+            try:
+                there = await forget_traces(self.shelf, lesson_id, once=once)
+            except UnreadableLessonError as error:
+                if not error.concerns(lesson_id):
+                    raise
+                there = await self.shelf.remove_unreadable(lesson_id)
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
             dropped = await self.quarantine.drop(lesson_id)
@@ -270,7 +276,7 @@ class VectorLessonStore:
         if len(found) == number:
             needed = next(at for at, hit in enumerate(hits, 1) if hit is found[-1])
             self._faces = max(_LESS_FACES * self._faces, needed / number)
-        return [Candidate(lesson_of(hit.chunk), hit.score) for hit in found]
+        return [Candidate(lesson, score) for lesson, score in readable(found)]
 
     async def _merged(
         self, lesson: Lesson, queries: Sequence[str], change: Change, merging: MergeSettings

@@ -7,13 +7,12 @@ were taken in go, and these lessons come back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons.keeping import read_entry
 from jeeves_reflexion.lessons.merging import COPIES, COPIES_TOTAL, TASKS, WORDINGS
-from jeeves_reflexion.lessons.records import lesson_from_fields
 from jeeves_reflexion.lessons.shelf import Shelf
 from jeeves_reflexion.types import JSON, Lesson
 
@@ -170,26 +169,16 @@ def _total(lesson: Lesson) -> int:
 
 
 def _entry(value: JSON) -> Entry:
-    try:
-        data = cast("Mapping[str, JSON]", value)
-        before, after = data["before"], data["after"]
-        tasks = cast("Mapping[str, Sequence[str]]", data.get("tasks", {}))
-        return Entry(
-            number=cast("int", data["number"]),
-            at=cast("float", data["at"]),
-            operation=cast("str", data["operation"]),
-            by=cast("str", data["by"]),
-            reason=cast("str", data["reason"]),
-            before=None if before is None else _whole(before),
-            after=_whole(after),
-            others=tuple(cast("Sequence[str]", data.get("others", ()))),
-            added=tuple(tasks.get("added", ())),
-            removed=tuple(tasks.get("removed", ())),
-        )
-    except (KeyError, TypeError) as error:
-        raise LessonStoreError(f"an entry of a lesson's history can't be read: {error}") from error
-
-
-def _whole(value: JSON) -> Lesson:
-    data = cast("Mapping[str, JSON]", value)
-    return lesson_from_fields(cast("str", data["text"]), data)
+    found, before, after = read_entry(value)
+    return Entry(
+        number=found.number,
+        at=found.at,
+        operation=found.operation,
+        by=found.by,
+        reason=found.reason,
+        before=before,
+        after=after,
+        others=found.others,
+        added=found.tasks.added,
+        removed=found.tasks.removed,
+    )

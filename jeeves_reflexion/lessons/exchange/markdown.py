@@ -118,9 +118,9 @@ def lesson_of_markdown(text: str) -> LessonFile:
         )
     if last:
         try:
-            data: Mapping[str, JSON] = json.loads(last.removeprefix(_DATA).removesuffix("-->"))
+            data: JSON = json.loads(last.removeprefix(_DATA).removesuffix("-->"))
             return LessonFile(lesson_from_fields(sentence, data), tasks)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, RecursionError) as error:  # ConfigurationError is a ValueError too
             raise MarkdownError(
                 len(lines),
                 f"the data can't be read ({type(error).__name__}: {error}): restore the line, or delete it",

@@ -274,11 +274,13 @@ async def test_every_error_of_the_store_is_a_lesson_store_error_with_its_cause(m
 
 
 @pytest.mark.parametrize("metadata", [{}, {"lesson_id": "x", "face": 0}])
-async def test_a_chunk_of_another_program_is_a_clear_error(make, metadata):
+async def test_a_chunk_of_another_program_is_told_and_never_recalled(make, metadata, caplog):
     async with make(min_similarity=-1.0) as lessons:
         await lessons.store.add([Chunk("no lesson", metadata=metadata)])
-        with pytest.raises(LessonStoreError, match="is no lesson"):
-            await lessons.recall(CLEAN, k=1)
+        assert (await lessons.recall(CLEAN, k=1)).offered == ()
+        assert [record.levelname for record in caplog.records if "is no lesson" in record.message] == [
+            "WARNING"
+        ]
 
 
 def test_a_store_without_records_is_refused():
