@@ -166,3 +166,10 @@ async def written_by(lessons: VectorLessonStore, run_id: str, attempt: int, *, s
     async with store_errors("look for a lesson"):
         page = await lessons.store.scan(filter=where, limit=1)
     return lesson_of(page.chunks[0]) if page.chunks else None
+
+
+async def any_written(lessons: VectorLessonStore, *, since: float) -> bool:
+    """Whether the store has a lesson that was written since a time (seconds since 1970)."""
+    where: Filter = {"$and": [{"face": 0}, {"created_at": {"$gte": since}}]}
+    async with store_errors("look for a lesson"):
+        return await lessons.store.count(filter=where) > 0

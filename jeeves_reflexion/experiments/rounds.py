@@ -15,7 +15,13 @@ from typing import Final
 import anyio
 
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
-from jeeves_reflexion.experiments.arm_stores import ReadOnly, beneath, without_withholding, written_by
+from jeeves_reflexion.experiments.arm_stores import (
+    ReadOnly,
+    any_written,
+    beneath,
+    without_withholding,
+    written_by,
+)
 from jeeves_reflexion.experiments.arms import Arm
 from jeeves_reflexion.experiments.costs import Purse
 from jeeves_reflexion.experiments.executors import Executor, Job, LocalExecutor
@@ -211,8 +217,10 @@ async def forget_lost(bench: Bench, loop: Reflexion, arm: Arm, seed: int) -> int
     """Have an arm's lessons stored again if none of them is there any more; return how many.
 
     A store in memory is empty after its process was killed. Lessons of a store on disk are left as they are, also where
-    somebody forgot some of them on purpose.
+    somebody forgot some of them on purpose. Raises :class:`ExperimentError` where there are lessons of the run and the
+    journal has no try that they can be of.
     """
+    await _check_known(bench, loop, arm, seed)
     mine = [place for place in bench.past.stored if (place.arm, place.seed) == (arm.name, seed)]
     store = beneath(loop.lessons)
     if loop.lessons is None:
@@ -227,6 +235,20 @@ async def forget_lost(bench: Bench, loop: Reflexion, arm: Arm, seed: int) -> int
     for place in mine:
         del bench.past.stored[place]
     return len(mine)
+
+
+async def _check_known(bench: Bench, loop: Reflexion, arm: Arm, seed: int) -> None:
+    store, log = beneath(loop.lessons), bench.log
+    if store is None or not log.resumed:
+        return
+    if any((place.arm, place.seed) == (arm.name, seed) for place in bench.past.tries):
+        return
+    if await any_written(store, since=float(log.config["started"])):
+        raise ExperimentError(
+            f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"
+            " of it: tries would be made again on the lessons that they left. Put the journal back from a backup, or"
+            " name another folder"
+        )
 
 
 def as_arm(loop: Reflexion, arm: Arm) -> Reflexion:

@@ -54,12 +54,30 @@ class RunLog:
         self.calls = self.folder / "calls.jsonl"
         self.config: dict[str, Any] = {}
         self.resumed = False
+        # Asked now, since a store may be opened there before the run is.
+        self._had_lessons = self._has("lessons")
         self._lock = filelock.FileLock(self.folder / "run.lock", thread_local=False)
 
     @property
     def exists(self) -> bool:
-        """Whether the folder holds a run."""
-        return self.rows.exists()
+        """Whether the folder holds a run.
+
+        Raises :class:`ConfigurationError` that says what to do where a part of it is missing.
+        """
+        names = ("config.json", "journal.jsonl", "rows.jsonl")
+        gone = [name for name in names if not (self.folder / name).exists()]
+        if not gone and not self.journal.stat().st_size and b'"kind": "tried"' in self.rows.read_bytes():
+            gone = ["what was in journal.jsonl"]
+        filled = [name for name in (*names, "events.jsonl", "results.json") if self._has(name)]
+        # The configuration is written last: without it, empty files are those of a start that was killed.
+        if "config.json" in gone and not filled and not self._had_lessons:
+            return False
+        if gone:
+            raise ConfigurationError(
+                f"{self.folder} has parts of a run, and {', '.join(gone)} is missing: tries would be made again on the"
+                " lessons that they left. Put it back from a backup, or name another folder"
+            )
+        return True
 
     @property
     def id(self) -> str:
@@ -138,6 +156,8 @@ class RunLog:
             if self.exists:
                 self._reopen(asked)
                 return
+            self.journal.touch(mode=0o600)
+            self.rows.touch()
             started = versions()
             self.config = {
                 "format": FORMAT,
@@ -147,7 +167,10 @@ class RunLog:
                 **asked,
             }
             self._write_config()
-            self.rows.touch()
+
+    def _has(self, name: str) -> bool:
+        path = self.folder / name
+        return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
 
     def _reopen(self, asked: Mapping[str, Any]) -> None:
         try:

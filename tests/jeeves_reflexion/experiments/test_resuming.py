@@ -300,3 +300,73 @@ async def test_a_journal_that_cannot_be_read_names_the_line(tmp_path):
     await again.open({}, resume=True)
     with pytest.raises(ExperimentError, match="line 1: KeyError"):
         await again.begin({})
+
+
+def parts_gone(run, lessons):
+    """Ways in which a part of a run's folder is lost, each with what is said of it."""
+    others = [path for path in run.iterdir() if path.name != "config.json"]
+    return {
+        "rows": ((run / "rows.jsonl").unlink, "rows.jsonl is missing"),
+        "journal": ((run / "journal.jsonl").unlink, "journal.jsonl is missing"),
+        "emptied journal": (
+            lambda: os.truncate(run / "journal.jsonl", 0),
+            "what was in journal.jsonl is missing",
+        ),
+        "config": ((run / "config.json").unlink, "config.json is missing"),
+        "all but the configuration": (
+            lambda: [path.unlink() for path in others],
+            "journal.jsonl, rows.jsonl is missing",
+        ),
+        "all but the lessons": (
+            lambda: [*(path.unlink() for path in run.iterdir()), lessons.rename(run / "lessons")],
+            "config.json, journal.jsonl, rows.jsonl is missing",
+        ),
+        "what tells of tries": (
+            lambda: [os.truncate(run / name, 0) for name in ("journal.jsonl", "rows.jsonl")],
+            "lessons of arm .*, seed 0, that this run wrote",
+        ),
+    }
+
+
+PARTS = list(parts_gone(Path(), Path()))
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.anyio
+async def test_a_folder_that_lacks_a_part_of_its_run_is_refused(tmp_path, part):
+    run, lessons, tried = tmp_path / "run", tmp_path / "lessons", []
+
+    async def go():
+        async with FaissVectorStore(lessons, embedder=HashingEmbedder(), namespace="test") as store:
+            log = RunLog(run)
+            await log.open({}, resume=True)
+            make = loops(store)
+            plan = Plan(arms=("selective",), trials=2)
+            return await run_experiment(plan, TASKS, make, log=log, watcher=Tries(tried))
+
+    class Tries(Watcher):
+        def __init__(self, said):
+            self.said = said
+
+        def tried(self, row):
+            self.said.append(row)
+
+    await go()
+    lose, said = parts_gone(run, lessons)[part]
+    lose()
+    before = len(tried)
+    with pytest.raises((ConfigurationError, ExperimentError), match=said) as refused:
+        await go()
+    assert "name another folder" in str(refused.value)
+    assert len(tried) == before, "nothing is tried anew"
+
+
+@pytest.mark.anyio
+async def test_a_start_that_was_killed_is_no_run(tmp_path):
+    for name in ("journal.jsonl", "rows.jsonl"):
+        (tmp_path / name).touch()
+        log = RunLog(tmp_path)
+        assert not log.exists
+    await log.open({}, resume=True)
+    assert (log.exists, log.resumed) == (True, False)
+    log.close()
