@@ -11,6 +11,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
+from vectorstores._journal import check_journal
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
 
 DATABASE: Final = "store.sqlite3"
@@ -73,7 +74,9 @@ def _prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pa
                 f"{folder} is not a store: it holds other files, such as {min(strangers)!r};"
                 " name an empty or a new folder"
             )
+        _refuse_rest(folder)
         _create(folder, database, build)
+    check_journal(database)
     if database.stat().st_size == 0:
         raise StoreCorruptError(f"{database} is empty: the rows are lost; restore the folder from a backup")
     if not (os.access(folder, os.W_OK | os.X_OK) and os.access(database, os.R_OK | os.W_OK)):
@@ -82,7 +85,18 @@ def _prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pa
 
 
 def _ours(name: str) -> bool:
-    return name.startswith(DATABASE) or name == "create.lock"
+    return name.startswith(DATABASE) or name in ("create.lock", SNAPSHOTS)
+
+
+def _refuse_rest(folder: Path) -> None:
+    """Raise where a store was: a new one beside its other files would hide that its rows are lost."""
+    rest = [SNAPSHOTS, *(f"{DATABASE}{ending}" for ending in ("-wal", "-shm", ".index.lock"))]
+    left = [name for name in rest if (folder / name).exists()]
+    if left and not (folder / DATABASE).exists():  # asked last: another process may have made it meanwhile
+        raise StoreCorruptError(
+            f"{folder / DATABASE} is missing, beside {left[0]} of the same store: restore the folder from a backup, or "
+            "remove all of it to begin anew"
+        )
 
 
 def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None:
@@ -92,12 +106,6 @@ def _create(folder: Path, database: Path, build: Callable[[Path], None]) -> None
         with FileLock(folder / "create.lock", timeout=_CREATE_TIMEOUT, mode=0o600):
             if database.exists():
                 return
-            orphan = folder / f"{DATABASE}-wal"
-            if orphan.exists() and orphan.stat().st_size:
-                raise StoreUnavailableError(
-                    f"{folder} holds the write-ahead log {orphan.name} of a database that is gone; put {DATABASE} back"
-                    " beside it, or move the log away to begin a new store"
-                )
             # Built aside and renamed: whoever sees the database sees a whole one, even after a kill in the
             # middle.
             draft = folder / f"{DATABASE}.new"

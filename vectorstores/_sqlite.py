@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -129,6 +130,14 @@ class transaction:  # noqa: N801 - used like a function
                 self._connection.execute("ROLLBACK")
 
 
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked at every call
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Database:
     """An open database file: one connection that writes, others that read.
 
@@ -143,6 +152,8 @@ class Database:
         self._connections: dict[str, sqlite3.Connection] = {}
         self._versions: dict[str, int] = {}
         self._hasty: set[str] = set()
+        self._files: list[tuple[int, int] | None] = []
+        """Which files the database and its log are, once they were read: what lies under their names may change."""
         self._combined: Combiner[Sequence[Work[Any]], Sequence[Any]] = Combiner(self._commit)
         self._scrubbed: Combiner[None, bool] = Combiner(self._checkpoint)
         try:
@@ -217,6 +228,7 @@ class Database:
             if connection is None:
                 return None
             with translated(self.path):
+                self._check_files()
                 self._bear(connection, role, patient=False)
                 try:
                     return work(connection)
@@ -276,8 +288,23 @@ class Database:
             if connection is None:
                 raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
             with translated(self.path):
+                self._check_files()
                 self._bear(connection, role, patient=True)
                 yield connection
+                if not self._files:  # SQLite has made its log by now
+                    self._files = self._files_now()
+                elif role == "write":
+                    self._check_files()
+
+    def _check_files(self) -> None:
+        if self._files and self._files_now() != self._files:
+            raise StoreUnavailableError(
+                f"{self.path} or its log was deleted, moved or replaced since it was opened here; what is written now "
+                "would be lost. Put the folder back, or open the store again"
+            )
+
+    def _files_now(self) -> list[tuple[int, int] | None]:
+        return [_file_at(f"{self.path}{ending}") for ending in ("", "-wal", "-shm")]
 
     def close(self) -> None:
         """Close the connections, after the calls that are using them."""
