@@ -16,8 +16,9 @@ from vectorstores._reading import chunks_by_row, chunks_now
 from vectorstores._rows import last_change, oldest_change, token_at
 from vectorstores._space import Space
 from vectorstores._spaces import MEMORY, Spaces
+from vectorstores._table import ChangedFileError
 from vectorstores._upkeep import Needs, Upkeep
-from vectorstores.base import Page, SearchHit, StoreCorruptError
+from vectorstores.base import Page, SearchHit, StoreCorruptError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,10 +82,21 @@ class Indexes:
             state = None if space.layout is None else (space.seq, self._database.version(_ROLE))
             return self._search(connection, space, query), self._is_due(space), state
 
-        for _ in range(_TRIES):
-            hits, due, state = self._database.read(work, _ROLE)
+        hits: list[SearchHit] | None = None
+        for tried in range(_TRIES):
+            try:
+                hits, due, state = self._database.read(work, _ROLE)
+            except ChangedFileError:
+                # Rows that another process deletes are overwritten in the file: those are gone in the newest state.
+                if tried:  # its checksums tell, when it is read anew, what the rows have to be read for
+                    self._database.read(lambda _: self._spaces.drop(namespace), _ROLE)
+                continue
             if state is None or not self._is_overtaken(namespace, *state):
                 break
+        if hits is None:
+            raise StoreUnavailableError(
+                f"{self._place_of(namespace).vectors} keeps being changed by somebody else: try again"
+            )
         if due:
             self._upkeep.look_after(namespace)
         return hits
@@ -112,7 +124,10 @@ class Indexes:
             if space is None or space.seq < self._known[1] or not self.is_quick(namespace, query):
                 return None
             mask = None if query.where is None else self._mask(connection, space, query.where)
-            found = space.table.search(query, mask)
+            try:
+                found = space.table.search(query, mask)
+            except ChangedFileError:
+                return None
             rows = [row for row, _ in found]
             chunks, newest, store = chunks_now(connection, rows)
             # What has been found is of the state that the texts are of, or it does not count.

@@ -40,7 +40,13 @@ _BEARABLE: Final = 150_000 * 384
 _ERRORS: Final = 3.0
 # Above this share of the rows, codes cost more than they save.
 _CODES_SHARE: Final = 0.1
+# Vectors have the length 1, but for what float32 can't hold.
+_OFF: Final = 1e-3
 _NO_PLACES: Final = np.empty(0, dtype=np.int64)
+
+
+class ChangedFileError(Exception):
+    """What is mapped is not what was written: somebody else changed the file in its place."""
 
 
 def best_positions(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -140,13 +146,24 @@ class VectorTable:
         return places
 
     def search(self, query: Query, mask: NDArray[np.bool_] | None) -> list[tuple[int, float]]:
-        """Return rows with their scores, best first. ``mask`` says which positions the filter admits."""
+        """Return rows with their scores, best first. ``mask`` says which positions the filter admits.
+
+        Raises :class:`ChangedFileError` where what it meets can't be right.
+        """
+        if self.vectors.is_cut:
+            raise ChangedFileError
         usable = self.alive if self.dead else None
         if mask is not None:
             usable = mask if usable is None else usable & mask
         wanted = query.k if query.diversity == 0.0 else max(4 * query.k, query.k + 20)
         places = self._candidates(query.vector, wanted, usable, filtered=mask is not None)
         vectors = self.vectors.gather(places)
+        if self.vectors.is_mapped:
+            there = len(self.rows) if usable is None else int(np.count_nonzero(usable))
+            # NaN is in no order, and whatever else was written over vectors has not the length of one.
+            lengths = np.einsum("ij,ij->i", vectors, vectors)
+            if len(places) < min(wanted, there) or not (np.abs(lengths - 1.0) < _OFF).all():
+                raise ChangedFileError
         scores = vectors.astype(np.float64) @ query.vector.astype(np.float64)
         np.minimum(np.maximum(scores, -1.0, out=scores), 1.0, out=scores)
         # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -89,12 +90,19 @@ class Parts:
         )
 
 
+def _file_of(array: object) -> mmap.mmap | None:
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if isinstance(array, mmap.mmap) else None
+
+
 class Vectors:
     """A matrix of shape ``(n, dim)`` that grows at its end. ``first`` may be a mapped file; it is written to."""
 
     def __init__(self, dim: int, first: FloatArray | None = None, product: Product = numpy_product) -> None:
         self.product = product
         self._first = np.empty((0, dim), dtype=np.float32) if first is None else first
+        self._file = _file_of(self._first)
         self._split = len(self._first)
         self._rest = Growing(dim, dtype=np.float32)
         self._step = max(1, _PRODUCT // max(1, dim))
@@ -103,6 +111,11 @@ class Vectors:
     def is_mapped(self) -> bool:
         """Whether the first vectors lie in a file."""
         return self._split > 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether somebody cut the mapped file short: reading it would end the process."""
+        return self._file is not None and self._file.size() < self._first.nbytes
 
     @property
     def nbytes(self) -> int:

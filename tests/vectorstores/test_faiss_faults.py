@@ -547,3 +547,42 @@ def test_a_writer_that_holds_on_is_given_up_on(tmp_path, monkeypatch):
 
     anyio.run(use)
     blocker.close()
+
+
+def overwritten(share: float, byte: int):
+    def change(file) -> None:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(4096)
+        file.write(bytes([byte]) * int((length - 4096) * share))
+
+    return change
+
+
+IN_PLACE = {
+    "cut": lambda file: file.truncate(4096),
+    "cut to nothing": lambda file: file.truncate(0),
+    "zeroed": overwritten(1.0, 0),
+    "no numbers": overwritten(1.0, 0xFF),
+    "others": overwritten(1.0, 0x3D),
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE)
+@pytest.mark.usefixtures("small_thresholds")
+def test_an_index_file_that_is_changed_in_place_gives_no_wrong_answer(tmp_path, change):
+    path = tmp_path / "store"
+    snapshot = anyio.run(make_snapshot, path)
+
+    async def main() -> None:
+        async with open_at(path) as store:
+            assert (await store.search_by_vector(vectors(50)[7], k=1))[0].chunk.id == "c7"
+            with snapshot.open("r+b") as file:
+                IN_PLACE[change](file)
+            for n, vector in enumerate(vectors(50)):
+                hits = await store.search_by_vector(vector, k=3)
+                assert (len(hits), hits[0].chunk.id) == (3, f"c{n}")
+                assert hits[0].score == pytest.approx(1.0, abs=1e-5)
+        assert await found(path) == [f"c{n}" for n in range(50)]
+
+    # In a process of its own it would die of SIGBUS; here all tests would.
+    anyio.run(main)
