@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -13,6 +13,8 @@ import anyio.to_thread
 from jeeves_reflexion.errors import ConfigurationError, SessionError
 
 T = TypeVar("T")
+
+_LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
 
 
 def innermost(function: Callable[..., object]) -> Callable[..., object]:
@@ -62,6 +64,11 @@ async def run(function: Callable[..., object], call: Callable[[], object]) -> ob
         # In a tuple, for trio refuses a thread's result that is a coroutine, as that of a lambda may be.
         (value,) = await anyio.to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
     return await value if inspect.isawaitable(value) else value
+
+
+async def aside(work: Callable[[str], T], text: str) -> T:
+    """Return what ``work`` makes of a text: off the event loop where it is long, for its time grows with it."""
+    return await anyio.to_thread.run_sync(work, text) if len(text) > _LONG else work(text)
 
 
 def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:

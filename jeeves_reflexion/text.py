@@ -103,6 +103,7 @@ _ENDS = re.compile(
     rf"(?<=[^\s.!?\u2026])(?P<mark>[.!?\u2026]{{1,3}})(?P<closing>{_CLOSING})\s+(?={_OPENING}(?P<next>[^\W\d_][\w'\u2019]*))"
     r"|(?P<full>[\u3002\uff01\uff1f])(?=\S)"
 )
+_LONGEST_WORD = 64
 _QUOTES = (('"', '"'), ("`", "`"), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"))
 
 
@@ -114,9 +115,10 @@ def sentences(text: str) -> list[str]:
     it goes on: what is one sentence must not be taken for two.
     """
     text = _unquoted(text)
+    quotes = _Quotes(text)
     found, start = [], 0
     for end in _ENDS.finditer(text):
-        if end["full"] or _ends(text, start, end):
+        if end["full"] or (not quotes.around(end.end()) and _ends(text, start, end)):
             found.append(text[start : end.end()].strip())
             start = end.end()
     rest = text[start:].strip()
@@ -124,10 +126,10 @@ def sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, start: int, end: re.Match[str]) -> bool:
-    before, word = text[start : end.start()].rstrip("\"'`)*_]"), end["next"]
+    # The word that stands before it, and no more: all of a long sentence, at each of its stops, would take too long.
+    before = text[max(start, end.start() - _LONGEST_WORD) : end.start()].rstrip("\"'`)*_]")
+    word = end["next"]
     begins = word.lower().replace("\u2019", "'")
-    if _is_quoted(text[: end.end()], text[end.end() :]):
-        return False
     if word[0].islower():
         plain = end["mark"] == "." and not end["closing"]
         return plain and begins in _ORDERS and not any(each.search(before) for each in (_GOES_ON, _SHORT))
@@ -138,17 +140,25 @@ def _ends(text: str, start: int, end: re.Match[str]) -> bool:
     return begins in _SUBJECTS or not _MAY_END.search(before)
 
 
-def _is_quoted(before: str, after: str) -> bool:
-    """Whether quotation marks that were opened before are closed after."""
-    return any(
-        (
-            before.count(opening) % 2 == 1
-            if opening == closing
-            else before.count(opening) > before.count(closing)
+class _Quotes:
+    """Whether places of a text, asked in order, stand within quotation marks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._last = {closing: text.rfind(closing) for _, closing in _QUOTES}
+        self._open = dict.fromkeys(_QUOTES, 0)
+
+    def around(self, at: int) -> bool:
+        """Whether quotation marks that were opened before ``at`` are closed after it."""
+        for pair in _QUOTES:
+            opened, closed = (self._text.count(mark, self._at, at) for mark in pair)
+            self._open[pair] += opened - closed * (pair[0] != pair[1])
+        self._at = at
+        return any(
+            (count % 2 == 1 if opening == closing else count > 0) and self._last[closing] >= at
+            for (opening, closing), count in self._open.items()
         )
-        and closing in after
-        for opening, closing in _QUOTES
-    )
 
 
 def _unquoted(text: str) -> str:

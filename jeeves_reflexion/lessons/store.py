@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self, TypeAlias, cast
 
+from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import (
     NO_DRAW,
@@ -96,10 +97,10 @@ class VectorLessonStore:
         """
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
-        text = clean_lesson(reflection.lesson)
+        text = await aside(clean_lesson, reflection.lesson)
         if not text or not read_lesson(text, one_sentence=False):
             raise ConfigurationError(f"a lesson that gives no advice can't be stored: {abridge(text, 80)!r}")
-        query = clean_prompt(task.prompt)
+        query = await aside(clean_prompt, task.prompt)
         lesson = Lesson(
             id=uuid.uuid4().hex,
             text=text,
@@ -153,7 +154,8 @@ class VectorLessonStore:
         if skip_run:
             where = where.within({"run_id": {"$ne": skip_run}})
         async with store_errors("recall lessons"):
-            found, below = await self._found(clean_prompt(task.prompt), POOL * k, where)
+            query = await aside(clean_prompt, task.prompt)
+            found, below = await self._found(query, POOL * k, where)
             retired: _Found = []
             if self.settings.credit is not None and found:
                 found, retired = await self._credited(found, self.settings.credit)
@@ -168,7 +170,8 @@ class VectorLessonStore:
     async def search(self, text: str, *, k: int = 5) -> _Found:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
         async with store_errors("search lessons"):
-            found = await self._nearest(clean_prompt(text), k, Narrowing(), floor=-1.0)
+            query = await aside(clean_prompt, text)
+            found = await self._nearest(query, k, Narrowing(), floor=-1.0)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found]
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:

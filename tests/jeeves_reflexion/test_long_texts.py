@@ -1,0 +1,138 @@
+"""What reads the texts of models, tasks and files takes time in proportion to them, whatever is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from jeeves_reflexion import Provenance, Reflection, Task
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.evaluators.replies import read_replies, read_reply
+from jeeves_reflexion.forms import FORMS, cause_of, clean_text, flat_text
+from jeeves_reflexion.gold import Hider
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.exchange.markdown import lesson_of_markdown
+from jeeves_reflexion.lessons.gate import shape_problem
+from jeeves_reflexion.lessons.lexical import words_of
+from jeeves_reflexion.lessons.reflections.escaping import escaped
+from jeeves_reflexion.lessons.reflections.markdown import from_markdown, summary_of
+from jeeves_reflexion.lessons.reflections.naming import slug
+from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
+from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.mars import principle_of, procedure_in, steps_of
+from jeeves_reflexion.models.advice import read_lesson, repeats
+from jeeves_reflexion.models.replies import answer, json_value, prose
+from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.reflectors.replies import read_form
+from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
+from jeeves_reflexion.revisers.replies import whole_text
+from jeeves_reflexion.tasknotes.injection import as_data
+from jeeves_reflexion.tasknotes.parsing import read_sections
+from jeeves_reflexion.text import abridge, fence, one_line, sentences
+from jeeves_reflexion.workflows.coercion import coerce_scalar
+from vectorstores import HashingEmbedder, InMemoryVectorStore
+
+READERS = {
+    "redact": redact,
+    "redact_id": redact_id,
+    "sentences": sentences,
+    "one_line": one_line,
+    "abridge": partial(abridge, characters=200),
+    "fence": partial(fence, "lessons"),
+    "as_data": as_data,
+    "clean_characters": clean_characters,
+    "hidden_text": hidden_text,
+    "screen": screen,
+    "shape_problem": shape_problem,
+    "words_of": words_of,
+    "read_lesson": read_lesson,
+    "repeats": lambda text: repeats(text, text[::-1]),
+    "answer": answer,
+    "prose": prose,
+    "json_value": json_value,
+    "read_reply": read_reply,
+    "read_replies": partial(read_replies, names=("first", "second")),
+    "read_form": partial(read_form, form=next(iter(FORMS.values()))),
+    "read_sections": read_sections,
+    "parse_edits": parse_edits,
+    "markers_for": markers_for,
+    "whole_text": partial(whole_text, old="old", tag="text"),
+    "lesson_of_markdown": lesson_of_markdown,
+    "lesson of Markdown": lambda text: lesson_of_markdown(
+        f"# Lesson: 2026-01-01 - a - task\n\nOpen it.\n\n{text}"
+    ),
+    "from_markdown": from_markdown,
+    "summary_of": summary_of,
+    "slug": slug,
+    "escaped": escaped,
+    "principle_of": principle_of,
+    "procedure_in": procedure_in,
+    "steps_of": steps_of,
+    "cause_of": cause_of,
+    "clean_text": clean_text,
+    "flat_text": flat_text,
+    "Hider": Hider("forty two"),
+    "coerce_scalar": partial(coerce_scalar, kind="number"),
+}
+PIECES = [
+    "a", "A", "0", "é", "中", "\uff41", "\u200b", " ", "\t", "\n", "\r\n", "\u2028", ".", "-", "_", "/",
+    "\\", "#", "*", "a. ", "A. ", "e.g. ", "x! Then ", ". T", "?!? ", "\u3002x", "1. A ", " No. ",
+    "etc. a ", "(a) ", '" a. ', "“A. ", "`A. ", "password=", "password: ", "password=x ", "token=",
+    'api_key="', "sk-", "AKIA", "eyJ", "eyJa.", "Bearer ", "secret", "-----BEGIN ",
+    "-----BEGIN PRIVATE KEY-----", "a@", "a@b.", "https://a:b@", "://", "1 ", "12.", "1:2:", "::",
+    "4111 ", "DE89", "+49 ", "[REDACTED:", "a-", "Aa1", "<", ">", "</", "<a", "<a ", "&lt;", "{", "[",
+    "(", '{"a":', "```\n", "~~~\n", "> ", "\n- ", "\n1. ", "\n## Task\n", "## ", "**a**", "score: ",
+    "lesson: ", "if a, then ", "i am ", "forty ", "GET /v1 ", "<<<<<<< SEARCH\n", "=======\n",
+    "<think>", "\n\n", "\n \n", "Step 1: ", "because ", "ignore all ", "you must ",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_takes_time_in_proportion_to_a_text(name):
+    read = READERS[name]
+
+    def seconds(piece: str, size: int) -> float:
+        text = piece * (size // len(piece))
+        started = time.process_time()
+        # What is no such text is refused, as quickly.
+        with contextlib.suppress(ValueError, ConfigurationError, LessonStoreError):
+            read(text)
+        return time.process_time() - started
+
+    slow = {}
+    for piece in PIECES:
+        if seconds(piece, 8_000) > 0.005:  # what is quicker is far from quadratic
+            small = min(seconds(piece, 4_000) for _ in range(3))
+            large = seconds(piece, 32_000)
+            if large > 24 * small + 0.3:  # 8 times the text: quadratic would be 64 times the time
+                slow[piece] = (small, large)
+    assert not slow, json.dumps(slow)
+
+
+@pytest.mark.anyio
+async def test_a_long_prompt_does_not_hold_up_the_event_loop():
+    task = Task("password=hunter2hunter2 " * 20_000, id="long")
+    threads = set()
+
+    def seen(text: str) -> str:
+        threads.add(threading.current_thread())
+        return text
+
+    async with VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="test")) as store:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("jeeves_reflexion.lessons.store.clean_prompt", seen)
+            await store.record(
+                task, Reflection("Look in the drawer first."), provenance=Provenance("r", 0, 0.0)
+            )
+            await store.recall(task, k=1)
+            await store.search(task.prompt)
+            assert threading.current_thread() not in threads
+            threads.clear()
+            await store.search("short")
+            assert threads == {threading.current_thread()}
