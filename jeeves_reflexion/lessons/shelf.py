@@ -10,9 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
+import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
+
+import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons.keeping import (
@@ -43,6 +47,7 @@ from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, Ve
 
 __all__ = [
     "APART",
+    "EQUAL",
     "FORGOTTEN",
     "HISTORY",
     "TRIES",
@@ -57,10 +62,13 @@ __all__ = [
 
 APART: Final = "apart"
 """Records of lessons that somebody took out of another again: no write merges them by itself any more."""
+EQUAL: Final = "equal"
+"""Records of lessons by a digest of text and scope, numbered: of two that say the same at once, one must read again."""
 FORGOTTEN: Final = "forgotten"
 """Records of lessons that were forgotten, by a digest of their ids."""
 TRIES: Final = 30
 _AT_ONCE: Final = 200
+_LONGEST_WAIT: Final = 0.5
 _NOTHING: Final[Mapping[str, JSON]] = {}
 
 
@@ -102,10 +110,12 @@ class Shelf:
         *,
         after: int = 0,
         more: Mapping[str, JSON] = _NOTHING,
+        claim: RecordWrite | None = None,
     ) -> None:
         """Store a new lesson; ``queries`` are the texts of its tasks. A lesson of that id is a ``ConflictError``.
 
-        ``after`` is the number of the last entry of a history that it has already; its own has ``more`` fields.
+        ``after`` is the number of the last entry of a history that it has already; its own has ``more`` fields. So is
+        it one if a ``claim`` is taken.
         """
         if not queries or isinstance(queries, str):
             raise ConfigurationError(
@@ -113,7 +123,32 @@ class Shelf:
             )
         number = after + 1
         entry = entry_of(number, None, lesson, change, more)
-        await self.store.add(chunks_of(lesson, queries, self.key, changes=number), records=[entry])
+        records = [entry] if claim is None else [entry, claim]
+        await self.store.add(chunks_of(lesson, queries, self.key, changes=number), records=records)
+
+    async def claim(self, lesson: Lesson, *, again: bool = False) -> RecordWrite:
+        """Return what to :meth:`put` a lesson with, so that it fails if its equal is put from now on.
+
+        It fails too if its equal was ever put, unless ``again``.
+        """
+        said = [" ".join(lesson.text.casefold().split()), lesson.task_kind, lesson.provenance.agent]
+        digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        number = 1
+        while again and await self.records.get(EQUAL, f"{digest}:{number}") is not None:
+            number += 1
+        return RecordWrite(EQUAL, f"{digest}:{number}", {"lesson_id": lesson.id}, must_be_new=True)
+
+    async def _unclaim(self, lesson_id: str) -> None:
+        """Take away what tells of the words of a lesson."""
+        after: str | None = None
+        while True:
+            page = await self.records.scan_records(EQUAL, after=after)
+            mine = [each.key for each in page.records if each.value == {"lesson_id": lesson_id}]
+            if mine:
+                await self.records.delete_records(EQUAL, mine)
+            if page.next is None:
+                return
+            after = page.next
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson, or None."""
@@ -170,7 +205,9 @@ class Shelf:
         is left, by its own text. ``make`` may be called again, with what another writer made of the lesson meanwhile.
         Raises :class:`UnknownLessonError` for an id that there is not.
         """
-        for _ in range(TRIES):
+        for tried in range(TRIES):
+            if tried:  # others are at it: each waits for a time of its own, or the last of a hundred never has its turn
+                await anyio.sleep(random.uniform(0, min(0.001 * 2**tried, _LONGEST_WAIT)))  # noqa: S311
             kept = await self._read(lesson_id)
             if kept is None:
                 raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
@@ -250,6 +287,7 @@ class Shelf:
             numbers = range(1, last + 1)
             await self.records.delete_records(HISTORY, [entry_key(lesson_id, n) for n in numbers])
         await self.records.delete_records(APART, [lesson_id])
+        await self._unclaim(lesson_id)
         # Last, because deleting chunks is what also clears a store's files of what was there before.
         return await self.store.delete(face_ids(lesson_id)) > 0
 
@@ -259,6 +297,7 @@ class Shelf:
         for number in itertools.count(1):
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]):
                 break
+        await self._unclaim(lesson_id)
         return await self.store.delete(face_ids(lesson_id)) > 0
 
     async def entries(self, lesson_id: str) -> list[JSON]:

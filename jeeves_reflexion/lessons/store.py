@@ -15,12 +15,7 @@ from typing import Self, TypeAlias, cast
 
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnknownLessonError
-from jeeves_reflexion.lessons.credit.effects import (
-    NO_DRAW,
-    Draw,
-    freshness,
-    recall_key,
-)
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, freshness, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.deciding import Decision, decide, unsettled
@@ -43,16 +38,8 @@ from jeeves_reflexion.lessons.together import MOST_TASKS
 from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import abridge
-from jeeves_reflexion.types import (
-    Evaluation,
-    Lesson,
-    Provenance,
-    Recall,
-    RecalledLesson,
-    Reflection,
-    Task,
-)
-from vectorstores.base import RecordStore, VectorStore
+from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
+from vectorstores.base import ConflictError, RecordStore, VectorStore
 
 _Found: TypeAlias = list[RecalledLesson]  # the class below has a method called list
 
@@ -285,19 +272,23 @@ class VectorLessonStore:
         self, lesson: Lesson, queries: Sequence[str], change: Change, merging: MergeSettings
     ) -> Lesson:
         """Store a newcomer, or what it makes of the lesson that it is a copy of."""
-        decision = Decision("new", lesson, "its copy kept changing")
-        for _ in range(TRIES):
-            decided, near = await self._decided(lesson, queries, merging)
-            if decided.kind != "merge":
-                decision = decided
+        for left in reversed(range(TRIES)):
+            # Before its equals are looked for; that there is none is the usual case, which takes no reading.
+            claim = await self.shelf.claim(lesson, again=left < TRIES - 1)
+            decision, near = await self._decided(lesson, queries, merging)
+            if decision.kind == "merge" and left and not await self._is_full(decision, queries):
+                kept = await self._absorbed(lesson, queries, decision, change.by)
+                if kept is not None:
+                    return await join_copies(self.shelf, kept, near, merging, by=change.by)
+                continue
+            if decision.kind == "merge":
+                decision = Decision("new", lesson, "its copy has no room for its tasks, or keeps changing")
+            try:
+                await self.shelf.put(decision.lesson, queries, change, claim=claim)
                 break
-            if await self._is_full(decided, queries):
-                decision = Decision("new", lesson, "its copy has no room for its tasks")
-                break
-            kept = await self._absorbed(lesson, queries, decided, change.by)
-            if kept is not None:
-                return await join_copies(self.shelf, kept, near, merging, by=change.by)
-        await self.shelf.put(decision.lesson, queries, change)
+            except ConflictError:
+                if not left or await self.records.get(claim.collection, claim.key) is None:
+                    raise
         for other in decision.others:
             with contextlib.suppress(UnknownLessonError):
                 contradicted = Change("contradicted", decision.reason, change.by)

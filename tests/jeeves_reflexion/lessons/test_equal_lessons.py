@@ -1,0 +1,68 @@
+"""The same lesson recorded by many at once is one lesson, and nothing tells of its words once it is forgotten."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from jeeves_reflexion import Provenance, Reflection, Task
+from jeeves_reflexion.lessons.shelf import EQUAL
+
+pytestmark = pytest.mark.anyio
+
+SAME = Reflection("Check that the cabinet is open before you take the mug.")
+
+
+async def record_all(store, tasks, round_=0):
+    async def one(number, task):
+        await store.record(task, SAME, provenance=Provenance(f"run-{round_}-{number}", 0, 0.0, agent="a"))
+
+    async with anyio.create_task_group() as group:
+        for number, task in enumerate(tasks):
+            group.start_soon(one, number, task)
+
+
+@pytest.mark.parametrize("writers", [2, 24, 100])
+async def test_the_same_lesson_recorded_at_once_is_one(make, writers):
+    async with make() as store:
+        for round_ in range(2):
+            await record_all(store, [Task("Take the mug", id="mug")] * writers, round_)
+        (lesson,) = (await store.list()).lessons
+        assert lesson.support == 2 * writers
+
+
+async def test_the_same_words_of_another_scope_are_a_lesson_of_their_own(make):
+    async with make() as store:
+        tasks = [Task("Take the mug", id="mug", kind=kind) for kind in ("look", "take")] * 8
+        await record_all(store, tasks)
+        found = {lesson.task_kind: lesson.support for lesson in (await store.list()).lessons}
+        assert found == {"look": 8, "take": 8}
+
+
+async def test_without_merging_every_copy_is_kept(make):
+    async with make(merging=None) as store:
+        await record_all(store, [Task("Take the mug", id="mug")] * 4)
+        assert await store.count() == 4
+
+
+async def test_a_lesson_that_was_forgotten_is_recorded_anew_and_leaves_no_digest(make):
+    async with make() as store:
+        task = Task("Take the mug", id="mug")
+        lesson = await store.record(task, SAME, provenance=Provenance("r1", 0, 0.0))
+        assert len((await store.records.scan_records(EQUAL)).records) == 1
+        assert await store.forget(lesson.id)
+        assert (await store.records.scan_records(EQUAL)).records == ()
+        again = await store.record(task, SAME, provenance=Provenance("r2", 0, 0.0))
+        assert again.id != lesson.id
+        assert await store.count() == 1
+
+
+async def test_an_equal_that_takes_no_more_in_does_not_stop_another(make):
+    """A lesson holds the tasks that it has room for; the next one of the same words begins anew."""
+    async with make() as store:
+        tasks = [Task(f"{word} {word} {word}", id=word) for word in "abcdefghijklmnopqrst"]
+        for number, task in enumerate(tasks):
+            await store.record(task, SAME, provenance=Provenance(f"r{number}", 0, 0.0))
+        lessons = (await store.list()).lessons
+        assert 1 < len(lessons) < len(tasks)
+        assert sum(lesson.support for lesson in lessons) == len(tasks)
