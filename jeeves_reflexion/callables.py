@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import contextvars
 import functools
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from jeeves_reflexion.errors import ConfigurationError, SessionError
 
 T = TypeVar("T")
 
+_THREADS: Final = 200
+_limiters: RunVar[anyio.CapacityLimiter] = RunVar("jeeves_reflexion_threads")
 _LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
 
 
@@ -53,17 +61,54 @@ def is_for(parameter: inspect.Parameter, kind: type, *names: str) -> bool:
     return parameter.name in names or parameter.annotation is kind or parameter.annotation == kind.__name__
 
 
-async def run(function: Callable[..., object], call: Callable[[], object]) -> object:
+async def run(function: Callable[..., object], call: Callable[[], object], *, daemon: bool = False) -> object:
     """Return what ``call``, a call of ``function``, comes to.
 
-    A sync function runs in a worker thread, which is left behind when the caller is cancelled.
+    A sync function runs in a worker thread, which is left behind when the caller is cancelled; the end of the process
+    waits for it, unless ``daemon`` is set.
     """
     if is_async(function):
         value = call()
+    elif daemon:
+        value = await _in_daemon_thread(call)
     else:
         # In a tuple, for trio refuses a thread's result that is a coroutine, as that of a lambda may be.
-        (value,) = await anyio.to_thread.run_sync(lambda: (call(),), abandon_on_cancel=True)
+        (value,) = await anyio.to_thread.run_sync(
+            lambda: (call(),), abandon_on_cancel=True, limiter=_limiter()
+        )
     return await value if inspect.isawaitable(value) else value
+
+
+def _limiter() -> anyio.CapacityLimiter:
+    """The threads for callables of users: those that hang must leave the stores theirs."""
+    try:
+        return _limiters.get()
+    except LookupError:
+        _limiters.set(found := anyio.CapacityLimiter(_THREADS))
+        return found
+
+
+async def _in_daemon_thread(call: Callable[[], T]) -> T:
+    token: Any = anyio.lowlevel.current_token()
+    loop = getattr(token, "native_token", token)  # since anyio 4.11 it wraps that of the library
+    soon = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
+    done, outcome = anyio.Event(), concurrent.futures.Future[T]()
+
+    def work() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            outcome.set_exception(error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            soon(done.set)
+
+    def start() -> None:
+        # From a worker thread, whose context is as the caller's but of no event loop.
+        threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
+
+    await anyio.to_thread.run_sync(start, limiter=_limiter())
+    await done.wait()
+    return outcome.result()
 
 
 async def aside(work: Callable[[str], T], text: str) -> T:

@@ -76,17 +76,23 @@ async def run_streaming(
                 stream.set_result(await run(session.listening(forward)))
             except Exception as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
                 stream.set_failure(error)
+            except anyio.get_cancelled_exc_class() as error:
+                escaped.append(error)
+                raise
 
+    escaped: list[BaseException] = []  # of the run, before anybody cancelled it: an agent let it out
+    failure: BaseException | None = None
     outside: BaseException | None = None
     async with receive, anyio.create_task_group() as group:
         group.start_soon(drive)
         try:
             yield stream
         except anyio.get_cancelled_exc_class():
+            failure = next(iter(escaped), None)
             raise
         except BaseException as error:  # noqa: BLE001 - raised again below, as itself
             outside = error
-        failure = stream.failure
+        failure = stream.failure or next(iter(escaped), None)
         if not stream.finished:
             group.cancel_scope.cancel()
     if failure is not None:

@@ -19,19 +19,20 @@ from jeeves_reflexion.types import Attempt, Task
 _EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)"
 
 
-def as_agent(function: Callable[..., object]) -> Agent:
+def as_agent(function: Callable[..., object], *, daemon: bool = False) -> Agent:
     """Return an agent that calls a function; an object that is an agent already is returned as it is.
 
     The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
     parameter gets the :class:`Task` if it is annotated so, or has no annotation and is called ``task``; else
     the prompt. A parameter annotated :class:`Session` or called ``session`` gets the session. It returns a
     text or an :class:`Attempt`. One that takes no session finds the lessons in its prompt, fenced, as data. A
-    sync function runs in a worker thread, which is left behind when the run is cancelled.
+    sync function runs in a worker thread, which is left behind when the run is cancelled or late. The end of the
+    process waits for it; with ``daemon`` it does not, and the function may be stopped anywhere.
 
     Its attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` if it
     can't be called so.
     """
-    return function if _is_agent(function) else FunctionAgent(function)
+    return function if _is_agent(function) else FunctionAgent(function, daemon=daemon)
 
 
 class FunctionAgent:
@@ -41,7 +42,8 @@ class FunctionAgent:
     reset: Callable[[Task, Session], Awaitable[None]]
     model: object
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    def __init__(self, function: Callable[..., object], *, daemon: bool = False) -> None:
+        self._daemon = daemon
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
         self._form = _form(function, self.name)
@@ -58,7 +60,7 @@ class FunctionAgent:
         if self._form.session:
             named = {self._form.session: session} if self._form.by_name else {}
             call = functools.partial(call, *(() if named else (session,)), **named)
-        value = await run(self._function, call)
+        value = await run(self._function, call, daemon=self._daemon)
         seconds = time.monotonic() - started
         if isinstance(value, str):
             return Attempt(output=value, seconds=seconds)
