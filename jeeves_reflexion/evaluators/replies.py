@@ -14,6 +14,7 @@ from jeeves_reflexion.evaluators.scores import (
     scored_fields,
 )
 from jeeves_reflexion.models.replies import agreed, answer, objects, prose, unwrapped, without
+from jeeves_reflexion.models.sections import BULLET, items, listed
 from jeeves_reflexion.types import JSON, Evaluation
 
 UNSTATED_CONFIDENCE = 0.5
@@ -29,8 +30,6 @@ _HEADING = re.compile(
 )
 _NAMES = ("score", "confidence", "rationale", "issues", "suggestions")
 _LISTS = _NAMES[3:]
-_BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d{1,3}[.)])\s+(?P<text>.*)$")
-_NOTHING = re.compile(r"^\W*(?:none|n/?a|nothing|no issues?|no suggestions?|empty)?\W*$", re.IGNORECASE)
 _AMOUNT = re.compile(
     r"^\D{0,20}?(?P<value>-?(?:\d+(?:\.\d*)?|\.\d+))\s*(?:(?P<percent>%)|/\s*(?P<scale>[1-9]\d{0,2})\b)?"
 )
@@ -80,8 +79,8 @@ def _of_prose(text: str, shown: Sequence[str] = ()) -> Evaluation:
     evaluation = Evaluation(
         parsed.score,
         rationale="\n".join(line.strip() for line in rationale if line.strip()),
-        issues=_items(sections["issues"]),
-        suggestions=_items(sections["suggestions"]),
+        issues=items(sections["issues"]),
+        suggestions=items(sections["suggestions"]),
         confidence=share("".join(sections["confidence"][:1])),
     )
     return _settled(evaluation, strict, parsed)
@@ -111,24 +110,12 @@ def _sections(text: str) -> dict[str, list[str]]:
     for line in text.splitlines():
         match = _HEADING.match(line)
         name = match["name"].lower() if match else ""
-        if match is None or (current in _LISTS and name not in _LISTS and _BULLET.match(line)):
+        if match is None or (current in _LISTS and name not in _LISTS and BULLET.match(line)):
             sections[current].append(line)
             continue
         current = name
         sections["scores" if name == "score" else name].append(match["rest"] or "")
     return sections
-
-
-def _items(lines: Sequence[str]) -> tuple[str, ...]:
-    items: list[str] = []
-    for line in lines:
-        if match := _BULLET.match(line):
-            items.append(match["text"].strip())
-        elif line.strip() and items:
-            items[-1] += " " + line.strip()
-        elif line.strip():
-            items.append(line.strip())
-    return tuple(item for item in items if not _NOTHING.match(item))
 
 
 def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) -> dict[str, Evaluation]:
@@ -200,11 +187,10 @@ def field_list(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
     """Return a field that should be a list of texts; a text alone is a list of one, an object its first text."""
     value = fields.get(name)
     if isinstance(value, str):
-        return (value,) if value.strip() else ()
+        return listed([value])
     if not isinstance(value, list):
         return ()
-    texts = [next(iter(_texts(item)), "") for item in value]
-    return tuple(text for text in texts if text.strip())
+    return listed(next(iter(_texts(item)), "") for item in value)
 
 
 def _texts(item: JSON) -> list[str]:

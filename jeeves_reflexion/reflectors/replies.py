@@ -10,9 +10,9 @@ from typing import Final
 
 from jeeves_reflexion.forms import Form
 from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped
+from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.types import JSON
 
-_NOTHING: Final = re.compile(r"\W*(?:none|n/?a|null|nothing|not applicable)?\W*", re.IGNORECASE)
 _NO: Final = frozenset({"false", "no", "0", ""})
 _EXTRA: Final = ("cause", "important", "rule", "steps", "evidence")
 _OTHER_NAMES: Final = {
@@ -105,4 +105,4 @@ def _text(value: JSON) -> str:
 
 
 def _said(text: str) -> str:
-    return "" if _NOTHING.fullmatch(text) else text
+    return "" if says_nothing(text) else text

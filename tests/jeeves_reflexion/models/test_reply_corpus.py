@@ -20,6 +20,7 @@ from jeeves_reflexion import (
     Task,
 )
 from jeeves_reflexion.errors import UnreadableReplyError
+from jeeves_reflexion.forms import cause_of
 from jeeves_reflexion.models.replies import spoken
 from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput
 from jeeves_reflexion.types import Evaluation, Trial
@@ -100,9 +101,9 @@ async def form(line):
     wanted = line["expect"].get("fields", {})
     fields = dict(read.fields)
     if "cause" in wanted:
-        cause, _, why = fields["why"].partition(":")
+        _, _, why = fields["why"].partition(":")
         fields |= {
-            "cause": cause.lower().removeprefix("wrong ").split()[0],
+            "cause": cause_of(fields["why"]),
             "why": why.strip() or fields["why"],
         }
     return {"fields": {name: fields.get(name) for name in wanted}}
