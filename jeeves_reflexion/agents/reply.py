@@ -120,6 +120,8 @@ def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _action(thought: str, body: str) -> Reply:
+    if body.lstrip("`json \n").startswith("{") and (named := _call_in_json(body, thought)):
+        return named
     call = _CALL.match(body)
     if call is None or _NO_CALL.match(body):
         return Reply(thought, problem="no tool is named after 'Action:'")

@@ -13,7 +13,7 @@ from jeeves_reflexion.evaluators.scores import (
     parse_score,
     scored_fields,
 )
-from jeeves_reflexion.models.replies import agreed, answer, objects, prose, unwrapped, without
+from jeeves_reflexion.models.replies import agreed, prose, reading_of
 from jeeves_reflexion.models.sections import BULLET, items, listed
 from jeeves_reflexion.types import JSON, Evaluation
 
@@ -42,8 +42,8 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     judgement: what the judge quotes of them is none of its own. ``in_json`` says which form was asked for; that one
     counts where both are there.
     """
-    text = unwrapped(answer(without(text, shown)))
-    found = objects(text, shown)
+    reading = reading_of(text, shown)
+    found, text = reading.objects, reading.text
     scored = [one.read_as(fields) for one in found if (fields := scored_fields(one.value)) is not None]
     own = prose(text)
     headed = bool(_sections(own)["scores"])
@@ -121,8 +121,8 @@ def _sections(text: str) -> dict[str, list[str]]:
 def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) -> dict[str, Evaluation]:
     """Read a judge's reply on several criteria; those of ``names`` that it says nothing readable of are unscored."""
     keys = {_key(name) for name in names}
-    text = unwrapped(answer(without(text, shown)))
-    found = objects(text, shown)
+    reading = reading_of(text, shown)
+    found, text = reading.objects, reading.text
     parts = [one.read_as(_by_name(one.value)) for one in found]
     parts = [one for one in parts if keys & {_key(name) for name in one.value}]
     if any(one.plain for one in parts):
@@ -151,7 +151,7 @@ def _by_heading(text: str, keys: Collection[str]) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines():
-        name, _, rest = line.partition(":")
+        name, _, rest = line.strip(" |").partition("|" if line.lstrip().startswith("|") else ":")
         if (key := _key(name)) in keys:
             current = parts.setdefault(key, [])
             if rest.strip(" *_`"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jeeves_reflexion.models.replies import answer, objects, unwrapped
+from jeeves_reflexion.models.replies import answer, objects, opened, unwrapped
 
 # What the sentence is called in our prompts, and in the languages that models answer them in.
 _NAME: Final = (
@@ -36,7 +36,7 @@ _NONE: Final = re.compile(
     r"\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown|keine|aucune?|ninguna?|nessuna?|nenhuma?"
     r"|\u043d\u0435\u0442|\u65e0|\u6ca1\u6709|\u306a\u3057|\uc5c6\uc74c"
     r"|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b(?: \w+){0,3}? ?"
-    r"(?:lessons?|advice|learn(?:ed)?|reflections?)\b[^.]{0,60})\W*",
+    r"(?:lessons?|advice|learn(?:ed)?|reflections?)\b[^.]{0,200})\W*",
     re.IGNORECASE,
 )
 _ECHOED_WORDS: Final = 6
@@ -52,7 +52,10 @@ _UNABLE: Final = (
     r"|draw|determine"
 )
 _REFUSAL: Final = re.compile(
-    r"\W*(?:(?:but|unfortunately|well),?\s+)?(?:as an? (?:ai|language model)\b"
+    r"[^\w\"'\u201c\u2018\u00ab]*(?:(?:but|unfortunately|well),?\s+)?(?:<html\b|<!doctype\b"
+    r"|(?:an?|the|each|every)\s+(?:\w+\s+)?lesson\s+(?:should|must|needs|has to)\b"
+    r"|(?:please|could you|can you)\s+(?:provide|share|give|send|tell|show|paste)\b.*\bI\b"
+    r"|as an? (?:ai|language model)\b"
     r"|(?:i\W{0,2}(?:a?m)?\s*(?:so |very |really )?)?sorry\b|(?:i|my)\s+apolog"
     r"|i\W{0,2}(?:a?m|was|am)?\s*(?:unable|not able)\b"
     rf"|i\s+(?:can(?:no|\W?)t|won\W?t|will not|do(?: not|n\W?t))\s+(?:\w+\s+)?(?:{_UNABLE})"
@@ -72,7 +75,7 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     text = unwrapped(answer(text))
     stated = [one for one in objects(text) if one.plain]
     if stated:
-        fields = [(key.strip().lower(), value) for one in stated for key, value in one.value.items()]
+        fields = [(key.strip().lower(), value) for one in stated for key, value in opened(one.value).items()]
         named = [value for key, value in fields if re.fullmatch(_NAME, key)]
         if len(named) == 1:
             return read_lesson(named[0], one_sentence=one_sentence) if isinstance(named[0], str) else ""

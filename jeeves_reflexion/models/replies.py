@@ -5,7 +5,7 @@ Every reader of replies (scores, lessons, forms, notes, calls of tools) goes thr
 1. :func:`answer` leaves out what the model thinks aloud, and what only wraps the answer.
 2. :func:`without` takes out what the model repeats of a text that it was shown, such as the text under judgement.
 3. :func:`objects` finds JSON, however sloppy, and says how plainly it is stated; :func:`prose` is the rest, without
-   quotations.
+   quotations. :func:`reading_of` does the first three.
 4. :func:`agreed` holds several statements of one thing against each other: where they differ, there is no answer.
 """
 
@@ -179,28 +179,32 @@ def fences(text: str) -> list[tuple[int, int]]:
 
 _GONE: Final = "\ufffc"
 _TELLING: Final = re.compile(r"[{}<>`\"\u201c\u201d\u25c1\d]|^\s*[-#>*]", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"[{\d]")
 _WORDED: Final = re.compile(r"[^\W\d_]|\{")
 _OPENING: Final = re.compile(r"\s*(?:[{}\[\]\"',]|```|~~~)")
 _LEAST, _LONGEST, _MOST_LINES = 4, 20_000, 5000
 
 
-def without(text: str, shown: Sequence[str]) -> str:
+def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> str:
     """Return a reply without what it repeats word for word of texts that the model was shown: whole, or by the line.
 
     White space makes no difference. Texts that could not be taken for an answer, having neither numbers nor marks, are
-    left in place.
+    left in place; with ``whole_objects=False`` JSON objects are, too.
     """
     folded = " ".join(text.split())
     for one in shown:
         # A line of JSON may be a line of the answer's own JSON too: objects are told apart by what they hold. A fence
         # is known by both its lines.
         lines = (line for line in one.splitlines()[:_MOST_LINES] if not _OPENING.match(line))
-        for part in dict.fromkeys(each.strip() for each in (one, *lines)):
+        whole = one.strip()
+        for part in dict.fromkeys((whole, *(line.strip() for line in lines))):
             words = part.split()
             if not _LEAST <= len(part) <= _LONGEST or " ".join(words) not in folded:
                 continue
+            if not whole_objects and part[0] == "{" and part[-1] == "}":
+                continue
             # A number alone is no quotation: an answer of 0.7 may well be worth 0.7.
-            if _TELLING.search(part) and _WORDED.search(part):
+            if (_TELLING if part is whole else _NUMBERED).search(part) and _WORDED.search(part):
                 head = r"(?<![\w.,])" if part[0].isalnum() or part[0] == "." else ""
                 tail = r"(?![\w/%]|[.,]\d)" if part[-1].isalnum() else ""
                 text = re.sub(head + r"\s+".join(map(re.escape, words)) + tail, _GONE, text)
@@ -274,8 +278,28 @@ def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JS
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, dict) and not _taken(value, theirs, whole=stated.plain):
-            found.append(stated.read_as(value))
+            found.append(stated.read_as(_pruned(value, theirs)))
     return found
+
+
+def _pruned(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]]) -> Mapping[str, JSON]:
+    """Return an object without the objects of theirs in it."""
+    kept = {
+        key: _pruned(item, theirs) if isinstance(item, dict) else item
+        for key, item in value.items()
+        if not (isinstance(item, dict) and _taken(item, theirs, whole=True))
+    }
+    return kept if theirs else value
+
+
+def opened(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return an object, or the one within it where it holds nothing else: ``{"result": {...}}``."""
+    while len(value) == 1:
+        (inner,) = value.values()
+        if not isinstance(inner, dict):
+            break
+        value = inner
+    return value
 
 
 def json_value(text: str) -> JSON:
@@ -346,6 +370,20 @@ def prose(text: str, *, fenced: bool = False) -> str:
         blank = not line.strip()
         lines.append(_GONE if indented or line.lstrip().startswith(">") else line)
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reply as its readers take it: the JSON objects that it states, and its other text, quotations included."""
+
+    objects: Sequence[Stated[Mapping[str, JSON]]]
+    text: str
+
+
+def reading_of(text: str, shown: Sequence[str] = ()) -> Reading:
+    """Read a reply without its thinking, and without what it repeats of the texts that the model was ``shown``."""
+    stated = objects(unwrapped(answer(without(text, shown, whole_objects=False))), shown)
+    return Reading(stated, unwrapped(answer(without(text, shown))))
 
 
 # -- 4. one answer -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jeeves_reflexion.forms import Form
-from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped
+from jeeves_reflexion.models.replies import agreed, answer, objects, opened, unwrapped
 from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.types import JSON
 
@@ -56,7 +56,7 @@ def _object(text: str, form: Form) -> Mapping[str, JSON] | None:
     """Return the one JSON object that has a field of the form; its keys in the form's own spelling."""
     names = _names(form)
     named = [
-        one.read_as({names.get(_plain(key), ""): item for key, item in one.value.items()})
+        one.read_as({names.get(_plain(key), ""): item for key, item in opened(one.value).items()})
         for one in objects(text)
     ]
     filled = [one for one in named if set(form.keys) & one.value.keys()]

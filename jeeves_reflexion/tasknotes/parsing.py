@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion.models.replies import agreed, answer, objects
+from jeeves_reflexion.models.replies import agreed, answer, objects, opened
 from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
 from jeeves_reflexion.types import JSON
 
@@ -62,7 +62,7 @@ def read_sections(text: str) -> Sections:
     """
     text = answer(text)
     found = [one for one in objects(text) if one.plain]
-    named = [one.read_as({_name(key): value for key, value in one.value.items()}) for one in found]
+    named = [one.read_as({_name(key): value for key, value in opened(one.value).items()}) for one in found]
     one = agreed(
         [each for each in named if each.value.keys() & set(SECTIONS)],
         lambda value: json.dumps(value, sort_keys=True),
