@@ -71,6 +71,8 @@ class NoteHistory:
     """All that is kept of a task's notes; ``current`` is the version that the next run gets, 0 for none.
 
     ``baseline`` holds the scores of runs without notes, ``run_count`` counts reflections, also those taken back.
+    ``failed`` is the last reflection that failed, as long as there is no version in force: it is none itself, so that
+    runs after it are runs without notes.
     """
 
     identity: str
@@ -80,6 +82,7 @@ class NoteHistory:
     baseline: tuple[float, ...] = ()
     versions: tuple[NoteVersion, ...] = ()
     changes: tuple[NoteChange, ...] = ()
+    failed: TaskReflection | None = None
 
     def version(self, number: int) -> NoteVersion | None:
         """Return a version, or None if there is none of that number, or no longer."""
@@ -87,9 +90,11 @@ class NoteHistory:
 
     @property
     def reflection(self) -> TaskReflection | None:
-        """What the next run gets; None for nothing."""
+        """What the next run gets, else the last reflection that failed; None for nothing."""
         version = self.version(self.current)
-        return None if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
+        return (
+            self.failed if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
+        )
 
     @property
     def lineage(self) -> Iterator[NoteVersion]:
@@ -115,15 +120,16 @@ def with_reflection(
     """Return the history after one more reflection, made of version ``base`` (by default the current one).
 
     The count grows by one, whatever the reflection says. What says nothing new makes no version, nor does what was
-    taken back before or is made of that, nor a failed reflection beside a good version.
+    taken back before or is made of that. A failed reflection counts nothing, and is kept where no version is in force.
     """
     reflection = storable(reflection)
     current = history.version(history.current)
     description = abridge(_storable(description, MOST_CHARACTERS), EXCERPT) or history.description
-    good = current is not None and current.reflection.complete
-    if good and not reflection.complete:
-        return history
-    counted = replace(history, run_count=history.run_count + 1, description=description)
+    if not reflection.complete:
+        return (
+            history if current is not None else replace(history, failed=reflection, description=description)
+        )
+    counted = replace(history, run_count=history.run_count + 1, description=description, failed=None)
     reflection = replace(reflection, run_count=counted.run_count)
     if current is not None:
         reflection = replace(
@@ -225,7 +231,6 @@ def says(reflection: TaskReflection) -> tuple[object, ...]:
         reflection.refined_expected_output,
         reflection.observations,
         reflection.suggestions,
-        reflection.complete,
     )
 
 

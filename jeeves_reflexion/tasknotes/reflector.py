@@ -22,7 +22,7 @@ from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
-from jeeves_reflexion.tasknotes.evolution import says, storable
+from jeeves_reflexion.tasknotes.evolution import NoteHistory, says, storable
 from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
 from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
 from jeeves_reflexion.tasknotes.values import (
@@ -136,17 +136,17 @@ class TaskReflector:
     ) -> tuple[TaskReflection | None, str]:
         """Reflect on an accepted output; return what was stored, if anything, and a problem, if there was one.
 
-        ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`, unless it only says
-        that there could be no reflection; that is stored where there is nothing better, and never in place of it.
+        ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`. That there could be
+        no reflection is stored, unannounced, where the store keeps versions and has nothing better.
         """
         session = session or Session()
         if config is None or self.store is None:
             return None, ""
         try:
             strategy = strategy_of(config, model)
-            given = await self._given(task, output, evaluation, attempt)
-            reflection = await self._reflection(strategy, given[0], session)
-            return await self._keep(task, *given, reflection, session)
+            given, base = await self._given(task, output, evaluation, attempt)
+            reflection = await self._reflection(strategy, given, session)
+            return await self._keep(task, base, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
             return None, await self.warn(session, "a task could not be reflected on", error)
 
@@ -195,58 +195,60 @@ class TaskReflector:
     async def _keep(
         self,
         task: Task,
-        given: ReflectionInput,
         base: int | None,
         reflection: TaskReflection,
         session: Session,
     ) -> tuple[TaskReflection | None, str]:
-        prior = given.prior_reflection
-        good = prior is not None and prior.complete
-        problem = ""
         if not reflection.complete:
             problem = await self.warn(
                 session, "there is no new reflection on a task", reflection.failure or ""
             )
-        if good and not reflection.complete:
-            return None, problem
+            return await self._store_failure(task, reflection), problem
         stored = await self._store(task, reflection, base)
         if stored is None:
             return None, await self.warn(
                 session,
                 "a reflection was counted and not taken",
-                "what it says or was made of was taken back, or a better one was there first",
+                "what it says or was made of was taken back, or another one was there first",
             )
-        if not reflection.complete:
-            return stored, problem
         await session.emit(
             TaskReflectedEvent(
                 run_id=session.id,
                 attempt=session.attempt,
                 task_description=description_of(task),
                 reflection=stored,
-                is_first_reflection=not good,
+                is_first_reflection=stored.run_count == 1,
             )
         )
-        return stored, problem
+        return stored, ""
+
+    async def _store_failure(self, task: Task, reflection: TaskReflection) -> TaskReflection | None:
+        """Store that there is no reflection where there is nothing better; a store of two methods never gets it."""
+        history = await self._commit(task, reflection, None)
+        kept = None if history is None else history.reflection
+        return kept if kept is not None and not kept.complete else None
 
     async def _store(self, task: Task, reflection: TaskReflection, base: int | None) -> TaskReflection | None:
         """Store a reflection and return it as stored; None if it was not taken."""
-        identity = task_identity(task)
-        versioned = self.versioned
-        if versioned is not None:
-            with anyio.fail_after(self._store_seconds):
-                history = await versioned.commit(
-                    identity, reflection, base=base, description=description_of(task)
-                )
+        history = await self._commit(task, reflection, base)
+        if history is not None:
             current = history.reflection
             return current if current is not None and says(current) == says(reflection) else None
+        identity = task_identity(task)
         async with _held(self._locks, identity):
             latest, _ = await self._latest(identity)
-            if latest is not None and latest.complete and not reflection.complete:
-                return None
             counted = replace(reflection, run_count=1 if latest is None else latest.run_count + 1)
             await self._call("store", identity, counted)
             return counted
+
+    async def _commit(self, task: Task, reflection: TaskReflection, base: int | None) -> NoteHistory | None:
+        versioned = self.versioned
+        if versioned is None:
+            return None
+        with anyio.fail_after(self._store_seconds):
+            return await versioned.commit(
+                task_identity(task), reflection, base=base, description=description_of(task)
+            )
 
     async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
         versioned = self.versioned
@@ -256,7 +258,7 @@ class TaskReflector:
                 raise ConfigurationError(
                     f"the reflection store returned {type(found).__name__}, no TaskReflection"
                 )
-            return found, None
+            return found if found is not None and found.complete else None, None
         with anyio.fail_after(self._store_seconds):
             history = await versioned.history(identity)
         return (None, 0) if history is None else (history.reflection, history.current)
