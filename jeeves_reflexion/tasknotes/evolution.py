@@ -138,16 +138,30 @@ def with_reflection(
     origin = None if base is None else history.version(base)
     if origin is not None and origin.withdrawn:
         return counted  # made, elsewhere, of what has been taken back meanwhile
-    same = next((each for each in history.versions if says(each.reflection) == says(reflection)), None)
-    if same is not None and same is current:
-        return replace(counted, versions=_swapped(history.versions, replace(same, reflection=reflection)))
-    if same is not None and same.withdrawn:
+    if any(each.withdrawn and says(each.reflection) == says(reflection) for each in history.versions):
         return counted
+    return _grown(counted, reflection, history.current if base is None else base)
+
+
+def replaced(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
+    """Return the history with this reflection in force, its count and its time as they are.
+
+    A failed one takes no version's place.
+    """
+    if not reflection.complete:
+        return with_reflection(history, reflection)
+    counted = replace(history, run_count=reflection.run_count, failed=None)
+    return _grown(counted, storable(reflection), history.current)
+
+
+def _grown(history: NoteHistory, reflection: TaskReflection, base: int) -> NoteHistory:
+    current = history.version(history.current)
+    if current is not None and says(current.reflection) == says(reflection):
+        return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
     number = max((each.number for each in history.versions), default=0) + 1
-    version = NoteVersion(number, reflection, history.current if base is None else base)
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
-    grown = replace(counted, current=number, versions=(*history.versions, version))
-    return _noted(_pruned(grown), change)
+    version = NoteVersion(number, reflection, base)
+    return _noted(_pruned(replace(history, current=number, versions=(*history.versions, version))), change)
 
 
 def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:

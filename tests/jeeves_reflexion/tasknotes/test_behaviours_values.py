@@ -99,7 +99,7 @@ async def test_12_stores_at_once_from_threads_lose_nothing():
 async def test_12_and_on_one_key_no_count_is_lost(store):
     async with anyio.create_task_group() as group:
         for number in range(8):
-            group.start_soon(store.store, "key", noted(f"text {number}"))
+            group.start_soon(store.commit, "key", noted(f"text {number}"))
     assert (await store.retrieve("key")).run_count == 8
 
 
