@@ -16,10 +16,11 @@ from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Listener, Session, logger
+from jeeves_reflexion.tasknotes.calls import words_of
 from jeeves_reflexion.tasknotes.execution import AnyAgent, EnsembleOptions, Staff, TaskRun
 from jeeves_reflexion.tasknotes.gates import ReviewDecision, decided
 from jeeves_reflexion.tasknotes.memory import InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.reflector import TaskReflector, strategy_of
+from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, TaskOutcome
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.types import Task
@@ -210,8 +211,6 @@ class _Run:
                     )
             staff.agent_of(task)
             staff.evaluator_of(task)
-            if task.reflection is not None:
-                strategy_of(task.reflection, staff.model_of(task))
             self.places[id(task)] = _Place(task, number, task.bound(self.inputs))
 
     async def stage(self, phase: Phase) -> None:
@@ -295,7 +294,7 @@ class _Run:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - told by the outcomes
-            return ReviewDecision.reject(f"the review failed: {type(error).__name__}: {error}")
+            return ReviewDecision.reject(f"the review failed: {words_of(error)}")
 
     async def _settle(self, places: Sequence[_Place], rejected: str = "") -> None:
         """Let a phase that was decided on leave its notes; with a reason, none of it was accepted."""

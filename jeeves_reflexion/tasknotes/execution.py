@@ -15,6 +15,7 @@ from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, 
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
 from jeeves_reflexion.session import Session
+from jeeves_reflexion.tasknotes.calls import words_of
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
 from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
@@ -335,4 +336,4 @@ def _score(outcome: TaskOutcome) -> float | None:
 
 
 def _said(what: str, error: Exception) -> str:
-    return f"{what}: {type(error).__name__}: {error}"
+    return f"{what}: {words_of(error)}"

@@ -164,4 +164,4 @@ def _key(text: str) -> str:
 def _filled(text: str, inputs: Mapping[str, str] | None) -> str:
     if not inputs:
         return text
-    return re.sub(r"\{(\w+)\}", lambda match: inputs.get(match[1], match[0]), text)
+    return re.sub(r"\{(\w+)\}", lambda match: str(inputs.get(match[1], match[0])), text)

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 
@@ -21,6 +21,7 @@ from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflected
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.tasknotes.calls import answer, words_of
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.evolution import NoteHistory, says, storable
 from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
@@ -33,6 +34,8 @@ from jeeves_reflexion.tasknotes.values import (
 )
 from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+
+T = TypeVar("T")
 
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
@@ -99,8 +102,7 @@ class TaskReflector:
             return ""
         version = notes.version
         try:
-            with anyio.fail_after(self._store_seconds):
-                taken = await versioned.score(notes.identity, version, score)
+            taken = await self._stored(lambda: versioned.score(notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - as above
             return await self.warn(session, "the score of a run could not be noted", error)
         if taken is not None:
@@ -157,7 +159,7 @@ class TaskReflector:
 
     async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
         """Log and tell a problem that fails nothing, and return it in words."""
-        said = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        said = words_of(error) if isinstance(error, BaseException) else error
         problem = redact(f"{what}: {said}")
         logger.warning(problem)
         await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
@@ -175,22 +177,17 @@ class TaskReflector:
     ) -> TaskReflection:
         call = functools.partial(strategy.reflect, given)
 
-        async def reflect() -> object:
-            return await run_callable(strategy.reflect, call)
+        async def reflect() -> TaskReflection:
+            found = await run_callable(strategy.reflect, call)
+            if not isinstance(found, TaskReflection):
+                raise TypeError(f"the strategy returned {type(found).__name__}, no TaskReflection")
+            return storable(found)
 
         try:
-            with anyio.fail_after(self._reflection_seconds):
-                reflection = await session.spending("reflector", reflect)
-        except TimeoutError:
-            return failed_reflection(given, f"no answer within {self._reflection_seconds:g} s")
+            return await answer(self._reflection_seconds, lambda: session.spending("reflector", reflect))
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
             logger.warning("a reflection strategy failed", exc_info=error)
-            return failed_reflection(given, f"{type(error).__name__}: {error}")
-        if not isinstance(reflection, TaskReflection):
-            return failed_reflection(
-                given, f"the strategy returned {type(reflection).__name__}, no TaskReflection"
-            )
-        return storable(reflection)
+            return failed_reflection(given, words_of(error))
 
     async def _keep(
         self,
@@ -245,10 +242,10 @@ class TaskReflector:
         versioned = self.versioned
         if versioned is None:
             return None
-        with anyio.fail_after(self._store_seconds):
-            return await versioned.commit(
-                task_identity(task), reflection, base=base, description=description_of(task)
-            )
+        identity, description = task_identity(task), description_of(task)
+        return await self._stored(
+            lambda: versioned.commit(identity, reflection, base=base, description=description)
+        )
 
     async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
         versioned = self.versioned
@@ -259,14 +256,15 @@ class TaskReflector:
                     f"the reflection store returned {type(found).__name__}, no TaskReflection"
                 )
             return found if found is not None and found.complete else None, None
-        with anyio.fail_after(self._store_seconds):
-            history = await versioned.history(identity)
+        history = await self._stored(lambda: versioned.history(identity))
         return (None, 0) if history is None else (history.reflection, history.current)
 
     async def _call(self, name: str, *arguments: object) -> object:
         method: Callable[..., Awaitable[object] | object] = getattr(self.store, name)
-        with anyio.fail_after(self._store_seconds):
-            return await run_callable(method, functools.partial(method, *arguments))
+        return await self._stored(lambda: run_callable(method, functools.partial(method, *arguments)))
+
+    async def _stored(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await answer(self._store_seconds, call)
 
 
 _Locks: TypeAlias = dict[str, threading.Lock]

@@ -12,8 +12,9 @@ from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
+from jeeves_reflexion.tasknotes.calls import words_of
 from jeeves_reflexion.tasknotes.parsing import SECTIONS, Sections, read_sections
-from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, TaskReflection, words_of
+from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, TaskReflection
 from jeeves_reflexion.text import bullets, cut_middle, fence, one_line, read_prompt
 from jeeves_reflexion.types import JSON
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,11 +109,6 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 
 def _tells_failure(observation: str) -> bool:
     return observation.lstrip(" \t-*").casefold().startswith(FAILED.casefold())
-
-
-def words_of(error: BaseException) -> str:
-    """Return an error's type and message; also of an error that can't be turned into text."""
-    return "".join(traceback.format_exception_only(error)).strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -541,7 +541,6 @@ def test_run_sync_runs_outside_of_a_loop_alone():
     ("make", "said"),
     [
         (lambda: (Ensemble(), ["Write."]), "no agent"),
-        (lambda: (Ensemble(agent=agent), [Task("Write.", reflect=True)]), "no model"),
         (lambda: (Ensemble(agent=agent), [Task("Write.", context=[Task("Another.")])]), "context"),
         (lambda: (Ensemble(agent=agent), [Task("Write {a}.", inputs={"b": "1"})]), "no input for a"),
         (lambda: (Ensemble(agent=agent), [3]), "a task must be"),
