@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from jeeves_reflexion.tasknotes.placeholders import filled
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import CHARS_PER_TOKEN, cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Task
@@ -80,8 +81,8 @@ def notes_section(
         return ""
     known = {_key(text) for text in said}
     parts = _Parts(
-        _filled(reflection.refined_description, inputs).strip(),
-        _filled(reflection.refined_expected_output, inputs).strip(),
+        filled(reflection.refined_description, inputs).strip(),
+        filled(reflection.refined_expected_output, inputs).strip(),
         tuple(text for text in reflection.observations if _key(text) not in known),
         tuple(text for text in reflection.suggestions if _key(text) not in known),
     )
@@ -159,9 +160,3 @@ def _listed(texts: Sequence[str]) -> str:
 
 def _key(text: str) -> str:
     return " ".join(re.findall(r"\w+", text)).casefold()
-
-
-def _filled(text: str, inputs: Mapping[str, str] | None) -> str:
-    if not inputs:
-        return text
-    return re.sub(r"\{(\w+)\}", lambda match: str(inputs.get(match[1], match[0])), text)

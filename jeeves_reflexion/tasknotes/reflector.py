@@ -304,4 +304,4 @@ def strategy_of(config: ReflectionConfig, model: ChatModel | None) -> Reflection
             "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
             "(strategy=...), or give the ensemble a model"
         )
-    return LlmReflectionStrategy(chosen)
+    return LlmReflectionStrategy(chosen, prompt=config.prompt)

@@ -8,7 +8,8 @@ import anyio
 import pytest
 from noting import Counting, Heard, TwoMethods, noted
 
-from jeeves_reflexion import ConfigurationError, ModelAuthError, ScriptedModel
+from jeeves_reflexion import Budget, ConfigurationError, ModelAuthError, ScriptedModel, Session
+from jeeves_reflexion.session import Spend
 from jeeves_reflexion.tasknotes import (
     Ensemble,
     EnsembleOptions,
@@ -185,6 +186,14 @@ async def test_notes_are_filled_with_inputs_that_are_no_texts():
         assert (await ensemble.run(task, inputs={"n": 3})).accepted
     notes = noted("Write {n} short lines.")
     assert "Write 3 short lines." in prompt_with(CoreTask("Write 3 lines."), notes, inputs={"n": 3})
+
+
+async def test_what_a_strategy_returns_is_not_charged_to_the_run():
+    session = Session(spend=Spend(Budget(max_tokens=1000)))
+    task = Task("Write.", reflect=strategy(returning(MagicMock())), agent=lambda prompt: "done")
+    model = ScriptedModel(["done too"])
+    assert (await Ensemble(model).run(task, "Another.", session=session)).accepted
+    assert session.spend.of("reflector").calls == 0
 
 
 async def test_the_callers_own_cancellation_is_one():
