@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.statistics import Difference, difference
+from jeeves_reflexion.tasknotes.note_gate import MOST_CHARACTERS, storable, storable_text
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import abridge
 
@@ -35,11 +35,7 @@ version taken back for nothing within 40 runs, which costs a step back to its eq
 MOST_VERSIONS: Final = 30
 MOST_SCORES: Final = 200
 MOST_CHANGES: Final = 50
-MOST_CHARACTERS: Final = 12_000
-MOST_ITEMS: Final = 20
-MOST_ITEM_CHARACTERS: Final = 1000
 EXCERPT: Final = 200
-_MARGIN: Final = 1000
 
 ChangeKind: TypeAlias = Literal["stored", "rolled_back", "rolled_back_by_hand"]
 
@@ -124,7 +120,7 @@ def with_reflection(
     """
     reflection = storable(reflection)
     current = history.version(history.current)
-    description = abridge(_storable(description, MOST_CHARACTERS), EXCERPT) or history.description
+    description = abridge(storable_text(description, MOST_CHARACTERS), EXCERPT) or history.description
     if not reflection.complete:
         return (
             history if current is not None else replace(history, failed=reflection, description=description)
@@ -246,28 +242,3 @@ def says(reflection: TaskReflection) -> tuple[object, ...]:
         reflection.observations,
         reflection.suggestions,
     )
-
-
-def storable(reflection: TaskReflection) -> TaskReflection:
-    """Return a reflection without secrets, of characters that every store holds, and no longer than it may be.
-
-    Without bounds it would grow over many runs.
-    """
-    return replace(
-        reflection,
-        refined_description=_storable(reflection.refined_description, MOST_CHARACTERS),
-        refined_expected_output=_storable(reflection.refined_expected_output, MOST_CHARACTERS),
-        observations=tuple(
-            _storable(text, MOST_ITEM_CHARACTERS) for text in reflection.observations[:MOST_ITEMS]
-        ),
-        suggestions=tuple(
-            _storable(text, MOST_ITEM_CHARACTERS) for text in reflection.suggestions[:MOST_ITEMS]
-        ),
-        failure=None if reflection.failure is None else _storable(reflection.failure, MOST_ITEM_CHARACTERS),
-    )
-
-
-def _storable(text: str, most: int) -> str:
-    # Looked through a little beyond the cut, so that a secret there is found whole.
-    text = redact(text[: most + _MARGIN])
-    return text[:most].replace("\0", "").encode("utf-8", "replace").decode("utf-8")

@@ -23,8 +23,9 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.tasknotes.calls import answer, words_of
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
-from jeeves_reflexion.tasknotes.evolution import NoteHistory, says, storable
+from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
 from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
+from jeeves_reflexion.tasknotes.note_gate import cleared
 from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
 from jeeves_reflexion.tasknotes.values import (
     ReflectionInput,
@@ -39,6 +40,7 @@ T = TypeVar("T")
 
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
+_REFUSED: Final = "what gives orders was left out of the notes on a task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,17 @@ class TaskReflector:
         if self.store is None:
             return notes
         try:
-            reflection, version = await self._latest(identity)
+            reflection, version, refused = await self._latest(identity)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             problem = await self.warn(session, "the notes of a task could not be read", error)
             return replace(notes, version=None, problem=problem)
-        if reflection is not None and reflection.complete:
-            await session.emit(
-                NotesApplied(
-                    run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0
-                )
-            )
-        return replace(notes, reflection=reflection, version=version)
+        problem = await self.warn(session, _REFUSED, refused) if refused else ""
+        if reflection is None or not reflection.complete:
+            return replace(notes, reflection=reflection, problem=problem)
+        await session.emit(
+            NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0)
+        )
+        return Notes(identity, reflection, version, problem)
 
     async def score(self, notes: Notes, score: float | None, session: Session) -> str:
         """Note what a run under these notes scored; take back, and tell, what proved worse. Returns a problem."""
@@ -147,10 +149,12 @@ class TaskReflector:
         try:
             strategy = strategy_of(config, model)
             given, base = await self._given(task, output, evaluation, attempt)
-            reflection = await self._reflection(strategy, given, session)
-            return await self._keep(task, base, reflection, session)
+            reflection, refused = await self._reflection(strategy, given, session)
+            problem = await self.warn(session, _REFUSED, refused) if refused else ""
+            stored, other = await self._keep(task, base, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
             return None, await self.warn(session, "a task could not be reflected on", error)
+        return stored, other or problem
 
     @property
     def versioned(self) -> VersionedReflectionStore | None:
@@ -168,26 +172,31 @@ class TaskReflector:
     async def _given(
         self, task: Task, output: str, evaluation: Evaluation | None, attempt: Attempt | None
     ) -> tuple[ReflectionInput, int | None]:
-        prior, version = await self._latest(task_identity(task))
+        prior, version, _ = await self._latest(task_identity(task))
         public = None if evaluation is None else evaluation.public(task.reference)
         return ReflectionInput(task.public(), output, prior, public, attempt), version
 
     async def _reflection(
         self, strategy: ReflectionStrategy, given: ReflectionInput, session: Session
-    ) -> TaskReflection:
+    ) -> tuple[TaskReflection, str]:
+        """Return the reflection as it may be stored, and what of it was refused."""
         call = functools.partial(strategy.reflect, given)
 
         async def reflect() -> TaskReflection:
             found = await run_callable(strategy.reflect, call)
             if not isinstance(found, TaskReflection):
                 raise TypeError(f"the strategy returned {type(found).__name__}, no TaskReflection")
-            return storable(found)
+            return found
 
         try:
-            return await answer(self._reflection_seconds, lambda: session.spending("reflector", reflect))
+            found = await answer(self._reflection_seconds, lambda: session.spending("reflector", reflect))
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
             logger.warning("a reflection strategy failed", exc_info=error)
-            return failed_reflection(given, words_of(error))
+            return failed_reflection(given, words_of(error)), ""
+        reflection, refused = cleared(found)
+        if reflection is None:
+            return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
+        return reflection, refused
 
     async def _keep(
         self,
@@ -233,7 +242,7 @@ class TaskReflector:
             return current if current is not None and says(current) == says(reflection) else None
         identity = task_identity(task)
         async with _held(self._locks, identity):
-            latest, _ = await self._latest(identity)
+            latest, _, _ = await self._latest(identity)
             counted = replace(reflection, run_count=1 if latest is None else latest.run_count + 1)
             await self._call("store", identity, counted)
             return counted
@@ -247,17 +256,22 @@ class TaskReflector:
             lambda: versioned.commit(identity, reflection, base=base, description=description)
         )
 
-    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
-        versioned = self.versioned
+    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None, str]:
+        """Return what the store has, without what the gate refuses; its version; and what that was, in words."""
+        versioned, version = self.versioned, None
         if versioned is None:
             found = await self._call("retrieve", identity)
             if found is not None and not isinstance(found, TaskReflection):
                 raise ConfigurationError(
                     f"the reflection store returned {type(found).__name__}, no TaskReflection"
                 )
-            return found if found is not None and found.complete else None, None
-        history = await self._stored(lambda: versioned.history(identity))
-        return (None, 0) if history is None else (history.reflection, history.current)
+            if found is not None and not found.complete:
+                found = None  # what such a store keeps of a failure is none of ours
+        else:
+            history = await self._stored(lambda: versioned.history(identity))
+            found, version = (None, 0) if history is None else (history.reflection, history.current)
+        clean, refused = (None, "") if found is None else cleared(found)
+        return clean, version, refused
 
     async def _call(self, name: str, *arguments: object) -> object:
         method: Callable[..., Awaitable[object] | object] = getattr(self.store, name)

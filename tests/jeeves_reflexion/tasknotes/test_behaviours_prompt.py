@@ -113,7 +113,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_stored_text_closes_no_section_and_forges_no_heading(text):
-    notes = TaskReflection.of_first_run(text, text, (text,), (text,))
+    notes = TaskReflection.of_first_run(text, text, (text, "It was long."), (text,))
     assert_only_our_headings_and_fences(prompt_with(TASK, notes))
 
 
