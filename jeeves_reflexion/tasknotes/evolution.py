@@ -139,7 +139,7 @@ def with_reflection(
     return _grown(counted, reflection, history.current if base is None else base)
 
 
-def replaced(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
+def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
     """Return the history with this reflection in force, its count and its time as they are.
 
     A failed one takes no version's place.

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jeeves_reflexion.tasknotes.note_gate import cleared
-from jeeves_reflexion.tasknotes.placeholders import filled
+from jeeves_reflexion.tasknotes.note_gate import admit
+from jeeves_reflexion.tasknotes.placeholders import fill
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import CHARS_PER_TOKEN, cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Task
@@ -78,13 +78,13 @@ def notes_section(
     one: what would pass for a heading, a rule, a fence or a tag is escaped. Where room is short, the last suggestions
     go first, then the last observations; then the middle of the instructions.
     """
-    clean, _ = cleared(reflection)
+    clean, _ = admit(reflection)
     if clean is None or not clean.complete:
         return ""
     known = {_key(text) for text in said}
     parts = _Parts(
-        filled(clean.refined_description, inputs).strip(),
-        filled(clean.refined_expected_output, inputs).strip(),
+        fill(clean.refined_description, inputs).strip(),
+        fill(clean.refined_expected_output, inputs).strip(),
         tuple(text for text in clean.observations if _key(text) not in known),
         tuple(text for text in clean.suggestions if _key(text) not in known),
     )

@@ -20,15 +20,15 @@ _Change: TypeAlias = Callable[[str, str, int], str]
 """``(field, text, most characters)`` -> the text as it may be."""
 
 
-def cleared(reflection: TaskReflection) -> tuple[TaskReflection | None, str]:
+def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str]:
     """Let a reflection through the gate, before it is stored and before it stands in any prompt.
 
     Returns it without the texts that give orders to their reader (None if it had nothing else), and what was left out
     and why, in words. Characters that hide or disguise are cleaned away, and secrets. A failed reflection is only
     made storable: it is shown to nobody.
     """
-    if not reflection.complete:
-        return storable(reflection), ""
+    if reflection is None or not reflection.complete:
+        return (None if reflection is None else storable(reflection)), ""
     refused: list[str] = []
 
     def change(field: str, text: str, most: int) -> str:

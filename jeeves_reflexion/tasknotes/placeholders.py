@@ -9,7 +9,7 @@ from typing import Final
 _PLACE: Final = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 
-def filled(text: str, inputs: Mapping[str, object] | None) -> str:
+def fill(text: str, inputs: Mapping[str, object] | None) -> str:
     """Return the text with ``{name}`` replaced by that input, and ``{{name}}`` by ``{name}``.
 
     A name without an input stays. Without any inputs the text stays as it is.
@@ -25,7 +25,7 @@ def filled(text: str, inputs: Mapping[str, object] | None) -> str:
     return _PLACE.sub(value, text)
 
 
-def missing(text: str, inputs: Mapping[str, object]) -> tuple[str, ...]:
+def missing_names(text: str, inputs: Mapping[str, object]) -> tuple[str, ...]:
     """Return the names in braces that there is no input for."""
     names = {match["name"] for match in _PLACE.finditer(text)} - {None}
     return tuple(sorted(names - inputs.keys()))

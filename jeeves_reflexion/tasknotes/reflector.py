@@ -25,7 +25,7 @@ from jeeves_reflexion.tasknotes.calls import answer, words_of
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
 from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
-from jeeves_reflexion.tasknotes.note_gate import cleared
+from jeeves_reflexion.tasknotes.note_gate import admit
 from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
 from jeeves_reflexion.tasknotes.values import (
     ReflectionInput,
@@ -85,7 +85,8 @@ class TaskReflector:
         if self.store is None:
             return notes
         try:
-            reflection, version, refused = await self._latest(identity)
+            found, version = await self._latest(identity)
+            reflection, refused = admit(found)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             problem = await self.warn(session, "the notes of a task could not be read", error)
             return replace(notes, version=None, problem=problem)
@@ -172,7 +173,8 @@ class TaskReflector:
     async def _given(
         self, task: Task, output: str, evaluation: Evaluation | None, attempt: Attempt | None
     ) -> tuple[ReflectionInput, int | None]:
-        prior, version, _ = await self._latest(task_identity(task))
+        found, version = await self._latest(task_identity(task))
+        prior, _ = admit(found)
         public = None if evaluation is None else evaluation.public(task.reference)
         return ReflectionInput(task.public(), output, prior, public, attempt), version
 
@@ -193,7 +195,7 @@ class TaskReflector:
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
             logger.warning("a reflection strategy failed", exc_info=error)
             return failed_reflection(given, words_of(error)), ""
-        reflection, refused = cleared(found)
+        reflection, refused = admit(found)
         if reflection is None:
             return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
         return reflection, refused
@@ -242,7 +244,7 @@ class TaskReflector:
             return current if current is not None and says(current) == says(reflection) else None
         identity = task_identity(task)
         async with _held(self._locks, identity):
-            latest, _, _ = await self._latest(identity)
+            latest, _ = await self._latest(identity)
             counted = replace(reflection, run_count=1 if latest is None else latest.run_count + 1)
             await self._call("store", identity, counted)
             return counted
@@ -256,22 +258,18 @@ class TaskReflector:
             lambda: versioned.commit(identity, reflection, base=base, description=description)
         )
 
-    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None, str]:
-        """Return what the store has, without what the gate refuses; its version; and what that was, in words."""
-        versioned, version = self.versioned, None
-        if versioned is None:
-            found = await self._call("retrieve", identity)
-            if found is not None and not isinstance(found, TaskReflection):
-                raise ConfigurationError(
-                    f"the reflection store returned {type(found).__name__}, no TaskReflection"
-                )
-            if found is not None and not found.complete:
-                found = None  # what such a store keeps of a failure is none of ours
-        else:
+    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
+        versioned = self.versioned
+        if versioned is not None:
             history = await self._stored(lambda: versioned.history(identity))
-            found, version = (None, 0) if history is None else (history.reflection, history.current)
-        clean, refused = (None, "") if found is None else cleared(found)
-        return clean, version, refused
+            return (None, 0) if history is None else (history.reflection, history.current)
+        found = await self._call("retrieve", identity)
+        if found is not None and not isinstance(found, TaskReflection):
+            raise ConfigurationError(
+                f"the reflection store returned {type(found).__name__}, no TaskReflection"
+            )
+        # What such a store keeps of a failure was not written by us, and is nothing to go on from.
+        return found if found is not None and found.complete else None, None
 
     async def _call(self, name: str, *arguments: object) -> object:
         method: Callable[..., Awaitable[object] | object] = getattr(self.store, name)

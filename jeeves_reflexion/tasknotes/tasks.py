@@ -16,7 +16,7 @@ from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.tasknotes.config import ReflectionConfig, as_config
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate
 from jeeves_reflexion.tasknotes.identity import task_identity
-from jeeves_reflexion.tasknotes.placeholders import filled, missing
+from jeeves_reflexion.tasknotes.placeholders import fill, missing_names
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
 
@@ -105,13 +105,13 @@ class EnsembleTask:
 
 
 def _filled(text: str, inputs: Mapping[str, str]) -> str:
-    if inputs and (names := missing(text, inputs)):
+    if inputs and (names := missing_names(text, inputs)):
         literal = " and ".join(f"{{{{{name}}}}}" for name in names)
         raise ConfigurationError(
             f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} where the braces "
             "belong to the text"
         )
-    return filled(text, inputs)
+    return fill(text, inputs)
 
 
 PhaseReviewer: TypeAlias = Callable[..., Any]

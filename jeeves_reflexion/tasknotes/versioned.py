@@ -16,9 +16,9 @@ from jeeves_reflexion.tasknotes.evolution import (
     NoteHistory,
     Rollback,
     judged,
-    replaced,
     rolled_back,
     with_reflection,
+    with_replacement,
     with_score,
 )
 from jeeves_reflexion.tasknotes.identity import checked_identity
@@ -60,7 +60,7 @@ class VersionedReflectionStore:
         The last of several at once is in force; :meth:`commit` counts.
         """
         _checked(reflection)
-        await self._change(task_identity, lambda history: replaced(history, reflection))
+        await self._change(task_identity, lambda history: with_replacement(history, reflection))
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
         """Return the reflection of the task's current version, or None."""

@@ -1,6 +1,7 @@
 """The gate of notes: an order that got into a reflection or a store comes back in no prompt, and advice does."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from noting import REPLY, Heard, SixFields, TwoMethods, noted
@@ -132,6 +133,15 @@ async def test_notes_that_are_nothing_but_orders_are_none():
     history = await store.history(TASK.identity)
     assert (history.run_count, history.baseline, history.versions) == (0, (1.0, 1.0), ())
     assert_none(asked.prompts)
+
+
+async def test_a_note_that_is_refused_was_counted_all_the_same():
+    store, order = TwoMethods(), ORDERS["override"]
+    store.store(TASK.identity, TaskReflection(order, order, (), (), datetime.now(UTC), 4))
+    heard = Heard()
+    await Ensemble(Asked(REPLY).model, reflection_store=store, listeners=[heard]).run(TASK)
+    assert store.retrieve(TASK.identity).run_count == 5
+    assert not heard.reflected[0].is_first_reflection
 
 
 async def test_a_run_that_got_none_of_the_notes_is_a_run_without_notes():

@@ -148,6 +148,17 @@ async def test_a_store_of_versions_does_not(wrong, method):
     assert heard.warnings
 
 
+async def test_a_history_that_is_none_does_not():
+    async def mocked(*_):
+        return MagicMock()
+
+    store = InMemoryReflectionStore()
+    store.history = mocked
+    outcomes, heard = await run(ReflectionConfig(strategy=Counting()), store)
+    assert all(outcome.accepted for pair in outcomes for outcome in pair)
+    assert heard.warnings
+
+
 @pytest.mark.parametrize("agent", [lambda prompt: "done", None])
 async def test_no_model_to_reflect_with_costs_a_warning_once_the_task_is_done(agent):
     heard = Heard()
