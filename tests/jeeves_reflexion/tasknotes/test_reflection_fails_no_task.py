@@ -213,6 +213,17 @@ async def test_the_callers_own_cancellation_is_one():
     assert scope.cancelled_caught
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_by_asyncio_is_the_callers_own_too():
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(run(strategy(hanging), InMemoryReflectionStore(), runs=1), 0.1)
+    running = asyncio.ensure_future(run(strategy(hanging), InMemoryReflectionStore(), runs=1))
+    await asyncio.sleep(0.05)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 def test_ctrl_c_in_a_strategy_ends_the_run_as_itself():
     task = Task("Write.", reflect=strategy(raising(KeyboardInterrupt())))
     with pytest.raises(KeyboardInterrupt):
