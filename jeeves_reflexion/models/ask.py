@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jeeves_reflexion.events import ModelCalled
-from jeeves_reflexion.models.replies import spoken
+from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion.models.replies import agreed, answer, objects, opened
+from jeeves_reflexion.models.replies import agreed, objects, opened
 from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
+from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON
 
 SECTIONS: Final = ("refined_description", "refined_expected_output", "observations", "suggestions")
