@@ -13,6 +13,7 @@ from jeeves_reflexion.drafts import Trigger
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.events import Event, Reflected, StepTaken
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.session import Inbox, Listener, Session, logger
 from jeeves_reflexion.text import cut_middle, fence, read_prompt, render_steps
@@ -102,7 +103,7 @@ class ModelStepCritic:
         ]
         messages = [Message("system", system), Message("user", "\n\n".join(material))]
         text = (await ask(self.model, messages, sampling=_STEADY)).text.strip()
-        return "" if text.casefold().strip(" .!\"'") == "none" else text
+        return "" if says_nothing(text) else text
 
 
 class Coach:

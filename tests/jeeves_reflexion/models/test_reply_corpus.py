@@ -28,6 +28,12 @@ from jeeves_reflexion.workflows import Tools, reflection_evaluate
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"  # reading is the same on each
+
+
 OWN = Path(__file__).with_name("replies.jsonl")
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "replies"
 LINES = [
