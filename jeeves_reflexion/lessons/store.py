@@ -97,8 +97,9 @@ class VectorLessonStore:
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
         text = clean_lesson(reflection.lesson)
-        if not text or not read_lesson(text, one_sentence=False):
-            raise ConfigurationError(f"a lesson that gives no advice can't be stored: {abridge(text, 80)!r}")
+        if not read_lesson(text, one_sentence=False):
+            kind = f"that gives no advice ({abridge(text, 80)})" if text else "without words"
+            raise ConfigurationError(f"a lesson {kind} can't be stored")
         query = clean_prompt(task.prompt)
         lesson = Lesson(
             id=uuid.uuid4().hex,

@@ -46,7 +46,7 @@ _ECHOED_WORDS: Final = 6
 # Four words that name the lesson say nothing else of it: "Keine neue Lektion."
 _NAMED_ALONE: Final = re.compile(
     r"(?=.*(?:lessons?\b|lektion|le\u00e7on|lecci\u00f3n|lezione|li\u00e7\u00e3o|\u0443\u0440\u043e\u043a|\u6559\u8bad|\u6559\u8a13"
-    r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8))\S+(?:\s+\S+){0,3}",
+    r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8))[^\s\d]+(?:\s+[^\s\d]+){0,3}",
     re.IGNORECASE,
 )
 _UNABLE: Final = (

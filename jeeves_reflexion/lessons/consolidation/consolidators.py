@@ -207,7 +207,7 @@ def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
     stated = agreed(listed, lambda entries: json.dumps(entries, sort_keys=True))
     entries = None if stated is None else stated.value
     if not isinstance(entries, list):
-        return 'it holds no one JSON object with a list "operations"'
+        return 'the JSON object has no list "operations", or there are several'
     operations: list[Operation] = []
     refused: list[Refused] = []
     for entry in entries:
