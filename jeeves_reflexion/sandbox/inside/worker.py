@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
@@ -37,9 +36,11 @@ class Ends:
         return self.stdin, self.stdout, self.stderr, self.result, self.request, self.status
 
 
-def work(config: dict[str, Any], ends: Ends) -> NoReturn:
-    """Be the code's process. Never returns."""
+def work(config: dict[str, Any], ends: Ends, guard: int) -> NoReturn:
+    """Be the code's process, a child of ``guard``. Never returns."""
     try:
+        os.setpgid(0, 0)
+        kernel.end_with(guard)
         _settle(ends)
         _furnish(config)
         if config["language"] == "prolog":
@@ -51,9 +52,9 @@ def work(config: dict[str, Any], ends: Ends) -> NoReturn:
         elif config["warm"]:
             python_code.prepare()
     except BaseException as error:  # noqa: BLE001  told to the host, which raises it
-        tell(_STATUS, {"problem": str(error) or type(error).__name__})
+        frames.tell(_STATUS, {"problem": str(error) or type(error).__name__})
         os._exit(1)
-    tell(_STATUS, {"ready": True})
+    frames.tell(_STATUS, {"ready": True})
     os.close(_STATUS)
     try:
         request = frames.receive_json(_REQUEST)
@@ -66,11 +67,6 @@ def work(config: dict[str, Any], ends: Ends) -> NoReturn:
     if request is None:
         os._exit(0)
     run(request, _RESULT)
-
-
-def tell(status: int, message: dict[str, object]) -> None:
-    """Say something to the supervisor, short enough to arrive in one piece."""
-    frames.send(status, json.dumps(message)[:3000].encode() + b"\n")
 
 
 def shut_in(config: dict[str, Any], *, programs: bool) -> None:
@@ -121,7 +117,7 @@ def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
         "RLIMIT_AS": (limits["memory_bytes"], limits["memory_bytes"]),
         "RLIMIT_FSIZE": (limits["file_bytes"], limits["file_bytes"]),
         "RLIMIT_NOFILE": (_OPEN_FILES, _OPEN_FILES),
-        "RLIMIT_CORE": (0, 0),
+        "RLIMIT_CORE": (1, 1),  # 0 would still hand a core dump to the program that the kernel has for them
         "RLIMIT_STACK": (_STACK, _STACK),
         "RLIMIT_MEMLOCK": (0, 0),
         "RLIMIT_MSGQUEUE": (0, 0),
