@@ -56,11 +56,26 @@ class Jail:
         self.limits = limits
 
     @classmethod
-    async def start(cls, way: str, runtime: Runtime, limits: SandboxLimits, *, warm: bool = False) -> Jail:
-        """Start the process; :meth:`ready` waits until it is shut in."""
+    async def start(
+        cls,
+        way: str,
+        runtime: Runtime,
+        limits: SandboxLimits,
+        *,
+        warm: bool = False,
+        channel: tuple[int, ...] = (),
+    ) -> Jail:
+        """Start the process; :meth:`ready` waits until it is shut in. ``channel``: descriptors that the code gets."""
         try:
             process = await anyio.open_process(
-                interpreter(), stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}, cwd="/", start_new_session=True
+                interpreter(),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env={},
+                cwd="/",
+                start_new_session=True,
+                pass_fds=channel,
             )
         except OSError as error:
             raise SandboxUnavailableError(
@@ -68,7 +83,8 @@ class Jail:
             ) from error
         jail = cls(process, limits)
         try:
-            await jail._send(json.dumps(configuration(way, runtime, limits, warm=warm)).encode())
+            told = {**configuration(way, runtime, limits, warm=warm), "channel": channel}
+            await jail._send(json.dumps(told).encode())
         except BaseException:
             await jail.close()
             raise
@@ -135,7 +151,7 @@ class Jail:
 
     async def _last_words(self) -> str:
         said = b""
-        closed = (anyio.EndOfStream, anyio.BrokenResourceError)
+        closed = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
         with anyio.move_on_after(_LETTING_GO_SECONDS), contextlib.suppress(*closed):
             while True:
                 said = (said + await self._stderr.receive())[-_SAID:]
@@ -157,6 +173,7 @@ def configuration(
         "warm": warm,
         "resources": limits.resources(),
         "counted": _counted(way, root=root),
+        "channel": (),
     }
 
 

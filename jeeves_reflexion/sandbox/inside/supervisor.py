@@ -42,6 +42,7 @@ def _serve(config: dict[str, Any]) -> None:
     if config["way"] != "namespaces":
         config["scratch"], _lock = scratch.make(config["temporary"])  # the lock ends with us and the guard
     mine, theirs = _pipes()
+    theirs.channel = config["channel"]
     guarded, life = os.pipe()
     child = _start(config, mine, theirs, (guarded, life))
     for end in (*theirs.every(), guarded):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _THREADS = 32
 _OPEN_FILES = 64
 _STACK = 8 * 1024 * 1024
-_RESULT, _REQUEST, _STATUS, _FIRST_FREE = 3, 4, 5, 6
+_RESULT, _REQUEST, _STATUS = 3, 4, 5
 
 
 class Ends:
@@ -30,10 +30,12 @@ class Ends:
         self.result = result
         self.request = request
         self.status = status
+        self.channel: list[int] = []
 
     def every(self) -> tuple[int, ...]:
         """Return all of them, in the order of their places."""
-        return self.stdin, self.stdout, self.stderr, self.result, self.request, self.status
+        pipes = (self.stdin, self.stdout, self.stderr, self.result, self.request, self.status)
+        return (*pipes, *self.channel)
 
 
 def work(config: dict[str, Any], ends: Ends, guard: int) -> NoReturn:
@@ -91,12 +93,13 @@ def shut_in(config: dict[str, Any], *, programs: bool) -> None:
 def _settle(ends: Ends) -> None:
     """Have the pipes at fixed places and nothing else open."""
     above = [os.dup(end) for end in ends.every()]
+    free = len(above)
     # all copies above the places first, so that no place is overwritten while it is still needed
-    while min(above) < _FIRST_FREE:
-        above = [end if end >= _FIRST_FREE else os.dup(end) for end in above]
+    while min(above) < free:
+        above = [end if end >= free else os.dup(end) for end in above]
     for place, end in enumerate(above):
         os.dup2(end, place)
-    os.closerange(_FIRST_FREE, 1024)
+    os.closerange(free, 1024)
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
 
