@@ -98,11 +98,7 @@ class Sandbox:
             )
         request = _request(code, inputs or {}, result)
         limits = limits or self._limits
-        guarantees = await self._guarantees()
-        if limits.processes > 1 and guarantees.way != "namespaces" and not self._allow_weaker:
-            raise SandboxUnavailableError(
-                "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
-            )
+        guarantees = await self._guarantees(limits)
         needed = await anyio.to_thread.run_sync(runtime, language, abandon_on_cancel=True)
         async with self._turns:
             if needed.language == "python" and limits == self._limits:
@@ -136,7 +132,7 @@ class Sandbox:
         """
         requests = _request(code, inputs or {}, "result"), _request(other, other_inputs or {}, "result")
         limits = limits or self._limits
-        guarantees = await self._guarantees()
+        guarantees = await self._guarantees(limits)
         async with self._turns:
             reports = await _run_joined(await _joined(guarantees.way, limits), requests)
         for report in reports:
@@ -153,7 +149,7 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         if self._warm:
-            guarantees = await self._guarantees()
+            guarantees = await self._guarantees(self._limits)
             await self._refill(guarantees)
         return self
 
@@ -162,12 +158,16 @@ class Sandbox:
     ) -> None:
         await self.close()
 
-    async def _guarantees(self) -> Guarantees:
+    async def _guarantees(self, limits: SandboxLimits) -> Guarantees:
         guarantees = await anyio.to_thread.run_sync(probe, abandon_on_cancel=True)
         if not guarantees.complete and not self._allow_weaker:
             raise SandboxUnavailableError(
                 f"this machine can't isolate untrusted code:\n{guarantees.text}\n"
                 "Allow user namespaces (or Landlock) here, or pass allow_weaker=True for code that you trust."
+            )
+        if limits.processes > 1 and guarantees.way != "namespaces" and not self._allow_weaker:
+            raise SandboxUnavailableError(
+                "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
             )
         return guarantees
 

@@ -79,15 +79,20 @@ class Watch:
         if not self._guard:
             return
         os.close(self._life)
+        if not self._guard_ends():
+            os.kill(self._guard, signal.SIGKILL)
+        os.waitpid(self._guard, 0)
+        self._guard = 0
+
+    def _guard_ends(self) -> bool:
+        """Wait for the guard, which is the last that holds the other end of the status pipe."""
         until = time.monotonic() + _CLEANING_SECONDS
         while select.select([self._ends.status], [], [], max(0, until - time.monotonic()))[0]:
             part = os.read(self._ends.status, _PART)
-            if not part:  # the guard is the last that holds the other end
-                break
+            if not part:
+                return True
             self._told += part
-        os.kill(self._guard, signal.SIGKILL)
-        os.waitpid(self._guard, 0)
-        self._guard = 0
+        return False
 
     def _order(self) -> tuple[int, int, int]:
         return self._ends.stdout, self._ends.stderr, self._ends.result

@@ -179,3 +179,40 @@ def test_the_probe_tries_what_once_got_through() -> None:
         pytest.skip("this machine isolates nothing")
     for tried in ("a datagram to a Unix socket of the host", "an abstract socket", "passing a descriptor"):
         assert tried in probe().text
+
+
+ANSWERING = "import os\nwhile asked := os.read(6, 100): os.write(7, asked + b' answered')"
+ASKING = "import os\nos.write(7, b'this')\nresult = os.read(6, 100).decode()"
+
+
+async def test_a_pair_talks_and_only_the_first_is_heard(host: Host) -> None:
+    sandbox = Sandbox(SandboxLimits(seconds=20), concurrency=1)
+    assert (await sandbox.run_pair(ASKING, ANSWERING)).value == "this answered"
+    assert (
+        await sandbox.run_pair(ASKING, "import os\nos.write(3, b'{\"value\": 1}')\nos._exit(0)")
+    ).value == ""
+    assert (await sandbox.run_pair("result = given", "1 / 0", inputs={"given": [1]})).value == [1]
+    with pytest.raises(CodeError, match="ZeroDivisionError"):
+        await sandbox.run_pair("1 / 0", ANSWERING)
+    with pytest.raises(CodeLimitError) as caught:
+        await sandbox.run_pair("while True: pass", "while True: pass", limits=SandboxLimits(seconds=0.5))
+    assert caught.value.limit == "seconds"
+    assert host.harm() == []
+
+
+async def test_a_pair_that_is_cancelled_or_half_broken_leaves_nothing(host: Host) -> None:
+    with anyio.move_on_after(1):
+        await Sandbox().run_pair(SLEEP, SLEEP, limits=SandboxLimits(seconds=60))
+    assert host.harm() == []
+
+    async def kill_the_second() -> None:
+        with anyio.fail_after(30):
+            while len(host.processes()) < 6:  # noqa: ASYNC110  other processes set no event of ours
+                await anyio.sleep(0.02)
+        os.kill(max(pid for pid in host.processes() if parent(pid) == os.getpid()), signal.SIGKILL)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(kill_the_second)
+        with pytest.raises(SandboxError, match="without a report"):  # never a verdict on the code
+            await Sandbox().run_pair(ASKING, SLEEP, limits=SandboxLimits(seconds=60))
+    assert host.harm() == []
