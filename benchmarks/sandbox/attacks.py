@@ -1,16 +1,20 @@
 """Attacks in Python, each with what must become of it."""
 # ruff: noqa: E501  the code of the attacks
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from jeeves_reflexion.sandbox import SandboxLimits
+from benchmarks.sandbox.attack import MANY, ROOMY, SMALL, Attack
 
-ROOMY = SandboxLimits(seconds=20, memory_mb=128, output_bytes=100_000, file_bytes=2_000_000)
-"""For code that ends by itself, or at another limit than time, on a busy machine too."""
-MANY = replace(ROOMY, processes=8)
-
-SMALL = replace(ROOMY, memory_mb=64)
+TOOLS = """
+def try_all(actions):
+    done = {}
+    for name, action in actions.items():
+        try:
+            done[name] = repr(action())[:80]
+        except BaseException as error:
+            pass
+    return done
+"""
 
 BUFFERS = """
 import fcntl, os, socket
@@ -33,17 +37,6 @@ def pairs(make):
         except OSError: pass
 """
 
-TOOLS = """
-def try_all(actions):
-    done = {}
-    for name, action in actions.items():
-        try:
-            done[name] = repr(action())[:80]
-        except BaseException as error:
-            pass
-    return done
-"""
-
 FILLING = """
 import time
 done = globals().get("done", lambda file: file.close())
@@ -54,25 +47,6 @@ for n in range(40):
 time.sleep(3)
 result = "wrote twice as much as it may"
 """
-
-
-@dataclass(frozen=True)
-class Attack:
-    """Code, and what must become of it: the limits it may end at, ``error``, or a value."""
-
-    name: str
-    code: str
-    ends: tuple[str, ...] = ("value",)
-    value: object = None
-    limits: SandboxLimits = ROOMY
-    seconds: float = 0.7
-    language: Any = "python"
-    namespaces_only: bool = False
-
-    def __post_init__(self) -> None:
-        if "seconds" in self.ends:
-            object.__setattr__(self, "limits", replace(self.limits, seconds=self.seconds))
-
 
 ATTACKS = [
     Attack("endless", "while True: pass", ("seconds",)),
@@ -148,6 +122,22 @@ ATTACKS = [
     Attack(
         "files_deeper_than_a_path",
         "import os\nfor _ in range(40): os.mkdir('d' * 200); os.chdir('d' * 200)\n" + FILLING,
+        ("file_bytes",),
+    ),
+    Attack(
+        "files_in_folders_that_move",
+        """
+import os, time
+above, end, n = [], time.monotonic() + 3, 0
+for _ in range(12): above.append(os.open(".", os.O_RDONLY)); os.mkdir("a"); os.chdir("a")
+while time.monotonic() < end:
+    if n % 50 == 0 and n < 2000:
+        with open(str(n), "wb") as file: file.write(b"x" * 100_000)
+    for folder in above: os.rename("a", "b", src_dir_fd=folder, dst_dir_fd=folder)
+    for folder in above: os.rename("b", "a", src_dir_fd=folder, dst_dir_fd=folder)
+    n += 1
+result = "wrote twice as much as it may"
+""",
         ("file_bytes",),
     ),
     Attack("files_unlisted", "import os\nos.mkdir('d', 0o300); os.chdir('d')\n" + FILLING, ("file_bytes",)),

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from benchmarks.sandbox.attacks import Attack
+from benchmarks.sandbox.attack import Attack
 
 LUA = [
     Attack("execute", "os.execute('id')", ("error",)),

@@ -17,7 +17,8 @@ from uuid import uuid4
 
 import anyio
 
-from benchmarks.sandbox.attacks import ATTACKS, Attack
+from benchmarks.sandbox.attack import Attack
+from benchmarks.sandbox.attacks import ATTACKS
 from benchmarks.sandbox.attacks_lua_prolog import LUA, PROLOG
 from jeeves_reflexion.errors import CodeError, CodeLimitError, SandboxError
 from jeeves_reflexion.sandbox import Guarantees, Sandbox, launch, runtimes, sandbox

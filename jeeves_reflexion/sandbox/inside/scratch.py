@@ -14,6 +14,7 @@ from . import namespaces
 _NAME = re.compile(r"jeeves-sandbox-[0-9a-f]{16}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 100
+_LOOKS = 20
 _GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)  # what is removed while it is looked at
 
 
@@ -59,28 +60,63 @@ def _sweep(parent: str) -> None:
 def full(path: str, file_bytes: int, processes: Iterable[int]) -> bool:
     """Whether more lies in a scratch folder than may, with the deleted files that ``processes`` hold open.
 
-    A folder that can't be looked into (no right to, a path too long), or nested deeper than 100, is full as well.
+    A folder that can't be looked into (for want of rights, or since it is moved each time), or that is nested deeper
+    than 100, is full as well.
     """
-    left = [file_bytes, namespaces.INODES]
-    waiting = [(path, 0)]
+    for _ in range(_LOOKS):
+        left = [file_bytes - sum(_deleted(processes).values()), namespaces.INODES]
+        try:
+            if _walked(path, left):
+                return min(left) < 0
+        except OSError:
+            return True
+    return True
+
+
+def _walked(path: str, left: list[int]) -> bool:
+    """Take from ``left`` (bytes, entries) what lies in a folder, until nothing is left; whether all of it was seen.
+
+    From folder to folder by open descriptors: what the code moves above them meanwhile hides nothing.
+    """
+    whole = True
+    top = os.open(path, _FOLDER)
+    stack: list[tuple[int, list[str]]] = [(top, [])]
     try:
-        while waiting:
-            folder, depth = waiting.pop()
-            if depth > _DEEPEST:
-                return True
-            with contextlib.suppress(*_GONE), os.scandir(folder) as entries:
-                for entry in entries:
-                    left[1] -= 1
-                    with contextlib.suppress(*_GONE):
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting.append((entry.path, depth + 1))
-                        else:
-                            left[0] -= entry.stat(follow_symlinks=False).st_blocks * 512
-                    if min(left) < 0:
-                        return True
-        return sum(_deleted(processes).values()) > left[0]
-    except OSError:
-        return True
+        stack[0][1].extend(_listed(top, left))
+        while stack and min(left) >= 0:
+            folder, names = stack[-1]
+            if not names:
+                os.close(stack.pop()[0])
+                continue
+            try:
+                found = os.open(names.pop(), _FOLDER, dir_fd=folder)
+            except (FileNotFoundError, NotADirectoryError):
+                whole = False  # removed meanwhile, or moved
+                continue
+            stack.append((found, []))
+            stack[-1][1].extend(_listed(found, left))
+            if len(stack) > _DEEPEST:
+                left[1] = -1
+    finally:
+        for folder, _ in stack:
+            os.close(folder)
+    return whole or min(left) < 0
+
+
+def _listed(folder: int, left: list[int]) -> list[str]:
+    """Take the files of a folder from ``left``; return its folders."""
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            left[1] -= 1
+            with contextlib.suppress(*_GONE):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                else:
+                    left[0] -= entry.stat(follow_symlinks=False).st_blocks * 512
+            if min(left) < 0:
+                break
+    return folders
 
 
 def _deleted(processes: Iterable[int]) -> dict[tuple[int, int], int]:
