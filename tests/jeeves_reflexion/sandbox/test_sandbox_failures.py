@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -215,3 +217,12 @@ async def test_a_pair_that_is_cancelled_or_half_broken_leaves_nothing(host: Host
         with pytest.raises(SandboxError, match="without a report"):  # never a verdict on the code
             await Sandbox().run_pair(ASKING, SLEEP, limits=SandboxLimits(seconds=60))
     assert host.harm() == []
+
+
+def test_the_example_of_a_pair_runs_as_written() -> None:
+    if not probe().complete:
+        pytest.skip("this machine isolates nothing")
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    example = page.split("Sandbox.run_pair", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
