@@ -37,9 +37,8 @@ def watch(config: dict[str, Any], code: int, life: int, status: int) -> NoReturn
             with contextlib.suppress(ProcessLookupError, PermissionError):  # none of the group is left
                 os.killpg(code, signal.SIGKILL)
             end_descendants()
-            with contextlib.suppress(
-                PermissionError
-            ):  # not its to remove from where it lies: the supervisor does
+            # where it lies in a folder that this user may not change, the supervisor removes it
+            with contextlib.suppress(PermissionError):
                 scratch.remove(config["scratch"])
     except BaseException:  # noqa: BLE001  what is left, the next run removes
         sys.excepthook(*sys.exc_info())
@@ -91,10 +90,8 @@ def _processes(config: dict[str, Any], code: int) -> list[int]:
 
 def _end_namespace() -> None:
     """End all others of this process namespace and wait for them: the kernel would too, but after closing our pipes."""
-    if os.getpid() != 1:
-        raise OSError(
-            "the guard is not the first process of a namespace"
-        )  # never may -1 be the host's processes
+    if os.getpid() != 1:  # never may -1 be the processes of the host
+        raise OSError("the guard is not the first process of a namespace")
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):

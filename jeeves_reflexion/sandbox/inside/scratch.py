@@ -29,11 +29,20 @@ def make(parent: str) -> tuple[str, int]:
         os.mkdir(path, 0o700)  # noqa: PTH102
         try:
             lock = os.open(path, _FOLDER)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(lock)
             if os.path.samestat(os.stat(path), os.fstat(lock)):  # noqa: PTH116
                 return path, lock
         except (BlockingIOError, FileNotFoundError):
             continue  # another run took it for one that was left, before it was locked
+
+
+def _take(lock: int) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return  # a file system without locks: the next run can take none either, and so removes nothing
 
 
 def _sweep(parent: str) -> None:

@@ -1,6 +1,7 @@
 """Whatever fails of the sandbox's own processes, the code in it is ended, and what it left is removed."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -101,6 +102,14 @@ async def test_what_a_killed_host_left_is_removed_by_the_next_run(host: Host) ->
         path.rmdir()
     to_elsewhere.unlink()
     assert host.harm() == []
+
+
+def test_without_locks_nothing_is_taken_for_left(tmp_path: Path) -> None:
+    with mock.patch.object(scratch.fcntl, "flock", side_effect=OSError(errno.ENOLCK, "no locks")):
+        made = [scratch.make(str(tmp_path)) for _ in range(2)]
+    assert {Path(path) for path, _ in made} == set(tmp_path.iterdir())
+    for _, lock in made:
+        os.close(lock)
 
 
 def test_a_folder_is_removed_whatever_is_in_it(tmp_path: Path) -> None:
