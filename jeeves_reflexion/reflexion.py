@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -28,6 +29,8 @@ from jeeves_reflexion.errors import (
     BudgetExceededError,
     ConfigurationError,
     LessonStoreError,
+    described,
+    programming_error,
 )
 from jeeves_reflexion.events import (
     AttemptFinished,
@@ -66,6 +69,7 @@ from vectorstores.base import VectorStore
 __all__ = ["LoopOptions", "Reflexion"]
 
 _NO_VERDICT = Evaluation(None, rationale="not judged yet")
+_BUG = "programming_error"
 
 
 class Reflexion:
@@ -199,7 +203,7 @@ class Reflexion:
         started, before = time.monotonic(), session.spend.by_role()
         await session.emit(AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts))
         trial = await self._attempt(task, history, session)
-        trial = await self._evaluate(task, session, trial)
+        trial = await self._evaluate(task, history, session, trial)
         trial = await self._note_outcome(session, trial)
         trial = await self._reflect(task, history, session, trial)
         if commit and trial.pending:
@@ -265,7 +269,7 @@ class Reflexion:
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
         """Recall and try."""
         number = len(history) + 1
-        recall, block = None, ""
+        recall, block, problem = None, "", ""
         try:
             session.spend.check()
             recall, block = await self._recall(task, history, session, number)
@@ -274,7 +278,7 @@ class Reflexion:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
         else:
             with_block = session.for_attempt(number, {self.lessons_block_name: block})
-            attempt, exhausted = await self._try(task, history, with_block)
+            attempt, exhausted, problem = await self._try(task, history, with_block)
         await session.emit(
             AttemptFinished(
                 run_id=session.id,
@@ -285,11 +289,15 @@ class Reflexion:
                 interrupted=attempt.interrupted,
             )
         )
-        return Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+        trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+        return await self._warn(session, trial, problem, history) if problem else trial
 
-    async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str]:
-        """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it."""
-        started, exhausted = time.monotonic(), ""
+    async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str, str]:
+        """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it.
+
+        Returns the attempt, which limit of the budget cut it short, and what the agent raised.
+        """
+        started, exhausted, problem = time.monotonic(), "", ""
         try:
             attempt = await session.spending("agent", lambda: self._once(task, history, session))
         except BudgetExceededError as error:
@@ -298,10 +306,12 @@ class Reflexion:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
-            attempt = Attempt(error=redact(f"{type(error).__name__}: {error}"))
+            problem = self._failure("agent", error, history)
+            bug = _BUG if programming_error(error) else None
+            attempt = Attempt(error=redact(described(error)), interrupted=bug)
         if not attempt.seconds:
             attempt = replace(attempt, seconds=time.monotonic() - started)
-        return attempt, exhausted
+        return attempt, exhausted, problem
 
     async def _once(self, task: Task, history: Sequence[Trial], session: Session) -> Attempt:
         reset = getattr(self.agent, "reset", None) if history else None
@@ -312,7 +322,7 @@ class Reflexion:
             raise ConfigurationError(f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt")
         return attempt
 
-    async def _evaluate(self, task: Task, session: Session, trial: Trial) -> Trial:
+    async def _evaluate(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
         evaluation = _not_judged(trial.exhausted)
         if not trial.exhausted:
@@ -323,11 +333,9 @@ class Reflexion:
             except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
-                message = redact(f"the evaluator failed: {type(error).__name__}: {error}")
-                evaluation, trial = (
-                    Evaluation(None, rationale=message),
-                    await self._warn(session, trial, message),
-                )
+                message = self._failure("evaluator", error, history)
+                evaluation = Evaluation(None, rationale=message)
+                trial = await self._warn(session, trial, message, history)
         passed = evaluation.meets(self.threshold)
         await session.emit(
             Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
@@ -355,6 +363,8 @@ class Reflexion:
         reason = trial.exhausted
         if not trial.evaluation.scored:
             reason = reason or "an attempt without a verdict teaches nothing"
+        if trial.attempt.interrupted == _BUG:
+            reason = reason or "a programming error in the agent teaches nothing about the task"
         if reason:
             return await self._drop(session, trial, reason)
         try:
@@ -367,8 +377,8 @@ class Reflexion:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
-            message = redact(f"the reflector failed: {type(error).__name__}: {error}")
-            return await self._drop(session, await self._warn(session, trial, message), message)
+            message = self._failure("reflector", error, history)
+            return await self._drop(session, await self._warn(session, trial, message, history), message)
         await session.emit(LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson))
         return replace(trial, reflection=reflection, pending=True)
 
@@ -384,8 +394,21 @@ class Reflexion:
         if history and not getattr(self.agent, "retry_safe", True):
             raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
 
-    async def _warn(self, session: Session, trial: Trial, message: str) -> Trial:
-        logger.warning("run %s, attempt %d: %s", session.id, trial.number, message)
+    def _failure(self, part: str, error: Exception, history: Sequence[Trial]) -> str:
+        """Say what a part raised; raise it where it is a programming error and the part has its first turn."""
+        bug = programming_error(error)
+        if bug is not None and not history and self.options.raise_programming_errors:
+            if bug is error:
+                raise bug
+            raise bug from error
+        return redact(f"the {part} failed: {described(error)}")
+
+    async def _warn(
+        self, session: Session, trial: Trial, message: str, history: Sequence[Trial] = ()
+    ) -> Trial:
+        known = any(message in earlier.problems for earlier in history)
+        level = logging.DEBUG if known else logging.WARNING
+        logger.log(level, "run %s, attempt %d: %s", session.id, trial.number, message)
         await session.emit(Warned(run_id=session.id, attempt=trial.number, message=message))
         return replace(trial, problems=(*trial.problems, message))
 

@@ -30,8 +30,8 @@ STORE_GRACE = 10.0
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
+# No NullHandler: where nobody set up logging, warnings go to stderr, for a mistake that is not shown is not found.
 logger = logging.getLogger("jeeves_reflexion")
-logger.addHandler(logging.NullHandler())  # a library leaves it to its user where warnings go
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,6 +387,11 @@ class RunResult:
         return tuple(trial.lesson for trial in self.trials if trial.lesson is not None)
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong without ending the run, each thing once, in order."""
+        return tuple(dict.fromkeys(problem for trial in self.trials for problem in trial.problems))
+
+    @property
     def total_usage(self) -> Usage:
         """Usage of agent, evaluator and reflector together."""
         return sum(self.usage.values(), Usage())

@@ -30,6 +30,10 @@ class LoopOptions:
     distils a lesson from attempts that passed as well; ``unscorable_limit`` attempts in a row without a verdict stop
     the run; ``lesson_characters`` bounds a lesson; ``one_sentence=False`` lets in reflections of several sentences,
     as the paper's are, for reflectors that write such.
+
+    A programming error (``TypeError``, ``AttributeError``, ``NameError``, ``ImportError``, ``NotImplementedError``) of
+    agent, evaluator or reflector in the first attempt ends the run; ``raise_programming_errors=False`` takes it for a
+    failed attempt, as any other exception. A lesson is learned from it in no case.
     """
 
     budget: Budget | None = None
@@ -38,6 +42,7 @@ class LoopOptions:
     unscorable_limit: int = 2
     lesson_characters: int = 500
     one_sentence: bool = True
+    raise_programming_errors: bool = True
 
     def __post_init__(self) -> None:
         for name in ("unscorable_limit", "lesson_characters"):
