@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import logging
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -21,7 +22,7 @@ import anyio
 
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.types import NO_USAGE, Role, Usage
+from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
 
 T = TypeVar("T")
 
@@ -40,7 +41,8 @@ class Budget:
 
     Attempts are limited by ``max_attempts`` of the loop. The limits are checked before each model call, so the call
     that crosses one is the last; the time limit also cancels a call that hangs. A limit on what an endpoint does not
-    report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`.
+    report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`; nor do a text that a
+    wrapped function returns without asking a model of this package.
     """
 
     max_tokens: int | None = None
@@ -103,14 +105,16 @@ class Spend:
             if total.unreported:
                 raise ConfigurationError(
                     f"a token budget needs reported usage, and {total.unreported} calls reported none: use an endpoint "
-                    "that reports tokens, or drop the budget"
+                    "that reports tokens, have your own agent or reflector return an Attempt or a Reflection with its "
+                    "usage instead of a text, or drop the budget"
                 )
             if total.tokens >= budget.max_tokens:
                 raise BudgetExceededError("tokens", f"{total.tokens} of {budget.max_tokens} tokens are used")
         if budget.max_cost_usd is not None:
             if total.cost_usd is None:
                 raise ConfigurationError(
-                    "a cost budget needs known prices: give the model its prices, or drop it"
+                    "a cost budget needs known prices: give the model its prices, have your own agent or reflector "
+                    "return an Attempt or a Reflection with its usage instead of a text, or drop it"
                 )
             if total.cost_usd >= budget.max_cost_usd:
                 raise BudgetExceededError(
@@ -218,7 +222,7 @@ class Session:
     @contextlib.contextmanager
     def acting_as(self, role: Role) -> Iterator[None]:
         """Have model calls within the block checked against this run's budget and charged to ``role``."""
-        token = _scope.set((self, role))
+        token = _scope.set((self, role, threading.get_ident()))
         try:
             yield
         finally:
@@ -231,9 +235,32 @@ def _first(error: Exception) -> Exception:
     return error
 
 
-_scope: ContextVar[tuple[Session, Role] | None] = ContextVar("jeeves_reflexion_scope", default=None)
+_scope: ContextVar[tuple[Session, Role, int] | None] = ContextVar("jeeves_reflexion_scope", default=None)
 
 
 def current_scope() -> tuple[Session, Role] | None:
-    """Return the session and the role on whose behalf the caller acts, or None outside of a run."""
-    return _scope.get()
+    """Return the session and the role on whose behalf the caller acts, or None outside of a run.
+
+    In another thread, where a sync agent may have an event loop of its own, nobody listens to the session.
+    """
+    scope = _scope.get()
+    if scope is None:
+        return None
+    session, role, home = scope
+    return (session if home == threading.get_ident() else session.listening(None)), role
+
+
+class Meter:
+    """What the caller's role uses up in the current run from now on, by models that are metered."""
+
+    def __init__(self) -> None:
+        self._scope = current_scope()
+        self._before = self._spent()
+
+    def _spent(self) -> Usage:
+        return NO_USAGE if self._scope is None else self._scope[0].spend.of(self._scope[1])
+
+    def usage(self) -> Usage:
+        """Return what was used, which is unknown where no call was metered: a callable may have asked elsewhere."""
+        used = self._spent().beyond(self._before)
+        return used if used.calls else UNKNOWN_USAGE

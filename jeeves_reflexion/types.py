@@ -105,6 +105,8 @@ class Usage:
 
 
 NO_USAGE = Usage()
+UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
+"""Of a call that said nothing of its tokens, and of a callable that may have made such calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.callables import innermost, is_async, run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.session import Meter, Session
 from jeeves_reflexion.types import Attempt, Task
 
 _EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)"
@@ -25,7 +25,8 @@ def as_agent(function: Callable[..., object]) -> Agent:
     The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
     parameter gets the :class:`Task` if it is annotated so, or has no annotation and is called ``task``; else
     the prompt. A parameter annotated :class:`Session` or called ``session`` gets the session. It returns a
-    text or an :class:`Attempt`. One that takes no session finds the lessons in its prompt, fenced, as data. A
+    text or an :class:`Attempt`, which says what was used; of a text, that is unknown unless the models of this package
+    were asked, which are metered. One that takes no session finds the lessons in its prompt, fenced, as data. A
     sync function runs in a worker thread, which is left behind when the run is cancelled.
 
     Its attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` if it
@@ -58,10 +59,11 @@ class FunctionAgent:
         if self._form.session:
             named = {self._form.session: session} if self._form.by_name else {}
             call = functools.partial(call, *(() if named else (session,)), **named)
+        meter = Meter()
         value = await run(self._function, call)
         seconds = time.monotonic() - started
         if isinstance(value, str):
-            return Attempt(output=value, seconds=seconds)
+            return Attempt(output=value, usage=meter.usage(), seconds=seconds)
         if isinstance(value, Attempt):
             return value if value.seconds else replace(value, seconds=seconds)
         raise ConfigurationError(

@@ -79,7 +79,8 @@ class Purse:
         if self.spent.cost_usd is None:
             raise ConfigurationError(
                 "a spending limit needs known prices: give them (bench: --price-in and --price-out; "
-                "OpenAIModel: prices=), or drop the limit"
+                "OpenAIModel: prices=; an agent or reflector of your own: return an Attempt or a Reflection with its "
+                "usage), or drop the limit"
             )
         return self.spent.cost_usd >= self.limit
 
