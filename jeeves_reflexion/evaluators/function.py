@@ -17,8 +17,8 @@ def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
     One that can be called either way gets both where its first parameter is called ``task`` or annotated as one. It
     may return an :class:`Evaluation`, a bool, a number in [0, 1], ``(bool, message)``, or ``None`` for "can't be
     scored". A verdict without usage is taken for one of code, which asks no model but those of this package: one that
-    asks another returns an :class:`Evaluation` with its ``usage``. A sync callable runs in a worker thread, which is left behind when the run is cancelled. Raises
-    :class:`ConfigurationError` if it can't be called so.
+    asks another returns an :class:`Evaluation` with its ``usage``. A sync callable runs in a worker thread, which is
+    left behind when the run is cancelled. Raises :class:`ConfigurationError` if it can't be called so.
     """
     return FunctionEvaluator(function)
 
