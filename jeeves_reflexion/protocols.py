@@ -100,7 +100,7 @@ class Memory(Protocol):
         ...
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, whatever other writers do at the same time."""
+        """Add a line to a block, unless it stands there already, whatever other writers do at the same time."""
         ...
 
     async def write(self, name: str, text: str) -> None:

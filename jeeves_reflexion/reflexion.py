@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -36,22 +35,21 @@ from jeeves_reflexion.events import (
     AttemptFinished,
     AttemptStarted,
     Evaluated,
-    LessonDropped,
     LessonPersisted,
     LessonProduced,
     LessonsRecalled,
     RunStarted,
     ThresholdMet,
-    Warned,
 )
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
+from jeeves_reflexion.lessons.memory import lesson_of_line, with_line
 from jeeves_reflexion.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
+from jeeves_reflexion.problems import drop, failure, warn
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
 from jeeves_reflexion.redaction import redact, redacting
-from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend, logger
+from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
 from jeeves_reflexion.streaming import EventStream, run_streaming
-from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import (
     Attempt,
     Evaluation,
@@ -120,6 +118,7 @@ class Reflexion:
         self.threshold = threshold
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
+        self._raise_bugs = self.options.raise_programming_errors
         self._model_name = parts.model_name
         self._agent_name = parts.agent_name
 
@@ -214,21 +213,16 @@ class Reflexion:
         """Store the lesson that a trial holds back; raises :class:`LessonStoreError` if it can't be stored."""
         if not trial.pending or trial.reflection is None:
             return trial
-        lesson: Lesson | None = None
+        score, now = trial.evaluation.score, time.time()
+        source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
+        kept: Lesson | None = None
         if self.lessons is not None:
-            source = Provenance(
-                session.id,
-                trial.number,
-                trial.evaluation.score,
-                self._model_name,
-                self._agent_name,
-                time.time(),
-            )
-            lesson = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+            lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
-        block = self.lessons_block_name if lesson is None else "lesson_store"
-        stored = LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=lesson)
+            lesson = lesson_of_line(task.public(), trial.reflection, source)
+        block = self.lessons_block_name if kept is None else "lesson_store"
+        stored = LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=kept)
         await redacting(session).emit(stored)
         return replace(trial, lesson=lesson, pending=False)
 
@@ -263,8 +257,7 @@ class Reflexion:
         if not history:
             return await self.memory.read(self.lessons_block_name)
         last = history[-1]
-        learned = bullets([last.reflection.lesson]) if last.reflection else ""
-        return "\n".join(part for part in (last.block, learned) if part)
+        return with_line(last.block, last.reflection.lesson) if last.reflection else last.block
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
         """Recall and try."""
@@ -290,7 +283,7 @@ class Reflexion:
             )
         )
         trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
-        return await self._warn(session, trial, problem, history) if problem else trial
+        return await warn(session, trial, problem, history) if problem else trial
 
     async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str, str]:
         """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it.
@@ -306,7 +299,7 @@ class Reflexion:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
-            problem = self._failure("agent", error, history)
+            problem = failure("agent", error, history, raise_bugs=self._raise_bugs)
             bug = _BUG if programming_error(error) else None
             attempt = Attempt(error=redact(described(error)), interrupted=bug)
         if not attempt.seconds:
@@ -333,9 +326,9 @@ class Reflexion:
             except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
-                message = self._failure("evaluator", error, history)
+                message = failure("evaluator", error, history, raise_bugs=self._raise_bugs)
                 evaluation = Evaluation(None, rationale=message)
-                trial = await self._warn(session, trial, message, history)
+                trial = await warn(session, trial, message, history)
         passed = evaluation.meets(self.threshold)
         await session.emit(
             Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
@@ -352,7 +345,7 @@ class Reflexion:
         try:
             await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
         except (LessonStoreError, BudgetExceededError) as error:
-            return await self._warn(session, trial, str(error))
+            return await warn(session, trial, str(error))
         return trial
 
     async def _reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
@@ -366,19 +359,19 @@ class Reflexion:
         if trial.attempt.interrupted == _BUG:
             reason = reason or "a programming error in the agent teaches nothing about the task"
         if reason:
-            return await self._drop(session, trial, reason)
+            return await drop(session, trial, reason)
         try:
             room, single = self.options.lesson_characters, self.options.one_sentence
             reflection = await lesson_from(
                 self.reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
             )
         except BudgetExceededError as error:
-            return await self._drop(session, replace(trial, exhausted=str(error)), str(error))
+            return await drop(session, replace(trial, exhausted=str(error)), str(error))
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
-            message = self._failure("reflector", error, history)
-            return await self._drop(session, await self._warn(session, trial, message, history), message)
+            message = failure("reflector", error, history, raise_bugs=self._raise_bugs)
+            return await drop(session, await warn(session, trial, message, history), message)
         await session.emit(LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson))
         return replace(trial, reflection=reflection, pending=True)
 
@@ -387,34 +380,12 @@ class Reflexion:
             return await session.in_time(lambda: self.commit(task, trial, session), grace=STORE_GRACE)
         except (LessonStoreError, BudgetExceededError) as error:
             message = f"the lesson was not stored: {error}"
-            trial = await self._warn(session, replace(trial, pending=False), message)
-            return await self._drop(session, trial, message)
+            trial = await warn(session, replace(trial, pending=False), message)
+            return await drop(session, trial, message)
 
     def _check_retry(self, history: Sequence[Trial]) -> None:
         if history and not getattr(self.agent, "retry_safe", True):
             raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
-
-    def _failure(self, part: str, error: Exception, history: Sequence[Trial]) -> str:
-        """Say what a part raised; raise it where it is a programming error and the part has its first turn."""
-        bug = programming_error(error)
-        if bug is not None and not history and self.options.raise_programming_errors:
-            if bug is error:
-                raise bug
-            raise bug from error
-        return redact(f"the {part} failed: {described(error)}")
-
-    async def _warn(
-        self, session: Session, trial: Trial, message: str, history: Sequence[Trial] = ()
-    ) -> Trial:
-        known = any(message in earlier.problems for earlier in history)
-        level = logging.DEBUG if known else logging.WARNING
-        logger.log(level, "run %s, attempt %d: %s", session.id, trial.number, message)
-        await session.emit(Warned(run_id=session.id, attempt=trial.number, message=message))
-        return replace(trial, problems=(*trial.problems, message))
-
-    async def _drop(self, session: Session, trial: Trial, reason: str) -> Trial:
-        await session.emit(LessonDropped(run_id=session.id, attempt=trial.number, reason=reason))
-        return trial
 
 
 def _not_judged(reason: str) -> Evaluation:

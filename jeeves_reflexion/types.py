@@ -385,8 +385,8 @@ class RunResult:
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
-        """The lessons that this run wrote, in order."""
-        return tuple(trial.lesson for trial in self.trials if trial.lesson is not None)
+        """The lessons that this run wrote, each once, in order, as they were stored last."""
+        return tuple({trial.lesson.id: trial.lesson for trial in self.trials if trial.lesson}.values())
 
     @property
     def problems(self) -> tuple[str, ...]:
