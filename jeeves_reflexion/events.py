@@ -2,9 +2,10 @@
 
 Progress bars, run logs and web pages all listen to the same events. Match on ``kind``::
 
-    async for event in reflexion.stream(task):
-        match event:
-            case Evaluated(score=score): ...
+    async with reflexion.stream(task) as events:
+        async for event in events:
+            match event:
+                case Evaluated(score=score): ...
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -74,8 +75,9 @@ class Reflexion:
     """Wraps a base agent with evaluator, reflector and lesson memory.
 
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
-    a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store`` turns on
-    selective recall of ``top_k_lessons``; without it lessons are appended to the block of ``memory``.
+    a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store``, a store or an
+    address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
+    lessons are appended to the block of ``memory``.
     ``preset="seed002"`` is the protocol of structured reflections (``presets.py``); a number that is given counts
     before the preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
@@ -89,7 +91,7 @@ class Reflexion:
         model: ChatModel | None = None,
         evaluator: ChatModel | AnyCallable | None = None,
         reflector: ChatModel | AnyCallable | None = None,
-        lesson_store: LessonStore | VectorStore | None = None,
+        lesson_store: LessonStore | VectorStore | str | os.PathLike[str] | None = None,
         max_attempts: int = DEFAULT_ATTEMPTS,
         threshold: float = 0.8,
         top_k_lessons: int = DEFAULT_LESSONS,

@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.gold import WITHHELD, Hider  # noqa: F401 - the first is for whoever looks for it here
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+DEFAULT_NAMESPACE: Final = "default"
+"""Whose lessons they are where nobody says: of an address as ``lesson_store``, and on the command line."""
 
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]

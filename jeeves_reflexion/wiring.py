@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator
 from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
+from jeeves_reflexion.places import open_lessons
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
 from jeeves_reflexion.session import Budget
-from jeeves_reflexion.types import Task
+from jeeves_reflexion.types import DEFAULT_NAMESPACE, Task
 from vectorstores.base import VectorStore
 
 AnyCallable: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -57,7 +59,7 @@ class Choices:
     model: ChatModel | None
     evaluator: ChatModel | AnyCallable | None
     reflector: ChatModel | AnyCallable | None
-    lesson_store: LessonStore | VectorStore | None
+    lesson_store: LessonStore | VectorStore | str | os.PathLike[str] | None
     evaluator_prompt: str | Path | None
     reflector_prompt: str | Path | None
     memory: Memory | None
@@ -146,13 +148,19 @@ def _reflector(choices: Choices, *, structured: bool) -> Reflector:
     return as_reflector(_callable(chosen, "reflector"))
 
 
-def _lessons(store: LessonStore | VectorStore | None) -> LessonStore | None:
+def _lessons(store: LessonStore | VectorStore | str | os.PathLike[str] | None) -> LessonStore | None:
     if store is None or isinstance(store, LessonStore):
         return store
     if isinstance(store, VectorStore):
         return VectorLessonStore(store)
+    if isinstance(store, str | os.PathLike):
+        try:
+            return open_lessons(store, namespace=DEFAULT_NAMESPACE)
+        except LessonStoreError as error:
+            raise ConfigurationError(f"lesson_store can't be opened: {error}") from error
     raise ConfigurationError(
-        f"lesson_store must be a LessonStore or a VectorStore, not {type(store).__name__}"
+        "lesson_store must be a LessonStore, a VectorStore or the address of one (a folder, memory://, "
+        f"postgresql://…), not {type(store).__name__}"
     )
 
 
