@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from jeeves_reflexion.events import Escalated, MaxAttemptsReached, RunFinished
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.types import Role, RunResult, StopReason, Task, Trial, Usage
+from jeeves_reflexion.types import Attempt, Role, RunResult, StopReason, Task, Trial, Usage
 
 
 async def finish(
@@ -50,3 +51,13 @@ async def finish(
         )
     )
     return result
+
+
+def attempt_of(result: RunResult) -> Attempt:
+    """Return a run as one attempt of another loop: its best attempt, with the usage of all of them.
+
+    What its evaluator and reflector used is charged to these roles already.
+    """
+    best = result.best
+    attempt = best.attempt if best else Attempt(interrupted=result.stop_reason)
+    return replace(attempt, usage=result.usage["agent"], seconds=result.seconds)

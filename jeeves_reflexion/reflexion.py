@@ -17,13 +17,13 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.endings import finish
+from jeeves_reflexion.endings import attempt_of, finish
 from jeeves_reflexion.errors import (
     HOPELESS,
     BudgetExceededError,
@@ -142,15 +142,9 @@ class Reflexion:
         while stop is None:
             trials.append(await self.trial(task, trials, session))
             stop = self.stop_reason(trials)
-        return await finish(
-            task,
-            trials,
-            stop,
-            session,
-            usage=session.spend.since(before),
-            seconds=time.monotonic() - started,
-            escalate=self.preset.escalates,
-        )
+        usage, seconds = session.spend.since(before), time.monotonic() - started
+        escalate = self.preset.escalates
+        return await finish(task, trials, stop, session, usage=usage, seconds=seconds, escalate=escalate)
 
     def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Do :meth:`run` outside of an event loop; the only synchronous way in."""
@@ -171,6 +165,29 @@ class Reflexion:
         async with run_streaming(lambda listening: self.run(task, session=listening), session) as stream:
             yield stream
 
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Be the agent of another loop: a run of this one, on the other's budget, is one attempt of that one.
+
+        The task has no gold in it, for this loop's evaluator either. Raises :class:`ConfigurationError` where this loop
+        has a budget of its own, which would not be kept.
+        """
+        if self.options.budget is not None:
+            raise ConfigurationError(
+                "a Reflexion in another one has no budget of its own: give it to the outer"
+            )
+        result = await self.run(task, session=replace(session, id=Session().id))
+        return attempt_of(result)
+
+    @property
+    def retry_safe(self) -> bool:
+        """Whether the agent may be run again."""
+        return bool(getattr(self.agent, "retry_safe", True))
+
+    @property
+    def reset(self) -> Callable[..., object] | None:
+        """What undoes the agent's side effects before a retry, if anything does."""
+        return getattr(self.agent, "reset", None)
+
     def stop_reason(self, trials: Sequence[Trial]) -> StopReason | None:
         """Say why a run with these trials is over, or None if there is another attempt to make."""
         if not trials:
@@ -185,7 +202,7 @@ class Reflexion:
             return "unscorable"
         if len(trials) >= self.max_attempts:
             return "max_attempts"
-        return None if getattr(self.agent, "retry_safe", True) else "not_retry_safe"
+        return None if self.retry_safe else "not_retry_safe"
 
     # -- one turn ------------------------------------------------------------------------------------------------
 
@@ -242,16 +259,7 @@ class Reflexion:
                 task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number, skip_run=skipped
             )
         )
-        await session.emit(
-            LessonsRecalled(
-                run_id=session.id,
-                attempt=number,
-                recall_id=recall.id,
-                n_recalled=len(recall.offered),
-                lessons=recall.texts,
-                n_withheld=len(recall.withheld),
-            )
-        )
+        await session.emit(LessonsRecalled.of(recall, run_id=session.id, attempt=number))
         return recall, render([item.lesson for item in recall.offered])
 
     async def _whole_block(self, history: Sequence[Trial]) -> str:
@@ -272,18 +280,11 @@ class Reflexion:
         except BudgetExceededError as error:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
         else:
-            with_block = session.for_attempt(number, {self.lessons_block_name: block})
+            # Within another loop that uses the same name, its lessons come first.
+            blocks = filter(None, (session.blocks.get(self.lessons_block_name), block))
+            with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
             attempt, exhausted, problem = await self._try(task, history, with_block)
-        await session.emit(
-            AttemptFinished(
-                run_id=session.id,
-                attempt=number,
-                output=attempt.output,
-                n_steps=len(attempt.steps),
-                error=attempt.error,
-                interrupted=attempt.interrupted,
-            )
-        )
+        await session.emit(AttemptFinished.of(attempt, run_id=session.id, attempt=number))
         trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
         return await warn(session, trial, problem, history) if problem else trial
 
@@ -309,9 +310,8 @@ class Reflexion:
         return attempt, exhausted, problem
 
     async def _once(self, task: Task, history: Sequence[Trial], session: Session) -> Attempt:
-        reset = getattr(self.agent, "reset", None) if history else None
-        if reset is not None:
-            await run_callable(reset, functools.partial(reset, task.public(), session))
+        if history and self.reset is not None:
+            await run_callable(self.reset, functools.partial(self.reset, task.public(), session))
         attempt = await self.agent(task.public(), session)
         if not isinstance(attempt, Attempt):
             raise ConfigurationError(f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt")
@@ -386,7 +386,7 @@ class Reflexion:
             return await drop(session, trial, message)
 
     def _check_retry(self, history: Sequence[Trial]) -> None:
-        if history and not getattr(self.agent, "retry_safe", True):
+        if history and not self.retry_safe:
             raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
@@ -18,8 +18,12 @@ from jeeves_reflexion.places import open_lessons
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
 from jeeves_reflexion.session import Budget
+from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import DEFAULT_NAMESPACE, Task
 from vectorstores.base import VectorStore
+
+DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators", "judge.md")
+DEFAULT_REFLECTOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.reflectors", "lesson.md")
 
 AnyCallable: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
