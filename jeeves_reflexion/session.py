@@ -6,9 +6,11 @@ see each other's blocks. The one thing that they share is :class:`Spend`, which 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import os
 import threading
 import time
@@ -210,6 +212,10 @@ class Session:
         with self.acting_as(role):
             try:
                 value = await call()
+            except anyio.get_cancelled_exc_class() as error:
+                if _is_cancelled():
+                    raise
+                raise RuntimeError("a cancellation that nobody asked for came out of the call") from error
             except ExceptionGroup as group:
                 # Tasks side by side raise in a group: what ends the run must be seen as itself.
                 if (hopeless := group.subgroup(HOPELESS)) is None:
@@ -227,6 +233,17 @@ class Session:
             yield
         finally:
             _scope.reset(token)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is being cancelled: by a scope around it, or by asyncio's own ``cancel``."""
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # another kind of event loop
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _first(error: Exception) -> Exception:

@@ -19,7 +19,7 @@ from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore,
 from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.text import read_prompt
-from jeeves_reflexion.types import DEFAULT_NAMESPACE, Task
+from jeeves_reflexion.types import Task
 from vectorstores.base import VectorStore
 
 DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators", "judge.md")
@@ -159,7 +159,7 @@ def _lessons(store: LessonStore | VectorStore | str | os.PathLike[str] | None) -
         return VectorLessonStore(store)
     if isinstance(store, str | os.PathLike):
         try:
-            return open_lessons(store, namespace=DEFAULT_NAMESPACE)
+            return open_lessons(store)
         except LessonStoreError as error:
             raise ConfigurationError(f"lesson_store can't be opened: {error}") from error
     raise ConfigurationError(

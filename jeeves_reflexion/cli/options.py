@@ -8,13 +8,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import click
 
-from jeeves_reflexion.types import DEFAULT_NAMESPACE
-
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 _JSON = "jeeves_reflexion.cli.json"
 _DEBUG = "jeeves_reflexion.cli.debug"
 
+DEFAULT_NAMESPACE = "default"
 
 NamedEmbedder: TypeAlias = Literal["minilm", "hashing"]
 EmbedderChoice: TypeAlias = Literal["auto", NamedEmbedder]

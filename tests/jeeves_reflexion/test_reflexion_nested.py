@@ -97,7 +97,7 @@ async def test_no_gold_reaches_the_inner():
 async def test_what_can_not_be_run_twice_is_not_and_what_resets_is_called():
     agent = Player("a")
     agent.retry_safe = False
-    inside, outside = pair(agent)
+    _, outside = pair(agent)
     assert (await outside.run("x")).stop_reason == "not_retry_safe"
     assert len(agent.tasks) == 1
     agent, calls = Player("a"), []
