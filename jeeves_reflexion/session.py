@@ -64,6 +64,9 @@ _ROLES: tuple[Role, ...] = get_args(Role)
 class Spend:
     """What a run has used so far, by role; grows as models answer."""
 
+    # Of all spends together: a sync agent asks models in its own thread, and an experiment adds up several runs.
+    lock = threading.RLock()
+
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
         self._limited = self.budget != Budget()
@@ -72,7 +75,8 @@ class Spend:
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call made on behalf of ``role``."""
-        self._by_role[role] = self.of(role) + usage
+        with self.lock:
+            self._by_role[role] = self.of(role) + usage
 
     def of(self, role: Role) -> Usage:
         """Return what was used on behalf of ``role``."""

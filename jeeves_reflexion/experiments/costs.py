@@ -105,9 +105,10 @@ class RunSpend(Spend):
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call, here and to the experiment's."""
-        super().charge(role, usage)
-        self.own += usage
-        self._purse.spent += usage
+        with self.lock:
+            super().charge(role, usage)
+            self.own += usage
+            self._purse.spent += usage
 
     def check(self) -> None:
         """Raise :class:`BudgetExceededError` if a limit of this run or of the experiment is reached."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
@@ -24,6 +26,7 @@ from jeeves_reflexion import (
     Usage,
     as_agent,
 )
+from jeeves_reflexion.experiments.costs import Purse, RunSpend
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.types import UNKNOWN_USAGE
@@ -174,3 +177,22 @@ async def test_outside_of_a_run_a_text_is_unknown_too():
     reflexion = loop(text)
     attempt = await as_agent(text)(Task("x"), reflexion.session())
     assert attempt.usage == UNKNOWN_USAGE
+
+
+class SlowSum:
+    """A usage whose addition gives other threads their turn."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def __add__(self, other: Usage) -> SlowSum:
+        time.sleep(0.02)
+        return SlowSum(self.calls + other.calls)
+
+
+def test_what_several_threads_charge_at_once_is_added_up():
+    purse = Purse(None, SlowSum(0))
+    spends = [RunSpend(Budget(), purse) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda spend: spend.charge("agent", ONE_CALL), spends))
+    assert purse.spent.calls == 4
