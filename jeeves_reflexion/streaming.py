@@ -20,7 +20,7 @@ class EventStream:
     def __init__(self, receive: MemoryObjectReceiveStream[Event]) -> None:
         self._receive = receive
         self._result: RunResult | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._receive.__aiter__()
@@ -44,11 +44,11 @@ class EventStream:
         self._result = result
 
     @property
-    def failure(self) -> Exception | None:
+    def failure(self) -> BaseException | None:
         """What ended the run without a result, if anything did; it is raised where the block ends."""
         return self._failure
 
-    def set_failure(self, failure: Exception) -> None:
+    def set_failure(self, failure: BaseException) -> None:
         """Note what ended the run without a result; called by the loop."""
         self._failure = failure
 
@@ -74,7 +74,9 @@ async def run_streaming(
         async with send:
             try:
                 stream.set_result(await run(session.listening(forward)))
-            except Exception as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
                 stream.set_failure(error)
 
     outside: BaseException | None = None

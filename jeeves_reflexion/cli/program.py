@@ -16,7 +16,7 @@ from jeeves_reflexion.cli.workflow import workflow
 EXIT_CODES = """\b
 Exit codes:
   0    done; for run: an attempt passed
-  1    for run: it ended without passing; else: you said no, or a benchmark could not go on
+  1    for run and workflow run: it ended without success; else: you said no, or a benchmark could not go on
   2    the command line can't be read
   3    configuration: a key, an optional package, the place of the lessons
   4    the model's endpoint

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.http import JsonEndpoint, Limits, Retry
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
@@ -130,6 +131,7 @@ class OpenAIModel:
         """Whether native tools are offered: as ``options`` say, until the endpoint refuses them."""
         return self._tools
 
+    @metered
     async def complete(
         self,
         messages: Sequence[Message],

@@ -153,7 +153,9 @@ async def test_a_refused_lesson_is_asked_for_once_more_with_the_problem_shown():
     assert result.trials[0].reflection.lesson == "look left"
 
 
-@pytest.mark.parametrize("bad", ["", "  ", "?!", "Two.\n\nLines.", "No lesson.", "I can't help with that.", "word " * 200])
+@pytest.mark.parametrize(
+    "bad", ["", "  ", "?!", "Two.\n\nLines.", "No lesson.", "I can't help with that.", "word " * 200]
+)
 async def test_a_lesson_refused_twice_is_dropped_visibly(bad):
     session, ear = heard(reflexion := loop(writer=Writer(lambda _: bad)))
     result = await reflexion.run("x", session=session)

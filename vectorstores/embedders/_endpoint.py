@@ -36,6 +36,14 @@ class RefusedError(EmbeddingError):
     """The service would not embed these texts; others may fare better."""
 
 
+class RefusedSizeError(RefusedError):
+    """The service refused the texts as it would if they were too long, or too many; ``status`` is its answer's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """Seconds for a request and for its connection; how often it is repeated, and after how long at most."""
@@ -50,6 +58,7 @@ class Patience:
 class _Answer:
     body: Mapping[str, JSON] = field(default_factory=dict)
     error: EmbeddingError | None = None
+    status: int = 0
     again: bool = False
     after: float | None = None
 
@@ -76,26 +85,32 @@ class Endpoint:
         """Close the connections."""
         await self._holder.aclose()
 
-    async def post(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    async def post(self, body: Mapping[str, JSON], *, long: bool = False) -> Mapping[str, JSON]:
         """Post an object and return the object that answers.
 
         Repeats on 408, 409, 429, 5xx and broken connections with growing waits, or after the ``Retry-After``
-        of the service. Raises :class:`RefusedError` for 400, 413 and 422, else :class:`EmbeddingError`.
+        of the service. Raises :class:`RefusedSizeError` for 400, 413 and 422, and where what is ``long`` was answered
+        with the same 500 twice; else :class:`EmbeddingError`.
         """
         patience = self._patience
+        before = ""
         for attempt in range(patience.retries + 1):
             answer = await self._try(body)
             if answer.error is None:
                 return answer.body
+            # Some services run into an error of their own where a text is too long, and will again.
+            if long and answer.status == 500 and str(answer.error) == before:
+                raise RefusedSizeError(before, answer.status)
+            before = str(answer.error)
             longest = patience.longest_wait
             if answer.after is not None and answer.after > longest:
                 raise EmbeddingError(
                     f"{answer.error} (it asks to wait {answer.after:.0f} s, more than longest_wait, {longest:g} s)"
                 ) from answer.error
             if not answer.again or attempt == patience.retries:
-                if attempt == 0:
+                if attempt == 0 or isinstance(answer.error, RefusedError):
                     raise answer.error
-                raise type(answer.error)(f"{answer.error} (asked {attempt + 1} times)") from answer.error
+                raise EmbeddingError(f"{answer.error} (asked {attempt + 1} times)") from answer.error
             wait = min(0.5 * 2.0**attempt, longest) * random.uniform(0.5, 1.0)  # noqa: S311
             await anyio.sleep(wait if answer.after is None else answer.after)
         raise AssertionError("unreachable: the last try returns or raises")
@@ -135,9 +150,11 @@ class Endpoint:
             return _Answer(
                 error=RefusedError(f"{self.url} answered with something that is no JSON object: {said}")
             )
-        kind = RefusedError if status in _REFUSALS else EmbeddingError
+        said = f"{self.url} answered {status}: {said}"
+        refused = status in _REFUSALS
         return _Answer(
-            error=kind(f"{self.url} answered {status}: {said}"),
+            error=RefusedSizeError(said, status) if refused else EmbeddingError(said),
+            status=status,
             again=is_retried(status),
             after=retry_after(response.headers.get("retry-after")),
         )

@@ -155,7 +155,7 @@ async def test_the_reflection_names_the_kind_the_refused_answers_and_a_page(ques
         )
         for n, out in ((1, "Tamsin"), (2, "Bram Holt"))
     ]
-    lesson = write_reflection(task, trials)
+    lesson = write_reflection(task, trials).lesson
     assert lesson == (
         f'When a question asks "what year", answer with {PHRASES["year"]}; for "{YEAR[:-1]}" the answer is not "Tamsin"'
         ' or "Bram Holt", so read "The Larkspur" as well.'
@@ -190,7 +190,7 @@ async def test_the_offline_self_judge_never_sees_gold():
 def test_the_reflector_writes_one_sentence_for_each_question_of_the_sample(sample):
     for question in sample:
         trial = Trial(1, Attempt(question.pages[0].title), Evaluation(0.0))
-        lesson = write_reflection(question.task.public(), [trial])
+        lesson = write_reflection(question.task.public(), [trial]).lesson
         assert shape_problem(lesson) is None, lesson
 
 
