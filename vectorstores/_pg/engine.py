@@ -20,7 +20,7 @@ from vectorstores._pg import chunks, notify, records
 from vectorstores._pg.address import Place, embedded_folder
 from vectorstores._pg.cache import EmbeddingCache
 from vectorstores._pg.errors import translated
-from vectorstores._pg.pool import Connection, Pool, running_loop
+from vectorstores._pg.pool import Connection, Pool, in_background, outcome, running_loop
 from vectorstores._pg.reaching import on_connection, resolve
 from vectorstores._pg.runner import Change, Kind, Runner
 from vectorstores._pg.schema import Wanted, prepare
@@ -68,7 +68,7 @@ class _Known:
 class _Loop:
     """What belongs to one event loop."""
 
-    lock: asyncio.Lock
+    opening: asyncio.Task[None] | None = None
     pool: Pool | None = None
     runner: Runner | None = None
 
@@ -90,10 +90,11 @@ class PostgresEngine:
         self._check_usable()
         state = self._loops.get(loop)
         if state is None or state.runner is None:
-            state = self._loops.setdefault(loop, _Loop(asyncio.Lock()))
-            async with state.lock:
-                if state.runner is None:
-                    await self._connect(state)
+            state = self._loops.setdefault(loop, _Loop())
+            if state.opening is None or state.opening.done():
+                # Callers with limits shorter than this takes would else begin it anew each time.
+                state.opening = in_background(self._connect(state))
+            await outcome(state.opening)
         return self._ready().opened
 
     def _check_usable(self) -> None:
