@@ -139,7 +139,7 @@ class PostgresEngine:
         )
         opened = Opened(embedder, wanted.embedder_id, wanted.dim)
         searches = Searches(about, settings.options)
-        return _Known(opened, about, place, Filters(about.columns), searches, EmbeddingCache(about.dim))
+        return _Known(opened, about, place, Filters(about.columns), searches, EmbeddingCache(about))
 
     def _resolve(self) -> Place:
         settings = self._settings
@@ -249,10 +249,11 @@ class PostgresEngine:
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
         known = self._ready()
+        about = known.about
         refuse_records(records)
 
         async def work(connection: Connection) -> Change[int]:
-            gone = await chunks.delete_chunks(connection, namespace, ids) if ids else []
+            gone = await chunks.delete_chunks(connection, namespace, ids, about) if ids else []
             await self._with(connection, namespace, records, gone)
             kind: Kind = "chunks" if gone else "records"
             return self._change(namespace, kind, len(gone), changed=bool(gone or records))
@@ -342,9 +343,10 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
+        about = self._ready().about
 
         async def work(connection: Connection) -> Change[int]:
-            count = await records.delete_records(connection, namespace, collection, keys)
+            count = await records.delete_records(connection, namespace, collection, keys, about)
             return self._change(namespace, "records", count, changed=count > 0)
 
         return await self._runner().write(work)

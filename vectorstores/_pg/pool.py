@@ -49,7 +49,7 @@ class Pool:
 
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
-        self.commits = Commits(noted=about.noted)
+        self.commits = Commits(about)
         self._options = options
         self._arguments = connection_arguments(options, Context(about.vector_oid))
         self._settings = session_settings(options, about, place.schema)
