@@ -1,6 +1,7 @@
 """Calls of PostgreSQL that their callers give up: the statement ends, the connection stays, others keep their speed."""
 
 import asyncio
+import gc
 import random
 from collections.abc import Awaitable, Callable
 
@@ -168,6 +169,20 @@ async def test_calls_given_up_at_any_moment_keep_their_connections_and_disturb_n
             for n in range(100):
                 await call(n)
         assert len(await store.get_by_ids(ids)) == len(ids)
+
+
+@pytest.mark.anyio
+async def test_a_call_in_a_scope_that_is_cancelled_already_leaves_nothing_behind(postgres_database):
+    async with store_at(postgres_database, pool_size=1) as store:
+        for _ in range(2):
+            for call in (store.count, lambda: store.append_once("r", "k", 1)):
+                with anyio.CancelScope() as scope:
+                    scope.cancel()
+                    await call()
+                assert scope.cancelled_caught
+            assert await store.get("r", "k") is None
+        # Nothing waits to be told by the garbage collector that it was never awaited.
+        gc.collect()
 
 
 @pytest.mark.anyio

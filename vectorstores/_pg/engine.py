@@ -93,7 +93,7 @@ class PostgresEngine:
             state = self._loops.setdefault(loop, _Loop())
             if state.opening is None or state.opening.done():
                 # Callers with limits shorter than this takes would else begin it anew each time.
-                state.opening = in_background(self._connect(state))
+                state.opening = in_background(self._connect, state)
             await outcome(state.opening)
         return self._ready().opened
 

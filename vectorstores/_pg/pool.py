@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
 import psycopg
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vectorstores._pg.address import Place
     from vectorstores._pg.settings import PostgresOptions
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Connection = AsyncConnection[Any]
 
@@ -106,26 +107,24 @@ class Pool:
             raise
         if lent is not None:
             return lent
-        connecting = in_background(self._connect())
+        connecting = in_background(self._connect)
         try:
             return await outcome(connecting)
         except BaseException:
-            if connecting.done():
-                self._release()
-            else:
-                connecting.add_done_callback(self._arrived)
+            # Also when it is done: the caller may have been cancelled at that very moment.
+            connecting.add_done_callback(self._arrived)
             raise
 
     def _arrived(self, connecting: asyncio.Task[Connection]) -> None:
-        """Keep a connection whose caller was cancelled while it was made."""
+        """Keep a connection whose caller has left, or let another caller try if it could not be made."""
         if connecting.cancelled() or connecting.exception() is not None:
             self._release()
         else:
             self.give_back(connecting.result())
 
-    async def run(self, connection: Connection, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run work on a connection that is lent. When the caller is cancelled, its statement is cancelled behind it."""
-        task = self._working[connection] = in_background(work)
+        task = self._working[connection] = in_background(work, connection)
         try:
             return await outcome(task)
         finally:
@@ -138,7 +137,7 @@ class Pool:
         status = connection.pgconn.transaction_status
         if task is not None and task.done() and status == TransactionStatus.INTRANS:
             # Its caller was cancelled between the end of its work and COMMIT.
-            task = in_background(roll_back(connection))
+            task = in_background(roll_back, connection)
         if task is not None and not task.done():
             task.add_done_callback(lambda _: self.give_back(connection))
             return
@@ -221,9 +220,9 @@ async def roll_back(connection: Connection) -> None:
             connection.pgconn.finish()
 
 
-def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+def in_background(work: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> asyncio.Task[T]:
     """Start a task that is outside of its starter's cancel scopes, and whose error is told to whoever waits for it."""
-    task = asyncio.create_task(_quietly(work))
+    task = asyncio.create_task(_quietly(work, *args, **options))
     _tasks.add(task)
     task.add_done_callback(_ended)
     return task
@@ -242,9 +241,10 @@ async def outcome(task: asyncio.Task[T]) -> T:
 _tasks: Final[set[asyncio.Task[Any]]] = set()
 
 
-async def _quietly(work: Coroutine[Any, Any, T]) -> T:
+async def _quietly(work: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    # The work begins here: of a task that is cancelled before, nothing is left that nobody awaited.
     with quiet():
-        return await work
+        return await work(*args, **options)
 
 
 def _ended(task: asyncio.Task[Any]) -> None:

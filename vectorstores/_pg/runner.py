@@ -72,13 +72,13 @@ class Runner:
             return await self._insist(lambda: self._read_once(work), error)
 
     async def _read_once(self, work: Work[T]) -> T:
-        async def look() -> T:
+        async def look(connection: Connection) -> T:
             async with asyncio.timeout(self._options.statement_timeout + _GRACE):
                 return await work(connection)
 
         connection = await self._pool.take()
         try:
-            return await self._pool.run(connection, look())
+            return await self._pool.run(connection, look)
         finally:
             self._pool.give_back(connection)
 
@@ -104,7 +104,7 @@ class Runner:
         async def once() -> T:
             nonlocal doubt
             async with self._pool.connection() as connection:
-                result, mark = await self._pool.run(connection, prepare(connection))
+                result, mark = await self._pool.run(connection, prepare)
                 if mark is None:
                     return result
                 doubt = _Doubt(mark, result)
