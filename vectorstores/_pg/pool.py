@@ -11,6 +11,7 @@ program that ended without closing its store then hung for ever.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,6 +40,8 @@ Connection = AsyncConnection[Any]
 # A connection that nobody needed for so long is closed.
 _MAX_IDLE: Final = 600.0
 _ROLLBACK: Final = 15.0
+# How long a statement whose caller has left may end by itself. Most do, and to cancel one costs the server a process.
+_LEFT_ALONE: Final = 0.1
 
 
 class NotConnectedError(psycopg.OperationalError):
@@ -128,14 +131,15 @@ class Pool:
         try:
             return await outcome(task)
         finally:
-            # psycopg cancels the statement and waits for the server's answer. Asked again, it closes the connection.
-            task.cancel()
+            if not task.done():
+                # psycopg cancels the statement and waits for the answer. Asked again, it closes the connection.
+                asyncio.get_running_loop().call_later(_LEFT_ALONE, task.cancel)
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for others once its work has ended; close it if that is in the middle of something."""
         task = self._working.pop(connection, None)
         status = connection.pgconn.transaction_status
-        if task is not None and task.done() and status == TransactionStatus.INTRANS:
+        if status == TransactionStatus.INTRANS and (task is None or task.done()):
             # Its caller was cancelled between the end of its work and COMMIT.
             task = in_background(roll_back, connection)
         if task is not None and not task.done():
@@ -214,10 +218,12 @@ async def roll_back(connection: Connection) -> None:
     """End a transaction, if there is one, or else the connection, whereupon the server does."""
     if connection.pgconn.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
         try:
-            async with asyncio.timeout(_ROLLBACK):
-                await connection.rollback()
-        except (psycopg.Error, TimeoutError):
-            connection.pgconn.finish()
+            with contextlib.suppress(psycopg.Error, TimeoutError):
+                async with asyncio.timeout(_ROLLBACK):
+                    await connection.rollback()
+        finally:
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                connection.pgconn.finish()
 
 
 def in_background(work: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> asyncio.Task[T]:
