@@ -183,8 +183,8 @@ def _design(setting: Setting) -> str:
     return (
         f"{tried} {setting.step_limit} steps an attempt; {recalled}; {held}. EM and F1 by the official definitions;"
         " a question counts by the mean of its seeds. Intervals are of 95 %, over questions: Wilson for levels, for"
-        " differences the paired bootstrap or, where that is wider, Bonett and Price 2012; each comparison stands"
-        " alone, none is corrected for their number."
+        " differences what the sign-flip test over questions does not reject, whose p is told (Bonett and Price 2012"
+        " where that is wider); each comparison stands alone, none is corrected for their number."
     )
 
 
