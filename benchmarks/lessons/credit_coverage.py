@@ -19,6 +19,7 @@ from typing import Final
 
 import click
 
+from benchmarks.lessons.credit_rule import with_score
 from jeeves_reflexion.lessons.credit.effects import (
     Cell,
     Prior,
@@ -87,26 +88,23 @@ def play(job: Job) -> list[Judged]:
 
 def _one(job: Job, effect: float, number: int) -> Judged:
     rng = random.Random(f"{job.seed} {job.library} {job.share} {number}")
-    share = Withholding(job.share).share_for(0)
-    before, after, helps = [0.0] * 4, [0.0] * 4, False
+    drawing = Withholding(job.share)
+    cells: dict[Stratum, Cell] = {(drawing.share,): Cell(), (drawing.floor,): Cell()}
+    helps = False
     for recall in range(1, job.recalls + 1):
+        share = drawing.floor if helps else drawing.share
         lacks = rng.random() < share and (job.floor or not helps)
-        solved = rng.random() < rng.uniform(_HARDEST, _EASIEST) + (0.0 if lacks else effect)
+        chance = rng.uniform(_HARDEST, _EASIEST) + (0.0 if lacks else effect)
+        score = float(rng.random() < chance)
         if job.floor or not helps:
-            counts = after if helps else before
-            counts[2 * lacks] += 1
-            counts[2 * lacks + 1] += solved
+            cells[share,] = with_score(cells[share,], score, lacks=lacks)
         if recall % LOOK_EVERY == 0:
-            kind = judge(_cells(share, before, after)).kind
+            kind = judge(cells).kind
             helps = kind == "helps"
             if kind == "retire":
                 break
-    return Judged(effect, helps, lift(_cells(share, before, after)), lift(_cells(share, after)))
-
-
-def _cells(share: float, *parts: Sequence[float]) -> dict[Stratum, Cell]:
-    n_with, sum_with, n_without, sum_without = map(sum, zip(*parts, strict=True))
-    return {(share,): Cell(int(n_with), sum_with, int(n_without), sum_without)}
+    after: Stratum = (drawing.floor,)
+    return Judged(effect, helps, lift(cells), lift({after: cells[after]}))
 
 
 def told(lessons: Sequence[tuple[float, Lift]]) -> Told | None:
@@ -138,12 +136,12 @@ _PAGE: Final = """\
 
 {lessons} lessons in each line (seed {seed}), each recalled so often by itself, on tasks that are solved without it in
 {hardest:.0%} to {easiest:.0%} of the tries; the rule looks every {every} recalls and retires what is shown to harm.
-Effects and lifts in points of success; in brackets how many 95 % intervals hold the true effect. *Earlier
-rule*: a lesson that is shown to help is withheld no more, so its lift stays as it was. The other columns: it goes on
-being withheld. *As seen*: all attempts, the plain difference. *After*: only attempts after it was shown to help.
-*Shrunken*: all attempts, drawn towards what the lessons of the library do on the whole. That is what is shown. *Few*:
-the same in a library with fewer than ten known lifts, drawn towards 0 with a spread of 10. A cell has the mean lift
-shown, the mean true effect of the same lessons, and the intervals; a lift has a value from five attempts of each.
+Effects and lifts in points of success; in brackets how many 95 % intervals hold the true effect. *Earlier rule*: a
+lesson that is shown to help is withheld no more, so its lift stays as it was. The other columns: it goes on being
+withheld, by a quarter of the share. *As seen*: all attempts, the plain difference. *After*: only attempts after it was
+shown to help. *Shrunken*: all attempts, drawn towards what the lessons of the library do on the whole. That is what is
+shown. *Few*: the same in a library with fewer than ten known lifts, drawn towards 0 with a spread of 10. A cell has the
+mean lift shown, the mean true effect of the same lessons, and the intervals; a lift has a value from five of each.
 The last line has 95 % Wilson intervals.
 
 ```

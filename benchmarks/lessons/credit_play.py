@@ -72,8 +72,8 @@ class Player:
     """One arm in one world over one ledger.
 
     ``none`` recalls by similarity, ``oracle`` by the true effect; both keep no ledger. ``measure`` recalls as ``none``
-    does, less what is withheld; ``retire`` also leaves out what the rule retires; ``rank`` ranks by similarity plus
-    utility besides.
+    does, less what is withheld; ``retire`` also leaves out what the rule retires, and withholds less of what it shows
+    to help; ``rank`` ranks by similarity plus utility besides.
     """
 
     def __init__(self, world: World, arm: Arm, shares: Shares, records: RecordStore) -> None:
@@ -137,7 +137,10 @@ class Player:
         self.run.ledger_seconds += time.perf_counter() - started
 
     def _draw(self, number: int, ids: list[str]) -> Draw:
-        return self._known.draw(self._drawing, recall_key("world", number, ""), ids)
+        key = recall_key("world", number, "")
+        if self._arm == "measure":
+            return self._drawing.draw(key, ids, scored={each: self._known.scored(each) for each in ids})
+        return self._known.draw(self._drawing, key, ids)
 
     def _note_truth(self, posed: Posed, picked: Sequence[Taught], draw: Draw) -> None:
         if draw.whole_share:

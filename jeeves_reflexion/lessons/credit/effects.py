@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
@@ -44,6 +44,7 @@ HALF_LIFE_DAYS: Final = 90.0
 _TYPICAL_LIFT: Final = 0.2  # where the confidence sequence is tightest; it holds for any
 _MAX_SHARE: Final = 0.5
 _WHOLE_PART: Final = 0.2
+_FLOOR_PART: Final = 0.25
 _PRIOR_FROM: Final = 10
 _LEAST_SPREAD: Final = 0.02
 _DAY: Final = 86400.0
@@ -114,8 +115,8 @@ class Withholding:
     Each lesson that would be offered is withheld with probability ``share`` (0 to 0.5), by itself; and the whole recall
     with probability ``whole_share`` (a fifth of ``share`` unless given), which is what tells the lift of the library.
     What is withheld is not replaced by the next best: the lift is that of the lesson against its absence. The same
-    seed, key and lesson give the same draw. ``share`` is a floor: also a lesson that is shown to help goes on being
-    withheld, since a lift that is measured no more stays at the height that it was selected for.
+    seed, key and lesson give the same draw. A lesson that is shown to help goes on being withheld, at :attr:`floor`: a
+    lift that is measured no more would stay at the height that it was selected for.
 
     ``early`` (``share`` unless given, and never below it) is the share for a lesson of which nothing is known. It is
     halved after :data:`EARLY_ATTEMPTS` scored attempts, and after each time twice as many more, down to ``share``: so
@@ -150,6 +151,11 @@ class Withholding:
         """Whether anything is ever withheld."""
         return bool(self.share or self.whole_share)
 
+    @property
+    def floor(self) -> float:
+        """The share for a lesson that is shown to help: a quarter of ``share``."""
+        return _FLOOR_PART * self.share
+
     def share_for(self, scored: int) -> float:
         """Return the share for a lesson of which so many scored attempts are known that a draw decided."""
         if self.early is None:
@@ -163,17 +169,22 @@ class Withholding:
         lesson_ids: Sequence[str],
         *,
         scored: Mapping[str, int] = _NOTHING_KNOWN,
+        helpful: Collection[str] = (),
     ) -> Draw:
         """Draw for one recall, named by its ``key`` (see :func:`recall_key`), over the lessons that it would offer.
 
-        ``scored`` says how much is known of each lesson (see :meth:`share_for`).
+        ``scored`` says how much is known of each lesson (see :meth:`share_for`); ``helpful`` are those that are shown
+        to help (see :attr:`floor`).
         """
         if not self.on:
             return NO_DRAW
         whole_share = _WHOLE_PART * self.share if self.whole_share is None else self.whole_share
         # A lesson's id is a string, so that this draw can't be that of a lesson.
         none = self._uniform(key, None) < whole_share
-        shares = {each: self.share_for(scored.get(each, 0)) for each in lesson_ids}
+        shares = {
+            each: self.floor if each in helpful else self.share_for(scored.get(each, 0))
+            for each in lesson_ids
+        }
         drawn = (each for each, share in shares.items() if self._uniform(key, each) < share)
         own = {each: share for each, share in shares.items() if share != self.share}
         return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), shares=own)

@@ -109,10 +109,12 @@ class Credits:
         return known
 
     def draw(self, drawing: Withholding, key: str, lesson_ids: Sequence[str]) -> Draw:
-        """Draw for one recall; by how much is known of a lesson, never by what is known."""
+        """Draw for one recall, less of what is known well, and least of what is shown to help."""
         if not drawing.on:
             return NO_DRAW
-        return drawing.draw(key, lesson_ids, scored={each: self.scored(each) for each in lesson_ids})
+        helpful = {each for each in lesson_ids if self.judge(each).kind == "helps"}
+        scored = {each: self.scored(each) for each in lesson_ids}
+        return drawing.draw(key, lesson_ids, scored=scored, helpful=helpful)
 
     def utility(self, lesson_id: str) -> float:
         """Return the lift to rank a lesson by: shrunken towards the library's prior."""
