@@ -50,10 +50,11 @@ attempts. Shares with 95 % Wilson intervals, differences with Newcombe's.
 ## Are the intervals what they say?
 
 First where nothing is done about what is found, then under the rule that acts on it (retired and ranked; what is shown
-to help is withheld by a quarter of the share, and a retired lesson stays as it was found). *Early*: the share of a lesson of which nothing is known, which is halved the more is
-known, down to the other. *Held, as seen*: at the end the 95 % interval of the plain difference holds the lesson's true
-mean effect. *Held, as shown*: that of the shrunken lift, which is what is shown, does; also of the lessons that are
-shown to help at the end, with their mean lift as shown and the true one. More on those:
+to help is withheld by a quarter of the share, and a retired lesson stays as it was found). *Early*: the share of a
+lesson of which nothing is known, which is halved the more is known, down to the other. *Held, as seen*: at the end the
+95 % interval of the plain difference holds the lesson's true mean effect. *Held, as shown*: that of the shrunken lift,
+which is what is shown, does; also of the lessons that are shown to help at the end, with their mean lift as shown and
+the true one. More on those:
 [lessons_credit_coverage.md](lessons_credit_coverage.md).
 
 {coverage}
