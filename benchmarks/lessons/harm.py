@@ -40,9 +40,9 @@ each game. {planted:.0%} of the library are planted: in the words of a true less
 and call the right one empty. Nothing is learned during the rounds. With credit, a lesson of which nothing is known is
 withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%} (a quarter of that once
 it is shown to help); lessons are ranked by similarity plus utility, and those shown to harm are retired; what
-withholding costs is in the figures. In each round the player searches a game in one of {orders} orders, the same in all arms; an
-attempt with the same order and the same lessons is the same, and played once. Intervals at 95 %, by a bootstrap over
-games ({seeds}; a game is one cluster).
+withholding costs is in the figures. In each round the player searches a game in one of {orders} orders, the same in all
+arms; an attempt with the same order and the same lessons is the same, and played once. Intervals at 95 %, by a
+bootstrap over games ({seeds}; a game is one cluster).
 
 ```
 {command}
