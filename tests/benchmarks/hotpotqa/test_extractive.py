@@ -92,6 +92,22 @@ def test_a_lesson_on_another_question_tells_its_wording_and_no_more():
     assert (own.kind, own.refused, own.pages) == ("year", {"tamsin"}, ("Odile Marchetti",))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        'do not read "Odile Marchetti" as well',
+        'never read "Odile Marchetti" as well',
+        'it is not so that the answer is not "Tamsin"',
+        'the answer is not "Tamsin", so do not read "Odile Marchetti" as well',
+        'read "Odile Marchetti" as well as nothing',
+        'the answer is not "Tamsin" but a year',
+    ],
+)
+def test_what_is_told_in_other_words_is_not_read_as_its_opposite(told):
+    advice = read_lessons(YEAR, [f'For "{YEAR[:-1]}" {told}.'])
+    assert (advice.refused, advice.pages, advice.used) == (frozenset(), (), ())
+
+
 @pytest.mark.anyio
 async def test_the_agent_answers_with_what_it_reads_and_lessons_change_the_answer(questions):
     agent = ExtractiveAgent(own_pages(paragraphs_of(questions)))
