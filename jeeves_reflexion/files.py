@@ -72,7 +72,7 @@ def read_regular(path: Path, most: int) -> bytes:
         raise OSError("it is a link: put the file itself there")
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with open(handle, "rb") as file:
+    with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError("it is no regular file")
         data = file.read(most + 1)
