@@ -9,7 +9,6 @@ from typing import Final
 
 from jeeves_reflexion import errors
 from jeeves_reflexion.cli import INTERRUPTED
-from jeeves_reflexion.redaction import redact
 from vectorstores import base
 
 CAUGHT: Final = (errors.ReflexionError, base.VectorStoreError, KeyboardInterrupt)
@@ -60,6 +59,8 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def _of_file(error: OSError) -> str:
+    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - most calls of --help don't need it
+
     return f"{redact(str(error.filename)):.200}: {error.strerror}"
 
 
