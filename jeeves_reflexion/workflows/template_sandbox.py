@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from jeeves_reflexion.errors import MissingDependencyError
-from jeeves_reflexion.workflows.values import MAX_TEXT, as_text, shown
+from jeeves_reflexion.workflows.values import MAX_BITS, MAX_TEXT, as_text, shown
 
 try:
     import jinja2
@@ -35,7 +35,6 @@ MAX_STEPS: Final = 100_000
 
 MAX_SECONDS: Final = 2.0
 _MAX_ASSIGNMENTS: Final = 16
-_MAX_DIGITS: Final = 4_000
 
 _METHODS: Final = {
     dict: frozenset({"get", "items", "keys", "values"}),
@@ -178,7 +177,7 @@ def _check_size(operator: str, left: object, right: object) -> None:
         raise OverflowError(f"a value becomes longer than {MAX_TEXT:,}")
     if operator in {"*", "**"}:
         digits = _whole(left).bit_length() * (abs(_whole(right)) if operator == "**" else 1)
-        if digits + _whole(right).bit_length() > _MAX_DIGITS:
+        if digits + _whole(right).bit_length() > MAX_BITS:
             raise OverflowError("a number becomes too large")
 
 
