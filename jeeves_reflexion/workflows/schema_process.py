@@ -84,7 +84,11 @@ def _asked(*question: JSON) -> dict[str, Any]:
         # A frozen program is its own interpreter, and would be started a second time.
         reply = _answer(question)
     else:
-        reply = _exchanged(json.dumps([MAX_SECONDS, *question]).encode() + b"\n")
+        try:
+            line = json.dumps([MAX_SECONDS, *question])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigurationError(f"the schema is no JSON: {error}") from error
+        reply = _exchanged(line.encode() + b"\n")
     if "failed" in reply:
         raise WorkflowError(f"judging by the schema failed: {reply['failed']}")
     if "refused" in reply:
@@ -154,6 +158,10 @@ def _end(process: _Process, *, kill: bool = False) -> None:
 def _end_all() -> None:
     while _idle:
         _end(_idle.pop(), kill=True)
+
+
+if hasattr(os, "register_at_fork"):  # what a fork shares with this process is this process's
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 # -- the other side

@@ -95,6 +95,8 @@ def test_the_verdict_is_that_of_the_check(schema, output):
 def test_a_bad_schema_is_the_same_error(tmp_path):
     with pytest.raises(ConfigurationError, match="no valid JSON Schema at type"):
         process.judge_by_schema({"type": 5}, None, 1)
+    with pytest.raises(ConfigurationError, match="the schema is no JSON"):
+        process.judge_by_schema({"const": {1, 2}}, None, 1)
     with pytest.raises(SchemaFolderError, match="give base_folder"):
         process.judge_by_schema({"$ref": "a.json"}, None, 1)
     (tmp_path / "a.json").write_text('{"type": "integer"}')
