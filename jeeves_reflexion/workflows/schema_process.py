@@ -11,6 +11,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ _SERVE: Final = (
     "import sys; sys.path[:] = sys.argv[1:]\n"
     "from jeeves_reflexion.workflows.schema_process import serve; serve()"
 )
+_ALARM: Final = hasattr(signal, "setitimer")
+_TOO_LONG: Final = -signal.SIGALRM if _ALARM else 1
 _Process: TypeAlias = "subprocess.Popen[bytes]"
 _idle: list[_Process] = []
 
@@ -116,7 +119,7 @@ def _exchanged(line: bytes) -> Mapping[str, Any]:
             _end(process, kill=True)
         return dict(json.loads(answer))
     _end(process)
-    if process.returncode == 1:  # as faulthandler ends it
+    if process.returncode == _TOO_LONG:
         raise _TooLongError
     raise WorkflowError(f"the process that judges by schema ended with code {process.returncode}")
 
@@ -170,16 +173,28 @@ if hasattr(os, "register_at_fork"):  # what a fork shares with this process is t
 def serve() -> None:
     """Answer questions, one a line of JSON, until there are no more; end the process where one takes too long."""
     answers, sys.stdout = sys.stdout, sys.stderr
+    if _ALARM:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     answers.write("ready\n")
     answers.flush()
     for line in sys.stdin:
         seconds, *question = json.loads(line)
-        # Not a thread of Python's, which would wait for the interpreter as long as a pattern matches.
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        _end_after(seconds)
         reply = json.dumps(_answer(question))
-        faulthandler.cancel_dump_traceback_later()
+        _end_after(0)
         answers.write(f"{reply}\n")
         answers.flush()
+
+
+def _end_after(seconds: float) -> None:
+    """Have this process end after some time, also where nobody waits for it any more; 0 for never."""
+    # By the system: a thread of Python's would wait for the interpreter as long as a pattern matches.
+    if _ALARM:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+    else:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _answer(question: Any) -> dict[str, Any]:  # noqa: ANN401 - as JSON has it
