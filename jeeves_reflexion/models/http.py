@@ -49,14 +49,17 @@ class Retry:
     longest_wait: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise ConfigurationError(f"Retry.retries must be at least 0, not {self.retries}")
-        if self.first_wait < 0 or self.longest_wait < self.first_wait:
+        if not isinstance(self.retries, int) or self.retries < 0:
+            raise ConfigurationError(
+                f"Retry.retries must be a whole number of at least 0, not {self.retries}"
+            )
+        if not 0 <= self.first_wait <= self.longest_wait:
             raise ConfigurationError("Retry needs 0 <= first_wait <= longest_wait")
 
     def wait(self, retry: int) -> float:
         """Return the seconds to wait before the given retry, counted from 1, where the server names none."""
-        return min(self.first_wait * 2.0 ** (retry - 1), self.longest_wait) * random.uniform(0.5, 1.0)  # noqa: S311
+        wait = min(self.first_wait * 2.0 ** min(retry - 1, 1_000), self.longest_wait)
+        return wait * random.uniform(0.5, 1.0)  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True)

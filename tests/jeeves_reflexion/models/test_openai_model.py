@@ -522,8 +522,13 @@ def test_bad_settings_are_refused_at_construction_without_showing_secrets(settin
 
 
 def test_bad_patience_is_refused():
-    with pytest.raises(ConfigurationError, match=r"Retry\.retries"):
-        Retry(retries=-1)
+    for retries in (-1, 1.5, float("nan")):
+        with pytest.raises(ConfigurationError, match=r"Retry\.retries"):
+            Retry(retries=retries)
+    assert Retry().wait(10**6) <= 60.0
+    for waits in ({"first_wait": float("nan")}, {"longest_wait": float("nan")}, {"first_wait": -1}):
+        with pytest.raises(ConfigurationError, match="first_wait"):
+            Retry(**waits)
     with pytest.raises(ConfigurationError, match="first_wait"):
         Retry(first_wait=2, longest_wait=1)
 
