@@ -47,13 +47,13 @@ def _shown(character: str) -> str:
     return "" if category == "Cc" or character in _REORDERING else character
 
 
-_FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*$)")
+_FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*(?: points \([-+\d.;, a-z]*\))?$)")
 
 
 def cell(value: str) -> str:
     """Return a field of a list for a pipe: one line, and nothing that a spreadsheet would run as a formula.
 
-    Such a field gets a "'" before it, which spreadsheets take for "this is text"; a number and a "-" stay.
+    Such a field gets a "'" before it, which spreadsheets take for "this is text"; a number, a lift and a "-" stay.
     """
     text = one_line(visible(value))
     return f"'{text}" if _FORMULA.match(text) else text

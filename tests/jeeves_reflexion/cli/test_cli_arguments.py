@@ -79,7 +79,17 @@ def test_the_largest_counts_are_taken(cli, fill):
 
 # -- lists in a pipe
 
-HARMLESS = ("-", "+12", "-0.50", "word", "", "'=x", "0=1", "a -b")
+HARMLESS = (
+    "-",
+    "+12",
+    "-0.50",
+    "word",
+    "",
+    "'=x",
+    "0=1",
+    "a -b",
+    "-5 points (-9 to +1; 18 with, 15 without)",
+)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -88,7 +98,7 @@ def test_a_field_that_no_spreadsheet_would_run_stays(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["-2+3+cmd|' /C calc'!A0", "- 2 +cmd|' /C calc'!A0", "-2 +A1", "+", "- do so"]
+    "text", ["-5 points (A1)", "-2+3+cmd|' /C calc'!A0", "- 2 +cmd|' /C calc'!A0", "-2 +A1", "+", "- do so"]
 )
 def test_a_number_in_front_hides_no_formula(text):
     assert cell(text) == (f"'{text}" if len(text) > 1 else text)
