@@ -182,4 +182,5 @@ def described(error: BaseException) -> str:
         text = str(error)
     except Exception as second:  # noqa: BLE001 - a class of the user's own
         text = f"(its text can't be read: {type(second).__name__})"
-    return f"{type(error).__name__}: {text}"
+    # What can't be written down, such as half of a character of two, is shown as its code.
+    return f"{type(error).__name__}: {text}".encode("utf-8", "backslashreplace").decode()

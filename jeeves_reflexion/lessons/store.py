@@ -35,7 +35,7 @@ from jeeves_reflexion.lessons.recalling import Candidate, below_floor, pick
 from jeeves_reflexion.lessons.records import RECALLED, lesson_of, one_each
 from jeeves_reflexion.lessons.sameness import Neighbour
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings, checked_k
 from jeeves_reflexion.lessons.shelf import TRIES, Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.lessons.telling import Telling
 from jeeves_reflexion.lessons.together import MOST_TASKS
@@ -146,8 +146,7 @@ class VectorLessonStore:
         reason, and up to ``k`` of the nearest below the floor; of lessons that are proposed or retired already only
         :func:`~jeeves_reflexion.lessons.explaining.explain` knows, which looks for them.
         """
-        if k < 1:
-            raise ConfigurationError(f"k must be at least 1, not {k}")
+        k = checked_k(k)
         # By these names lessons and the ledger know the task and the run.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
         where = narrowing(self.settings.where(task) if self.settings.where else None)

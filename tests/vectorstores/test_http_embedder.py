@@ -2,6 +2,7 @@
 
 import logging
 import math
+import traceback
 from collections.abc import Iterator
 
 import anyio
@@ -354,6 +355,22 @@ async def test_the_key_is_in_no_error_log_or_repr(service, caplog):
             assert "[REDACTED:api_key]" in str(caught.value)
     assert KEY not in repr(embedder) + caplog.text
     assert repr(embedder) == f"HttpEmbedder('some-model', dim=32, base_url='{service.url}')"
+
+
+@pytest.mark.parametrize("name", ["api-key", "Authorization", "Cookie"])
+async def test_what_headers_say_is_in_no_error(service, name):
+    service.respond = lambda request, number: Reply(f"you sent <{KEY}>".encode(), status=400)
+    value = {"api-key": KEY, "Authorization": f"Bearer {KEY}", "Cookie": f"a=b; c={KEY}"}[name]
+    async with embedder_of(service, api_key="", retries=0, headers={name: value}) as embedder:
+        with pytest.raises(EmbeddingError, match="you sent <") as caught:
+            await embedder.embed(["a"])
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_header_that_cannot_be_sent_is_refused_without_showing_it():
+    with pytest.raises(ValueError, match="the header X-Key must be") as caught:
+        HttpOptions(headers={"X-Key": f"{KEY}\n"})
+    assert KEY not in str(caught.value)
 
 
 async def test_the_environment_names_address_and_key(service, monkeypatch):

@@ -21,6 +21,7 @@ from vectorstores.json_http import (
     new_client,
     parsed,
     retry_after,
+    secrets_of,
     without,
 )
 
@@ -65,14 +66,12 @@ class _Answer:
 
 class Endpoint:
     """One address that takes JSON objects by POST, for one event loop; closed by :meth:`close` or at the end
-    of the loop. ``secret`` is taken out of every error.
+    of the loop. What ``headers`` say is taken out of every error.
     """
 
-    def __init__(
-        self, url: httpx.URL, *, headers: Mapping[str, str], secret: str, patience: Patience
-    ) -> None:
+    def __init__(self, url: httpx.URL, *, headers: Mapping[str, str], patience: Patience) -> None:
         self.url = url
-        self._secret = secret
+        self._secrets = secrets_of(headers)
         self._patience = patience
         self._client = new_client(url, headers, total=patience.timeout, connect=patience.connect_timeout)
         self._holder = close_at_end_of_loop(self._client)
@@ -160,4 +159,4 @@ class Endpoint:
         )
 
     def _clean(self, text: str) -> str:
-        return excerpt(without(self._secret, text)[: 20 * EXCERPT])
+        return excerpt(without(self._secrets, text)[: 20 * EXCERPT])

@@ -26,7 +26,7 @@ from vectorstores.base import EmbeddingError, InvalidChunkError
 from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError, RefusedSizeError
 from vectorstores.embedders._merge import Merger
 from vectorstores.embedders._texts import check_texts
-from vectorstores.json_http import is_loopback, parse_base_url
+from vectorstores.json_http import check_headers, is_loopback, parse_base_url
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
@@ -68,6 +68,7 @@ class HttpOptions:
         for name, least in (("batch_size", 1), ("concurrency", 1), ("retries", 0), ("longest_wait", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        check_headers(self.headers)
         for name in ("timeout", "connect_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
@@ -189,7 +190,6 @@ class HttpEmbedder:
                     **options.headers,
                     **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
                 },
-                secret=self._key,
                 patience=Patience(
                     options.timeout, options.connect_timeout, options.retries, options.longest_wait
                 ),

@@ -201,8 +201,8 @@ async def test_notes_are_filled_with_inputs_that_are_no_texts():
 
 async def test_what_a_strategy_returns_is_not_charged_to_the_run():
     session = Session(spend=Spend(Budget(max_tokens=1000)))
-    task = Task("Write.", reflect=strategy(returning(MagicMock())), agent=lambda prompt: "done")
-    model = ScriptedModel(["done too"])
+    task = Task("Write.", reflect=strategy(returning(MagicMock())))
+    model = ScriptedModel(["done", "done too"])
     assert (await Ensemble(model).run(task, "Another.", session=session)).accepted
     assert session.spend.of("reflector").calls == 0
 
