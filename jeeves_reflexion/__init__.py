@@ -124,6 +124,7 @@ if TYPE_CHECKING:
         Trial,
         Usage,
     )
+    from jeeves_reflexion.wiring import DEFAULT_EVALUATOR_PROMPT, DEFAULT_REFLECTOR_PROMPT
     from jeeves_reflexion.workflows import (
         ReflectionFailedError,
         Workflow,
@@ -132,6 +133,7 @@ if TYPE_CHECKING:
         reflection_evaluate,
         reflection_loop,
     )
+    from vectorstores import InMemoryVectorStore, PostgresVectorStore, VectorStore
 
 __version__ = "0.1.0"
 
@@ -179,13 +181,17 @@ _ROOMS = {
         "Attempt Evaluation EvaluationError Lesson Lift Provenance Recall RecalledLesson Reflection RunResult"
         " Step Task Trial Usage"
     ),
+    "wiring": "DEFAULT_EVALUATOR_PROMPT DEFAULT_REFLECTOR_PROMPT",
     "workflows": (
         "ReflectionFailedError Workflow WorkflowError reflection_correct reflection_evaluate reflection_loop"
     ),
 }
-_HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
+_HOME = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names.split()}
+_HOME |= dict.fromkeys(("InMemoryVectorStore", "PostgresVectorStore", "VectorStore"), "vectorstores")
 
 __all__ = [
+    "DEFAULT_EVALUATOR_PROMPT",
+    "DEFAULT_REFLECTOR_PROMPT",
     "Agent",
     "AgentReviser",
     "Attempt",
@@ -215,6 +221,7 @@ __all__ = [
     "FunctionAgent",
     "Guarantees",
     "InMemoryReflectionStore",
+    "InMemoryVectorStore",
     "Judge",
     "Lesson",
     "LessonReflector",
@@ -241,6 +248,7 @@ __all__ = [
     "PatternAgent",
     "Picking",
     "PostgresReflectionStore",
+    "PostgresVectorStore",
     "Provenance",
     "QualityCriterion",
     "Ran",
@@ -299,6 +307,7 @@ __all__ = [
     "UnreadableReplyError",
     "Usage",
     "VectorLessonStore",
+    "VectorStore",
     "VersionedReflectionStore",
     "Withholding",
     "Workflow",
@@ -329,7 +338,7 @@ if not TYPE_CHECKING:  # a type checker that saw this would take any name for on
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value
         return value
 

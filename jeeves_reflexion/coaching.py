@@ -10,10 +10,12 @@ from string import Template
 from typing import Final, TypeAlias, get_args
 
 from jeeves_reflexion.drafts import Trigger
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.events import Event, Reflected, StepTaken
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Inbox, Listener, Session, logger
 from jeeves_reflexion.text import cut_middle, fence, read_prompt, render_steps
 from jeeves_reflexion.types import Attempt, Step, Task
@@ -102,7 +104,7 @@ class ModelStepCritic:
         ]
         messages = [Message("system", system), Message("user", "\n\n".join(material))]
         text = (await ask(self.model, messages, sampling=_STEADY)).text.strip()
-        return "" if text.casefold().strip(" .!\"'") == "none" else text
+        return "" if says_nothing(text) else text
 
 
 class Coach:
@@ -142,8 +144,10 @@ class Coach:
             # An event's listener can't end the attempt that it listens to; the loop raises this after it.
             self.error = error
             return
-        except Exception:  # noqa: BLE001 - it is logged
-            logger.exception("the critic of steps failed in run %s", self._outer.id)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            logger.warning(
+                "the critic of steps failed in run %s: %s", self._outer.id, redact(described(error))
+            )
             return
         if critique.strip():
             self._inbox.put(critique)

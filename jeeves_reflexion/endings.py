@@ -9,7 +9,7 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.events import Escalated, MaxAttemptsReached, RunFinished, Warned
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import RunResult
+from jeeves_reflexion.types import Attempt, RunResult
 
 
 async def finish(
@@ -61,3 +61,13 @@ async def finish(
         )
     )
     return result
+
+
+def attempt_of(result: RunResult) -> Attempt:
+    """Return a run as one attempt of another loop: its best attempt, with the usage of all of them.
+
+    What its evaluator and reflector used is charged to these roles already.
+    """
+    best = result.best
+    attempt = best.attempt if best else Attempt(interrupted=result.stop_reason)
+    return replace(attempt, usage=result.usage["agent"], seconds=result.seconds)

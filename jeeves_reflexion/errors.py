@@ -161,3 +161,26 @@ HOPELESS = (
     SandboxUnavailableError,
 )
 """What no further attempt of a run would mend."""
+
+_PROGRAMMING = (TypeError, AttributeError, NameError, ImportError, NotImplementedError)
+
+
+def programming_error(error: Exception) -> Exception | None:
+    """Return the mistake of a programmer that an exception is, or that a group holds; None where there is none.
+
+    A wrong value may come from a model and go away with the next answer, so ``ValueError``, ``KeyError``,
+    ``IndexError`` and ``SyntaxError`` are none.
+    """
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(programming_error, error.exceptions)), None)
+    return error if isinstance(error, _PROGRAMMING) and not isinstance(error, ReflexionError) else None
+
+
+def described(error: BaseException) -> str:
+    """Return an exception's class and text, also where its ``str()`` raises."""
+    try:
+        text = str(error)
+    except Exception as second:  # noqa: BLE001 - a class of the user's own
+        text = f"(its text can't be read: {type(second).__name__})"
+    # What can't be written down, such as half of a character of two, is shown as its code.
+    return f"{type(error).__name__}: {text}".encode("utf-8", "backslashreplace").decode()

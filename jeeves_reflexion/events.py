@@ -2,9 +2,10 @@
 
 Progress bars, run logs and web pages all listen to the same events. Match on ``kind``::
 
-    async for event in reflexion.stream(task):
-        match event:
-            case Evaluated(score=score): ...
+    async with reflexion.stream(task) as events:
+        async for event in events:
+            match event:
+                case Evaluated(score=score): ...
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from jeeves_reflexion.types import JSON, Lesson, Reflection, Role, Step, StopReason, Usage
+from jeeves_reflexion.types import JSON, Attempt, Lesson, Recall, Reflection, Role, Step, StopReason, Usage
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -59,6 +60,18 @@ class LessonsRecalled(Occurrence):
     n_withheld: int = 0
     kind: Literal["reflexion.lessons_recalled"] = "reflexion.lessons_recalled"
 
+    @classmethod
+    def of(cls, recall: Recall, *, run_id: str, attempt: int) -> LessonsRecalled:
+        """Tell of a recall."""
+        return cls(
+            run_id=run_id,
+            attempt=attempt,
+            recall_id=recall.id,
+            n_recalled=len(recall.offered),
+            lessons=recall.texts,
+            n_withheld=len(recall.withheld),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFinished(Occurrence):
@@ -69,6 +82,18 @@ class AttemptFinished(Occurrence):
     error: str | None = None
     interrupted: str | None = None
     kind: Literal["reflexion.attempt_finished"] = "reflexion.attempt_finished"
+
+    @classmethod
+    def of(cls, made: Attempt, *, run_id: str, attempt: int) -> AttemptFinished:
+        """Tell of an attempt."""
+        return cls(
+            run_id=run_id,
+            attempt=attempt,
+            output=made.output,
+            n_steps=len(made.steps),
+            error=made.error,
+            interrupted=made.interrupted,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ def default_place() -> str:
 def open_lessons(
     place: str | os.PathLike[str] | None = None,
     *,
-    namespace: str,
+    namespace: str = "default",
     embedder: Embedder | None = None,
     settings: LessonSettings | None = None,
     create: bool = True,

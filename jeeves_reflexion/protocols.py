@@ -10,6 +10,7 @@ from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import (
     JSON,
+    UNKNOWN_USAGE,
     Attempt,
     Evaluation,
     Lesson,
@@ -99,7 +100,7 @@ class Memory(Protocol):
         ...
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, whatever other writers do at the same time."""
+        """Add a line to a block, unless it stands there already, whatever other writers do at the same time."""
         ...
 
     async def write(self, name: str, text: str) -> None:
@@ -138,16 +139,13 @@ class Message:
     tool_call_id: str | None = None
 
 
-_UNKNOWN_USAGE = Usage(calls=1, unreported=1, cost_usd=None)
-
-
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A model's answer; ``usage`` counts this one call."""
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage = _UNKNOWN_USAGE
+    usage: Usage = UNKNOWN_USAGE
     model: str = ""
     finish_reason: str = "stop"
 

@@ -15,40 +15,42 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.endings import finish
+from jeeves_reflexion.endings import attempt_of, finish
 from jeeves_reflexion.errors import (
     HOPELESS,
     BudgetExceededError,
     ConfigurationError,
     LessonStoreError,
+    described,
+    programming_error,
 )
 from jeeves_reflexion.events import (
     AttemptFinished,
     AttemptStarted,
     Evaluated,
-    LessonDropped,
     LessonPersisted,
     LessonProduced,
     LessonsRecalled,
     RunStarted,
     ThresholdMet,
-    Warned,
 )
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
+from jeeves_reflexion.lessons.memory import lesson_of_line, with_line
 from jeeves_reflexion.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
+from jeeves_reflexion.problems import drop, failure, warn
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
 from jeeves_reflexion.redaction import redact, redacting
-from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend, logger
+from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
 from jeeves_reflexion.streaming import EventStream, run_streaming
-from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import (
     Attempt,
     Evaluation,
@@ -66,14 +68,16 @@ from vectorstores.base import VectorStore
 __all__ = ["LoopOptions", "Reflexion"]
 
 _NO_VERDICT = Evaluation(None, rationale="not judged yet")
+_BUG = "programming_error"
 
 
 class Reflexion:
     """Wraps a base agent with evaluator, reflector and lesson memory.
 
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
-    a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store`` turns on
-    selective recall of ``top_k_lessons``; without it lessons are appended to the block of ``memory``.
+    a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store``, a store or an
+    address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
+    lessons are appended to the block of ``memory``.
     ``preset="seed002"`` is the protocol of structured reflections (``presets.py``); a number that is given counts
     before the preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
@@ -87,7 +91,7 @@ class Reflexion:
         model: ChatModel | None = None,
         evaluator: ChatModel | AnyCallable | None = None,
         reflector: ChatModel | AnyCallable | None = None,
-        lesson_store: LessonStore | VectorStore | None = None,
+        lesson_store: LessonStore | VectorStore | str | os.PathLike[str] | None = None,
         max_attempts: int = DEFAULT_ATTEMPTS,
         threshold: float = 0.8,
         top_k_lessons: int = DEFAULT_LESSONS,
@@ -116,6 +120,7 @@ class Reflexion:
         self.threshold = threshold
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
+        self._raise_bugs = self.options.raise_programming_errors
         self._model_name = parts.model_name
         self._agent_name = parts.agent_name
 
@@ -167,6 +172,29 @@ class Reflexion:
         async with run_streaming(lambda listening: self.run(task, session=listening), session) as stream:
             yield stream
 
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Be the agent of another loop: a run of this one, on the other's budget, is one attempt of that one.
+
+        The task has no gold in it, for this loop's evaluator either. Raises :class:`ConfigurationError` where this loop
+        has a budget of its own, which would not be kept.
+        """
+        if self.options.budget is not None:
+            raise ConfigurationError(
+                "a Reflexion in another one has no budget of its own: give it to the outer"
+            )
+        result = await self.run(task, session=replace(session, id=Session().id))
+        return attempt_of(result)
+
+    @property
+    def retry_safe(self) -> bool:
+        """Whether the agent may be run again."""
+        return bool(getattr(self.agent, "retry_safe", True))
+
+    @property
+    def reset(self) -> Callable[..., object] | None:
+        """What undoes the agent's side effects before a retry, if anything does."""
+        return getattr(self.agent, "reset", None)
+
     def stop_reason(self, trials: Sequence[Trial]) -> StopReason | None:
         """Say why a run with these trials is over, or None if there is another attempt to make."""
         if not trials:
@@ -181,7 +209,7 @@ class Reflexion:
             return "max_attempts"
         if self.options.learn and self.preset.waits(last):
             return "reflection_missing"
-        return None if getattr(self.agent, "retry_safe", True) else "not_retry_safe"
+        return None if self.retry_safe else "not_retry_safe"
 
     # -- one turn ------------------------------------------------------------------------------------------------
 
@@ -194,13 +222,14 @@ class Reflexion:
         many tasks decides when, and in which order, lessons become visible.
         """
         task = checked_task(task)
-        self._check_retry(history)
+        if history and not self.retry_safe:
+            raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
         session = redacting(session)
         number = len(history) + 1
         started, before = time.monotonic(), session.spend.by_role()
         await session.emit(AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts))
         trial = await self._attempt(task, history, session)
-        trial = await self._evaluate(task, session, trial)
+        trial = await self._evaluate(task, history, session, trial)
         trial = await self._note_outcome(session, trial)
         trial = await self._reflect(task, history, session, trial)
         if commit and trial.pending:
@@ -211,21 +240,16 @@ class Reflexion:
         """Store the lesson that a trial holds back; raises :class:`LessonStoreError` if it can't be stored."""
         if not trial.pending or trial.reflection is None:
             return trial
-        lesson: Lesson | None = None
+        score, now = trial.evaluation.score, time.time()
+        source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
+        kept: Lesson | None = None
         if self.lessons is not None:
-            source = Provenance(
-                session.id,
-                trial.number,
-                trial.evaluation.score,
-                self._model_name,
-                self._agent_name,
-                time.time(),
-            )
-            lesson = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+            lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
-        block = self.lessons_block_name if lesson is None else "lesson_store"
-        stored = LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=lesson)
+            lesson = lesson_of_line(task.public(), trial.reflection, source)
+        block = self.lessons_block_name if kept is None else "lesson_store"
+        stored = LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=kept)
         await redacting(session).emit(stored)
         return replace(trial, lesson=lesson, pending=False)
 
@@ -243,16 +267,7 @@ class Reflexion:
                 task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number, skip_run=skipped
             )
         )
-        await session.emit(
-            LessonsRecalled(
-                run_id=session.id,
-                attempt=number,
-                recall_id=recall.id,
-                n_recalled=len(recall.offered),
-                lessons=recall.texts,
-                n_withheld=len(recall.withheld),
-            )
-        )
+        await session.emit(LessonsRecalled.of(recall, run_id=session.id, attempt=number))
         return recall, render([item.lesson for item in recall.offered])
 
     async def _whole_block(self, history: Sequence[Trial]) -> str:
@@ -260,13 +275,12 @@ class Reflexion:
         if not history:
             return await self.memory.read(self.lessons_block_name)
         last = history[-1]
-        learned = bullets([last.reflection.lesson]) if last.reflection else ""
-        return "\n".join(part for part in (last.block, learned) if part)
+        return with_line(last.block, last.reflection.lesson) if last.reflection else last.block
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
         """Recall and try."""
         number = len(history) + 1
-        recall, block = None, ""
+        recall, block, problem = None, "", ""
         try:
             session.spend.check()
             recall, block = await self._recall(task, history, session, number)
@@ -274,23 +288,20 @@ class Reflexion:
         except BudgetExceededError as error:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
         else:
-            with_block = session.for_attempt(number, {self.lessons_block_name: block})
-            attempt, exhausted = await self._try(task, history, with_block)
-        await session.emit(
-            AttemptFinished(
-                run_id=session.id,
-                attempt=number,
-                output=attempt.output,
-                n_steps=len(attempt.steps),
-                error=attempt.error,
-                interrupted=attempt.interrupted,
-            )
-        )
-        return Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+            # Within another loop that uses the same name, its lessons come first.
+            blocks = filter(None, (session.blocks.get(self.lessons_block_name), block))
+            with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
+            attempt, exhausted, problem = await self._try(task, history, with_block)
+        await session.emit(AttemptFinished.of(attempt, run_id=session.id, attempt=number))
+        trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
+        return await warn(session, trial, problem, history) if problem else trial
 
-    async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str]:
-        """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it."""
-        started, exhausted = time.monotonic(), ""
+    async def _try(self, task: Task, history: Sequence[Trial], session: Session) -> tuple[Attempt, str, str]:
+        """Run the agent; what it raises is a failed attempt to learn from, unless no further attempt would mend it.
+
+        Returns the attempt, which limit of the budget cut it short, and what the agent raised.
+        """
+        started, exhausted, problem = time.monotonic(), "", ""
         try:
             attempt = await session.spending("agent", lambda: self._once(task, history, session))
         except BudgetExceededError as error:
@@ -299,21 +310,22 @@ class Reflexion:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
-            attempt = Attempt(error=redact(f"{type(error).__name__}: {error}"))
+            problem = failure("agent", error, history, raise_bugs=self._raise_bugs)
+            bug = _BUG if programming_error(error) else None
+            attempt = Attempt(error=redact(described(error)), interrupted=bug)
         if not attempt.seconds:
             attempt = replace(attempt, seconds=time.monotonic() - started)
-        return attempt, exhausted
+        return attempt, exhausted, problem
 
     async def _once(self, task: Task, history: Sequence[Trial], session: Session) -> Attempt:
-        reset = getattr(self.agent, "reset", None) if history else None
-        if reset is not None:
-            await run_callable(reset, functools.partial(reset, task.public(), session))
+        if history and self.reset is not None:
+            await run_callable(self.reset, functools.partial(self.reset, task.public(), session))
         attempt = await self.agent(task.public(), session)
         if not isinstance(attempt, Attempt):
             raise ConfigurationError(f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt")
         return attempt
 
-    async def _evaluate(self, task: Task, session: Session, trial: Trial) -> Trial:
+    async def _evaluate(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
         evaluation = _not_judged(trial.exhausted)
         if not trial.exhausted:
@@ -324,11 +336,9 @@ class Reflexion:
             except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
-                message = redact(f"the evaluator failed: {type(error).__name__}: {error}")
-                evaluation, trial = (
-                    Evaluation(None, rationale=message),
-                    await self._warn(session, trial, message),
-                )
+                message = failure("evaluator", error, history, raise_bugs=self._raise_bugs)
+                evaluation = Evaluation(None, rationale=message)
+                trial = await warn(session, trial, message, history)
         passed = evaluation.meets(self.threshold)
         await session.emit(
             Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
@@ -345,7 +355,7 @@ class Reflexion:
         try:
             await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
         except (LessonStoreError, BudgetExceededError) as error:
-            return await self._warn(session, trial, str(error))
+            return await warn(session, trial, str(error))
         return trial
 
     async def _reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
@@ -356,8 +366,10 @@ class Reflexion:
         reason = trial.exhausted
         if not trial.evaluation.scored:
             reason = reason or "an attempt without a verdict teaches nothing"
+        if trial.attempt.interrupted == _BUG:
+            reason = reason or "a programming error in the agent teaches nothing about the task"
         if reason:
-            return await self._drop(session, trial, reason)
+            return await drop(session, trial, reason)
         try:
             room, single = self.options.lesson_characters, self.options.one_sentence
             reflector = self.preset.required(self.reflector)
@@ -365,12 +377,12 @@ class Reflexion:
                 reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
             )
         except BudgetExceededError as error:
-            return await self._drop(session, replace(trial, exhausted=str(error)), str(error))
+            return await drop(session, replace(trial, exhausted=str(error)), str(error))
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
-            message = redact(f"the reflector failed: {type(error).__name__}: {error}")
-            return await self._drop(session, await self._warn(session, trial, message), message)
+            message = failure("reflector", error, history, raise_bugs=self._raise_bugs)
+            return await drop(session, await warn(session, trial, message, history), message)
         await session.emit(LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson))
         return replace(trial, reflection=reflection, pending=True)
 
@@ -379,21 +391,8 @@ class Reflexion:
             return await session.in_time(lambda: self.commit(task, trial, session), grace=STORE_GRACE)
         except (LessonStoreError, BudgetExceededError) as error:
             message = f"the lesson was not stored: {error}"
-            trial = await self._warn(session, replace(trial, pending=False), message)
-            return await self._drop(session, trial, message)
-
-    def _check_retry(self, history: Sequence[Trial]) -> None:
-        if history and not getattr(self.agent, "retry_safe", True):
-            raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
-
-    async def _warn(self, session: Session, trial: Trial, message: str) -> Trial:
-        logger.warning("run %s, attempt %d: %s", session.id, trial.number, message)
-        await session.emit(Warned(run_id=session.id, attempt=trial.number, message=message))
-        return replace(trial, problems=(*trial.problems, message))
-
-    async def _drop(self, session: Session, trial: Trial, reason: str) -> Trial:
-        await session.emit(LessonDropped(run_id=session.id, attempt=trial.number, reason=reason))
-        return trial
+            trial = await warn(session, replace(trial, pending=False), message)
+            return await drop(session, trial, message)
 
 
 def _not_judged(reason: str) -> Evaluation:

@@ -6,10 +6,13 @@ see each other's blocks. The one thing that they share is :class:`Spend`, which 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -21,7 +24,7 @@ import anyio
 
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.types import NO_USAGE, Role, Usage
+from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
 
 T = TypeVar("T")
 
@@ -30,8 +33,8 @@ STORE_GRACE = 10.0
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
+# No NullHandler: where nobody set up logging, warnings go to stderr, for a mistake that is not shown is not found.
 logger = logging.getLogger("jeeves_reflexion")
-logger.addHandler(logging.NullHandler())  # a library leaves it to its user where warnings go
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Budget:
 
     Attempts are limited by ``max_attempts`` of the loop. The limits are checked before each model call, so the call
     that crosses one is the last; the time limit also cancels a call that hangs. A limit on what an endpoint does not
-    report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`.
+    report (tokens, or a price) can't be kept and ends the run with a :class:`ConfigurationError`; nor do a text that a
+    wrapped function returns without asking a model of this package.
     """
 
     max_tokens: int | None = None
@@ -60,6 +64,9 @@ _ROLES: tuple[Role, ...] = get_args(Role)
 class Spend:
     """What a run has used so far, by role; grows as models answer."""
 
+    # Of all spends together: a sync agent asks models in its own thread, and an experiment adds up several runs.
+    lock = threading.RLock()
+
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
         self._limited = self.budget != Budget()
@@ -68,7 +75,8 @@ class Spend:
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call made on behalf of ``role``."""
-        self._by_role[role] = self.of(role) + usage
+        with self.lock:
+            self._by_role[role] = self.of(role) + usage
 
     def of(self, role: Role) -> Usage:
         """Return what was used on behalf of ``role``."""
@@ -103,14 +111,16 @@ class Spend:
             if total.unreported:
                 raise ConfigurationError(
                     f"a token budget needs reported usage, and {total.unreported} calls reported none: use an endpoint "
-                    "that reports tokens, or drop the budget"
+                    "that reports tokens, have your own agent or reflector return an Attempt or a Reflection with its "
+                    "usage instead of a text, or drop the budget"
                 )
             if total.tokens >= budget.max_tokens:
                 raise BudgetExceededError("tokens", f"{total.tokens} of {budget.max_tokens} tokens are used")
         if budget.max_cost_usd is not None:
             if total.cost_usd is None:
                 raise ConfigurationError(
-                    "a cost budget needs known prices: give the model its prices, or drop it"
+                    "a cost budget needs known prices: give the model its prices, have your own agent or reflector "
+                    "return an Attempt or a Reflection with its usage instead of a text, or drop it"
                 )
             if total.cost_usd >= budget.max_cost_usd:
                 raise BudgetExceededError(
@@ -206,6 +216,10 @@ class Session:
         with self.acting_as(role):
             try:
                 value = await call()
+            except anyio.get_cancelled_exc_class() as error:
+                if _is_cancelled():
+                    raise
+                raise RuntimeError("a cancellation that nobody asked for came out of the call") from error
             except ExceptionGroup as group:
                 # Tasks side by side raise in a group: what ends the run must be seen as itself.
                 if (hopeless := group.subgroup(HOPELESS)) is None:
@@ -218,11 +232,22 @@ class Session:
     @contextlib.contextmanager
     def acting_as(self, role: Role) -> Iterator[None]:
         """Have model calls within the block checked against this run's budget and charged to ``role``."""
-        token = _scope.set((self, role))
+        token = _scope.set((self, role, threading.get_ident()))
         try:
             yield
         finally:
             _scope.reset(token)
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is being cancelled: by a scope around it, or by asyncio's own ``cancel``."""
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # another kind of event loop
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _first(error: Exception) -> Exception:
@@ -231,9 +256,32 @@ def _first(error: Exception) -> Exception:
     return error
 
 
-_scope: ContextVar[tuple[Session, Role] | None] = ContextVar("jeeves_reflexion_scope", default=None)
+_scope: ContextVar[tuple[Session, Role, int] | None] = ContextVar("jeeves_reflexion_scope", default=None)
 
 
 def current_scope() -> tuple[Session, Role] | None:
-    """Return the session and the role on whose behalf the caller acts, or None outside of a run."""
-    return _scope.get()
+    """Return the session and the role on whose behalf the caller acts, or None outside of a run.
+
+    In another thread, where a sync agent may have an event loop of its own, nobody listens to the session.
+    """
+    scope = _scope.get()
+    if scope is None:
+        return None
+    session, role, home = scope
+    return (session if home == threading.get_ident() else session.listening(None)), role
+
+
+class Meter:
+    """What the caller's role uses up in the current run from now on, by models that are metered."""
+
+    def __init__(self) -> None:
+        self._scope = current_scope()
+        self._before = self._spent()
+
+    def _spent(self) -> Usage:
+        return NO_USAGE if self._scope is None else self._scope[0].spend.of(self._scope[1])
+
+    def usage(self) -> Usage:
+        """Return what was used, which is unknown where no call was metered: a callable may have asked elsewhere."""
+        used = self._spent().beyond(self._before)
+        return used if used.calls else UNKNOWN_USAGE

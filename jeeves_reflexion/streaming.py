@@ -20,7 +20,9 @@ class EventStream:
     def __init__(self, receive: MemoryObjectReceiveStream[Event]) -> None:
         self._receive = receive
         self._result: RunResult | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
+        self.escaped: BaseException | None = None
+        """A cancellation that ended the run; one that nobody asked for was let out by an agent."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._receive.__aiter__()
@@ -44,11 +46,11 @@ class EventStream:
         self._result = result
 
     @property
-    def failure(self) -> Exception | None:
+    def failure(self) -> BaseException | None:
         """What ended the run without a result, if anything did; it is raised where the block ends."""
         return self._failure
 
-    def set_failure(self, failure: Exception) -> None:
+    def set_failure(self, failure: BaseException) -> None:
         """Note what ended the run without a result; called by the loop."""
         self._failure = failure
 
@@ -74,13 +76,12 @@ async def run_streaming(
         async with send:
             try:
                 stream.set_result(await run(session.listening(forward)))
-            except Exception as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
-                stream.set_failure(error)
             except anyio.get_cancelled_exc_class() as error:
-                escaped.append(error)
+                stream.escaped = error
                 raise
+            except BaseException as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
+                stream.set_failure(error)
 
-    escaped: list[BaseException] = []  # of the run, before anybody cancelled it: an agent let it out
     failure: BaseException | None = None
     outside: BaseException | None = None
     async with receive, anyio.create_task_group() as group:
@@ -88,11 +89,11 @@ async def run_streaming(
         try:
             yield stream
         except anyio.get_cancelled_exc_class():
-            failure = next(iter(escaped), None)
+            failure = stream.failure or stream.escaped
             raise
         except BaseException as error:  # noqa: BLE001 - raised again below, as itself
             outside = error
-        failure = stream.failure or next(iter(escaped), None)
+        failure = stream.failure or stream.escaped
         if not stream.finished:
             group.cancel_scope.cancel()
     if failure is not None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from jeeves_reflexion.checked import checked
 from jeeves_reflexion.gold import WITHHELD, Hider  # noqa: F401 - the first is for whoever looks for it here
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
 StopReason: TypeAlias = Literal[
@@ -22,6 +22,7 @@ StopReason: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Task:
     """What is asked of an agent.
 
@@ -92,11 +93,9 @@ class Usage:
             return self
         if self == other:
             return NO_USAGE
-        cost: float | None
-        if self.cost_usd is None:
-            cost = None if self.calls > other.calls or self.tokens > other.tokens else 0.0
-        else:
-            cost = max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
+        cost = None if self.cost_usd is None else max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
+        if cost is None and self.calls <= other.calls and self.tokens <= other.tokens:
+            cost = 0.0
         return Usage(
             max(self.calls - other.calls, 0),
             max(self.input_tokens - other.input_tokens, 0),
@@ -107,6 +106,7 @@ class Usage:
 
 
 NO_USAGE = Usage()
+UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Attempt:
     """One execution of a task by an agent.
 
@@ -145,6 +146,7 @@ class EvaluationError:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Evaluation:
     """The verdict on an attempt.
 
@@ -165,12 +167,10 @@ class Evaluation:
     quotes_gold: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.score is not None and not 0.0 <= self.score <= 1.0:
-            raise ValueError(f"Evaluation.score must lie in [0, 1] or be None, not {self.score!r}")
-        if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
-            raise ValueError(f"Evaluation.confidence must lie in [0, 1] or be None, not {self.confidence!r}")
-        unknown = self.quotes_gold - _TEXT_FIELDS
-        if unknown:
+        for name, value in (("score", self.score), ("confidence", self.confidence)):
+            if value is not None and not 0.0 <= value <= 1.0:
+                raise ValueError(f"Evaluation.{name} must lie in [0, 1] or be None, not {value!r}")
+        if unknown := self.quotes_gold - _TEXT_FIELDS:
             raise ValueError(f"Evaluation.quotes_gold names no text field: {', '.join(sorted(unknown))}")
 
     @property
@@ -210,6 +210,7 @@ _TEXT_FIELDS = frozenset({"rationale", "issues", "suggestions", "errors"})
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Reflection:
     """A structured self-evaluation of a trial; ``lesson`` is the one sentence that is stored.
 
@@ -376,19 +377,22 @@ class RunResult:
     @property
     def output(self) -> str:
         """The output of the best attempt; empty where there was none."""
-        best = self.best
-        return best.attempt.output if best else ""
+        return self.best.attempt.output if self.best else ""
 
     @property
     def score(self) -> float | None:
         """The score of the best attempt; None where it could not be scored."""
-        best = self.best
-        return best.evaluation.score if best else None
+        return self.best.evaluation.score if self.best else None
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
-        """The lessons that this run wrote, in order."""
-        return tuple(trial.lesson for trial in self.trials if trial.lesson is not None)
+        """The lessons that this run wrote, each once, in order, as they were stored last."""
+        return tuple({trial.lesson.id: trial.lesson for trial in self.trials if trial.lesson}.values())
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong without ending the run, each thing once, in order."""
+        return tuple(dict.fromkeys(problem for trial in self.trials for problem in trial.problems))
 
     @property
     def total_usage(self) -> Usage:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator
 from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
+from jeeves_reflexion.places import open_lessons
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
 from jeeves_reflexion.session import Budget
+from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Task
 from vectorstores.base import VectorStore
+
+DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators", "judge.md")
+DEFAULT_REFLECTOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.reflectors", "lesson.md")
 
 AnyCallable: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
@@ -30,6 +36,10 @@ class LoopOptions:
     distils a lesson from attempts that passed as well; ``unscorable_limit`` attempts in a row without a verdict stop
     the run; ``lesson_characters`` bounds a lesson; ``one_sentence=False`` lets in reflections of several sentences,
     as the paper's are, for reflectors that write such.
+
+    A programming error (``TypeError``, ``AttributeError``, ``NameError``, ``ImportError``, ``NotImplementedError``) of
+    agent, evaluator or reflector in the first attempt ends the run; ``raise_programming_errors=False`` takes it for a
+    failed attempt, as any other exception. A lesson is learned from it in no case.
     """
 
     budget: Budget | None = None
@@ -38,6 +48,7 @@ class LoopOptions:
     unscorable_limit: int = 2
     lesson_characters: int = 500
     one_sentence: bool = True
+    raise_programming_errors: bool = True
 
     def __post_init__(self) -> None:
         for name in ("unscorable_limit", "lesson_characters"):
@@ -52,7 +63,7 @@ class Choices:
     model: ChatModel | None
     evaluator: ChatModel | AnyCallable | None
     reflector: ChatModel | AnyCallable | None
-    lesson_store: LessonStore | VectorStore | None
+    lesson_store: LessonStore | VectorStore | str | os.PathLike[str] | None
     evaluator_prompt: str | Path | None
     reflector_prompt: str | Path | None
     memory: Memory | None
@@ -141,13 +152,19 @@ def _reflector(choices: Choices, *, structured: bool) -> Reflector:
     return as_reflector(_callable(chosen, "reflector"))
 
 
-def _lessons(store: LessonStore | VectorStore | None) -> LessonStore | None:
+def _lessons(store: LessonStore | VectorStore | str | os.PathLike[str] | None) -> LessonStore | None:
     if store is None or isinstance(store, LessonStore):
         return store
     if isinstance(store, VectorStore):
         return VectorLessonStore(store)
+    if isinstance(store, str | os.PathLike):
+        try:
+            return open_lessons(store)
+        except LessonStoreError as error:
+            raise ConfigurationError(f"lesson_store can't be opened: {error}") from error
     raise ConfigurationError(
-        f"lesson_store must be a LessonStore or a VectorStore, not {type(store).__name__}"
+        "lesson_store must be a LessonStore, a VectorStore or the address of one (a folder, memory://, "
+        f"postgresql://…), not {type(store).__name__}"
     )
 
 

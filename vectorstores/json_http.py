@@ -5,18 +5,26 @@ The embedders here and the chat models above them share it; each has errors of i
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import httpx
+
+if TYPE_CHECKING:
+    from vectorstores.base import JSON
 
 EXCERPT: Final = 300
 """How many characters of an unusable answer an error shows."""
 
+_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
 _RETRIED: Final = frozenset({408, 409, 429})
 
 
@@ -96,10 +104,44 @@ def retry_after(value: str | None) -> float | None:
     return max(seconds, 0.0) if seconds == seconds else None  # noqa: PLR0124 - nan
 
 
-def without(secret: str, text: str) -> str:
-    """Return a text without the secret."""
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` for a header that can't be sent; its value, which may be a key, is not shown."""
+    for name, value in headers.items():
+        if not (isinstance(name, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)):
+            raise ValueError(f"{name!r:.80} can't be the name of a header")
+        if not (isinstance(value, str) and value.isascii() and value.isprintable()):
+            raise ValueError(f"the header {name} must be text of printable ASCII: was it copied whole?")
+
+
+def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = None) -> tuple[str, ...]:
+    """Return what errors must not show of the headers that are sent, and of what is added to the body.
+
+    All that a header says counts, since a key may stand in any: its whole value, the last word of it (the key of
+    "Bearer ..."), its longer parts (a cookie's), and the name and password of "Basic ...". Of the body's, texts count
+    that are called a key, token, secret or password.
+    """
+    found: set[str] = set()
+    for value in headers.values():
+        words = value.split()
+        found |= {value, *words[-1:]} | {part for part in re.split(r"[\s,;=]+", value) if len(part) >= 8}
+        if len(words) == 2 and words[0].lower() == "basic":
+            with contextlib.suppress(ValueError):
+                pair = base64.b64decode(words[1], validate=True).decode()
+                found |= {pair, pair.partition(":")[2]}
+    for name, item in (body or {}).items():
+        if isinstance(item, str) and _SECRET_NAME.search(name):
+            found.add(item)
     # A shorter one is a placeholder, and its letters are everywhere.
-    return text.replace(secret, "[REDACTED:api_key]") if len(secret) >= 4 else text
+    found = {text for text in found if len(text) >= 4}
+    written = {form for text in found for form in (text, json.dumps(text)[1:-1], quote(text, safe=""))}
+    return tuple(sorted(written, key=len, reverse=True))
+
+
+def without(secrets: Sequence[str], text: str) -> str:
+    """Return a text without secrets, the longest first."""
+    for secret in secrets:
+        text = text.replace(secret, "[REDACTED:api_key]")
+    return text
 
 
 def excerpt(text: str) -> str:

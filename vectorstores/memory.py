@@ -26,6 +26,7 @@ from vectorstores.base import (
     RecordPage,
     SearchHit,
     StoreClosedError,
+    new_id,
 )
 from vectorstores.embedders import default_embedder
 from vectorstores.store import Store
@@ -45,11 +46,12 @@ class InMemoryVectorStore(Store):
     """Chunks and records in the memory of this process, searched exactly; gone when it is closed.
 
     ``embedder=None`` takes the default, :class:`~vectorstores.SentenceTransformerEmbedder`; if that is not
-    installed, the first call raises :class:`~vectorstores.MissingDependencyError`.
+    installed, the first call raises :class:`~vectorstores.MissingDependencyError`. ``namespace=None`` is one of the
+    store's own, under a random name.
     """
 
-    def __init__(self, embedder: Embedder | None = None, *, namespace: str) -> None:
-        super().__init__(_MemoryEngine(embedder), namespace)
+    def __init__(self, embedder: Embedder | None = None, *, namespace: str | None = None) -> None:
+        super().__init__(_MemoryEngine(embedder), new_id() if namespace is None else namespace)
 
 
 @dataclass(slots=True)

@@ -96,12 +96,13 @@ class PostgresVectorStore(Store):
         Called with the address of the tables' owner, who keeps seeing everything. The role gets the rights it
         needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
         but a namespace that is not its own is empty to it and can't be written, whatever statement is sent: chunks,
-        records and cached embeddings alike. What it learns of others is that something changed, by :meth:`changes`,
-        about how much the tables hold, and, of a namespace whose name it guesses, whether there is one.
-        Bulk loads of such a role don't use COPY, and filters use fewer indexes. ``namespaces=[]`` takes all
-        access away. Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, and for a role
-        that is not there or that PostgreSQL holds to no policy: a superuser, one with BYPASSRLS, the tables' owner,
-        and the members of these.
+        records and cached embeddings alike. What it learns of others, and what it can slow down, is said in
+        ``docs/postgresql.md``. Bulk loads of such a role don't use COPY, and filters use fewer indexes.
+        ``namespaces=[]`` takes all its rights. Where the role loses a namespace, its sessions are ended.
+        Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
+        rights are changed then), for a role that is not there or that PostgreSQL holds to no policy (a superuser,
+        one with BYPASSRLS, the tables' owner, and the members of these), and for one that could lock the tables or
+        make functions beside them by rights that it has as everybody or by a group.
         """
         if isinstance(namespaces, str):
             raise TypeError("namespaces must be a sequence of namespaces, not one string")

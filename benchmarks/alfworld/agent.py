@@ -17,7 +17,7 @@ from benchmarks.alfworld.generator import Progress
 from benchmarks.alfworld.policy import Explorer, Move
 from benchmarks.alfworld.pool import EnginePool, Episode, Observation
 from benchmarks.alfworld.rules_reflector import reflect
-from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Session, Step, Task, Trial
+from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Reflection, Session, Step, Task, Trial
 from jeeves_reflexion.events import StepTaken
 from vectorstores import JSON
 
@@ -172,11 +172,12 @@ def lessons_in(block: str) -> list[str]:
     return [line.removeprefix("- ") for line in block.splitlines() if line.strip()]
 
 
-def write_lesson(task: Task, trials: Sequence[Trial]) -> str:
-    """Reflect on the last trial by rules, from the opening and the trajectory alone."""
+def write_lesson(task: Task, trials: Sequence[Trial]) -> Reflection:
+    """Reflect on the last trial by rules, from the opening and the trajectory alone; no model is asked."""
     last = trials[-1]
     steps = [(step.thought, step.action, step.observation) for step in last.attempt.steps]
-    return reflect(task.prompt, steps, won=last.passed)
+    lesson = reflect(task.prompt, steps, won=last.passed)
+    return Reflection(lesson, outcome="success" if last.passed else "failed")
 
 
 async def tasks_for(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.options import check_last_attempt
 from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings
 from jeeves_reflexion.bench_options import cores
 from jeeves_reflexion.experiments import Expected, Plan
@@ -55,6 +56,8 @@ class Setting:
         self.runs_on.check(self.plan.arms)
         if self.lessons is not None and self.runs_on.lessons is not None:
             raise ConfigurationError("lessons are in a folder or in a database: name one of them")
+        if self.model is None:
+            check_last_attempt(self.plan, "the offline player")
 
     @property
     def workers_here(self) -> int:

@@ -25,6 +25,7 @@ from benchmarks.hotpotqa.rules_reflector import write_reflection
 from benchmarks.hotpotqa.scorer import ExactMatch
 from benchmarks.hotpotqa.wikipedia import Wikipedia
 from benchmarks.hotpotqa.wording import wanted, wording_of
+from benchmarks.options import check_last_attempt
 from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     Agent,
@@ -103,6 +104,8 @@ class Setting:
             raise ConfigurationError(f"the agent {self.agent} needs a model: name one with --model")
         if self.agent == "extractive" and self.model is not None:
             raise ConfigurationError("the extractive agent has no model: choose react or cot")
+        if self.agent == "extractive":
+            check_last_attempt(self.plan, "the extractive agent")
 
     @property
     def gold(self) -> dict[str, str]:

@@ -20,9 +20,12 @@ from benchmarks.hotpotqa.wording import PHRASES, Kind, wording_of
 _GENERAL: Final = re.compile(
     r"When a question asks \"(?P<wording>[^\"]+)\", answer with (?P<phrase>[^;]+?)\.?(?:;|$)"
 )
-_OWN: Final = re.compile(r"(?:; f|^F)or \"(?P<question>[^\"]+)\" (?P<told>.+)$")
-_REFUSED: Final = re.compile(r"the answer is not (?P<answers>\"[^\"]*\"(?: or \"[^\"]*\")*)")
-_PAGE: Final = re.compile(r"read \"(?P<page>[^\"]+)\" as well")
+# From its first word to its last: "do not read ... as well" must not be read as its opposite.
+_OWN: Final = re.compile(
+    r"(?:; f|^F)or \"(?P<question>[^\"]+)\" (?:say something rather than nothing)?"
+    r"(?:the answer is not (?P<answers>\"[^\"]*\"(?: or \"[^\"]*\")*)(?:, so (?=read)|(?=\.?$)))?"
+    r"(?:read \"(?P<page>[^\"]+)\" as well)?\.?$"
+)
 _QUOTED: Final = re.compile(r"\"([^\"]+)\"")
 _KIND_OF: Final = {phrase: kind for kind, phrase in PHRASES.items()}
 _EXCERPT: Final = 90
@@ -70,10 +73,10 @@ def read_lessons(question: str, lessons: Iterable[str]) -> Advice:
             told = True
         if special is not None and special["question"] == own:
             told = True
-            if answers := _REFUSED.search(special["told"]):
-                refused |= {normalize_answer(answer) for answer in _QUOTED.findall(answers["answers"])}
-            if page := _PAGE.search(special["told"]):
-                pages[page["page"]] = None
+            if special["answers"]:
+                refused |= {normalize_answer(answer) for answer in _QUOTED.findall(special["answers"])}
+            if special["page"]:
+                pages[special["page"]] = None
         if told:
             used.append(lesson)
     return Advice(kind, frozenset(refused), tuple(pages), tuple(used))

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from benchmarks.hotpotqa.evaluators import measure
-from jeeves_reflexion.comparisons import McNemar, mcnemar, paired_difference
+from jeeves_reflexion.comparisons import PairedDifference, paired_difference
 from jeeves_reflexion.experiments import Split, Tried
 from jeeves_reflexion.statistics import Z95, Difference
 from vectorstores import JSON
@@ -103,17 +103,9 @@ def level(scores: Scores) -> Difference:
     return Difference(mean, max((centre - spread) / scale, 0.0), min((centre + spread) / scale, 1.0))
 
 
-def gain(first: Scores, second: Scores) -> Difference:
-    """Return by how much the second is higher, in pairs, with a 95 % interval over questions."""
+def gain(first: Scores, second: Scores) -> PairedDifference:
+    """Return by how much the second is higher, by the sign-flip test over questions, with its 95 % interval."""
     return paired_difference(first, second)
-
-
-def exactly(first: Scores, second: Scores) -> McNemar:
-    """Compare the questions that were answered right in more than half of the seeds, by McNemar's exact test."""
-    return mcnemar(
-        {question: fmean(each) > 0.5 for question, each in first.items()},
-        {question: fmean(each) > 0.5 for question, each in second.items()},
-    )
 
 
 def arms_in(rows: Sequence[Outcome], split: Split) -> list[str]:

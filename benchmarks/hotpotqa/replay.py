@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import click
 
-from benchmarks.hotpotqa.replay_log import LoggedRun, read_log
+from benchmarks.hotpotqa.replay_log import MAX_STEPS, LoggedRun, read_log
 from benchmarks.hotpotqa.replay_play import Played, play
 from benchmarks.hotpotqa.replay_recall import RecallFigures, measure_recall
 from benchmarks.hotpotqa.replay_tables import figures_of, page, recall_table, story
@@ -21,8 +21,8 @@ from vectorstores import CachedEmbedder, HashingEmbedder, MissingDependencyError
 _NAMES = {"minilm": "MiniLM (all-MiniLM-L6-v2)", "hashing": "the hashing embedder"}
 
 
-def _read(files: Sequence[Path]) -> list[LoggedRun]:
-    runs = [read_log(path) for path in files]
+def _read(files: Sequence[Path], max_steps: int) -> list[LoggedRun]:
+    runs = [read_log(path, max_steps=max_steps) for path in files]
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"a run is given twice: {', '.join(names)}")
@@ -62,10 +62,17 @@ async def _replay(
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for hotpotqa_replay.md and .json."
 )
-def main(files: Sequence[Path], embedder: str, out: Path | None) -> None:
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    default=MAX_STEPS,
+    show_default=True,
+    help="Steps that an attempt had; one that used them up without an answer was halted.",
+)
+def main(files: Sequence[Path], embedder: str, out: Path | None, max_steps: int) -> None:
     """Replay logged HotpotQA runs; ends with 1 where the loop's table is not the log's, with 2 for an unusable file."""
     try:
-        played, recalled = anyio.run(_replay, _read(files), embedder)
+        played, recalled = anyio.run(_replay, _read(files, max_steps), embedder)
     except (ConfigurationError, MissingDependencyError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)

@@ -87,7 +87,7 @@ class _Shelf:
     def __init__(self, run: LoggedRun, embedder: Embedder, key: Key) -> None:
         self._run = run
         self._tasks = {question.id: task_of(question).public() for question in run.questions}
-        self._own: dict[str, dict[int, str]] = {}
+        self._own: dict[str, list[tuple[int, str]]] = {}
         store = InMemoryVectorStore(embedder, namespace="lessons")
         self.refused = 0
         self._lessons = VectorLessonStore(store, settings=LessonSettings(key=key))
@@ -96,18 +96,17 @@ class _Shelf:
         """Store what was reflected after a trial; one that is not let in is counted, and can't be recalled."""
         for question in self._run.questions:
             for logged in question.trials:
-                text = "\n".join(logged.reflections_after)
-                if logged.trial != trial or not text.strip():
-                    continue
-                source = Provenance(question.id, trial, 0.0, self._run.model, created_at=float(trial))
-                try:
-                    lesson = await self._lessons.record(
-                        self._tasks[question.id], Reflection(text), provenance=source
-                    )
-                except LessonRefusedError:
-                    self.refused += 1
-                    continue
-                self._own.setdefault(question.id, {})[trial] = lesson.id
+                for text in logged.learned if logged.trial == trial else ():
+                    await self._record(question.id, trial, text)
+
+    async def _record(self, question: str, trial: int, text: str) -> None:
+        source = Provenance(question, trial, 0.0, self._run.model, created_at=float(trial))
+        try:
+            lesson = await self._lessons.record(self._tasks[question], Reflection(text), provenance=source)
+        except LessonRefusedError:
+            self.refused += 1
+        else:
+            self._own.setdefault(question, []).append((trial, lesson.id))
 
     def later(self, trial: int) -> list[Task]:
         """The questions that were tried again in a trial, after a reflection."""
@@ -115,12 +114,12 @@ class _Shelf:
             self._tasks[question.id]
             for question in self._run.questions
             if any(logged.trial == trial for logged in question.trials)
-            and any(logged.trial < trial and logged.reflections_after for logged in question.trials)
+            and any(logged.trial < trial and logged.learned for logged in question.trials)
         ]
 
     async def ask(self, task: Task, trial: int, k: int) -> _Asked:
         """Recall for a trial; what the question learns only later is not its own yet."""
-        own = {id for number, id in self._own.get(task.id, {}).items() if number < trial}
+        own = {id for number, id in self._own.get(task.id, ()) if number < trial}
         recall = await self._lessons.recall(task, k=k)
         offered = [item.lesson.id for item in recall.offered]
         return _Asked(task.id, len(offered), sum(id in own for id in offered))

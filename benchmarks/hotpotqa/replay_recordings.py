@@ -8,21 +8,21 @@ the trial, and who asks. Agent and reflector say where they are; the model below
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Final
 
 from benchmarks.hotpotqa.replay_log import LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
-from jeeves_reflexion import Attempt, ReAct, Reflection, Session, Task, Tool, Trial, as_tool
+from jeeves_reflexion import Attempt, Provenance, ReAct, Reflection, Session, Task, Tool, Trial, as_tool
 from jeeves_reflexion.agents.reply import FINISH, parse_reply
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError
 from jeeves_reflexion.models import Exchange, RecordedError, RecordedModel, recording_at
-from jeeves_reflexion.protocols import Completion
+from jeeves_reflexion.protocols import Completion, LessonStore
 from jeeves_reflexion.reflectors import LessonReflector
 
 MISSING: Final = "the log holds no such attempt"
-HALTED: Final = "the logged attempt was halted here"
 ENDED: Final = "the logged attempt ends here without an answer"
 NO_REFLECTION: Final = "the log holds no (other) reflection on this attempt"
 
@@ -50,14 +50,14 @@ def recordings(run: LoggedRun) -> Iterator[Exchange]:
 
 def _attempt(trial: LoggedTrial | None) -> list[Completion | RecordedError]:
     if trial is None or not trial.steps:
-        return [RecordedError("ModelError", HALTED if trial and trial.status == "halted" else MISSING)]
-    end = HALTED if trial.status == "halted" else ENDED
-    return [*(Completion(as_reply(step)) for step in trial.steps), RecordedError("ModelError", end)]
+        ended = trial is not None and trial.status != "missing"
+        return [RecordedError("ModelError", ENDED if ended else MISSING)]
+    return [*(Completion(as_reply(step)) for step in trial.steps), RecordedError("ModelError", ENDED)]
 
 
 def _reflection(trial: LoggedTrial | None) -> list[Completion | RecordedError]:
-    said = "\n".join(trial.reflections_after) if trial else ""
-    return [*([Completion(said)] if said.strip() else []), RecordedError("ModelError", NO_REFLECTION)]
+    said = trial.learned if trial else []
+    return [*map(Completion, said), RecordedError("ModelError", NO_REFLECTION)]
 
 
 def as_reply(step: LoggedStep) -> str:
@@ -129,37 +129,56 @@ class LoggedAgent:
     def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion], *, max_steps: int) -> None:
         self.model = model
         self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
-        self._react, self._longer = (
-            ReAct(model, list(_TOOLS.values()), max_turns=turns) for turns in (max_steps, max_steps + 1)
-        )
-        self._max_steps = max_steps
+        self._react = ReAct(model, list(_TOOLS.values()), max_turns=max_steps)
 
     async def __call__(self, task: Task, session: Session) -> Attempt:
         """Play the attempt of the session's number."""
         number, question = self._questions[task.id]
         trial = next((each for each in question.trials if each.trial == session.attempt), None)
         steps = trial.steps if trial else []
-        # One that the log does not count as halted ended by itself, also with the last step that there was.
-        ended = trial is not None and trial.status != "halted" and len(steps) >= self._max_steps
-        react = self._longer if ended else self._react
         token = _observations.set(deque(step for step in steps if step.action_type in _TOOLS))
         try:
             with recording_at(place(number, session.attempt, "agent")):
-                return await react(task, session)
+                return await self._react(task, session)
         finally:
             _observations.reset(token)
 
 
 class LoggedReflector:
-    """The project's reflector, whose model says what the log holds after the last of the trials."""
+    """The project's reflector, whose model says what the log holds after the last of the trials.
 
-    def __init__(self, model: RecordedModel, questions: Sequence[LoggedQuestion]) -> None:
-        self._numbers = {question.id: n for n, question in enumerate(questions)}
+    The loop keeps one lesson a trial. Where the log has several reflections on one, those before the last go into
+    ``lessons`` from here. ``stored`` counts them, ``refused`` says which ones the store did not let in.
+    """
+
+    def __init__(
+        self, model: RecordedModel, questions: Sequence[LoggedQuestion], lessons: LessonStore
+    ) -> None:
+        self._questions = {question.id: (n, question) for n, question in enumerate(questions)}
         self._reflector = LessonReflector(model)
+        self._lessons = lessons
+        self.stored = 0
+        self.refused: list[str] = []
 
     async def __call__(
         self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
     ) -> Reflection:
-        """Return the logged reflection; raises ``ModelError`` where there is none."""
-        with recording_at(place(self._numbers[task.id], trials[-1].number, "reflector")):
+        """Return the last logged reflection; raises ``ModelError`` where there is none."""
+        number, question = self._questions[task.id]
+        trial = trials[-1]
+        logged = next((each for each in question.trials if each.trial == trial.number), None)
+        with recording_at(place(number, trial.number, "reflector")):
+            for _ in logged.learned[:-1] if logged and problem is None else ():
+                await self._store(task, await self._reflector(task, trials), trial)
             return await self._reflector(task, trials, problem=problem)
+
+    async def _store(self, task: Task, reflection: Reflection, trial: Trial) -> None:
+        source = Provenance(
+            f"replay of {task.id}", trial.number, trial.evaluation.score, created_at=time.time()
+        )
+        try:
+            await self._lessons.record(task.public(), reflection, provenance=source)
+        except LessonRefusedError as error:
+            self.refused.append(f"trial {trial.number} of {task.id}: a reflection was not let in: {error}")
+        else:
+            self.stored += 1

@@ -20,12 +20,13 @@ class Row:
     """What the questions came to in one trial; ``solved`` counts all that were correct so far.
 
     ``last_step`` counts attempts that finished with the last step they had; the authors' code lists them as halted too.
+    It is None where a log does not say so of every attempt.
     """
 
     tried: int
     correct: int
     incorrect: int
-    last_step: int
+    last_step: int | None
     halted: int
     missing: int
     solved: int
@@ -44,7 +45,9 @@ def rows(outcomes: Mapping[str, Mapping[int, Outcome]], n_trials: int) -> list[R
                 tried=len(here) - count["missing"],
                 correct=count["correct"],
                 incorrect=count["incorrect"],
-                last_step=sum(each.last_step for each in here.values()),
+                last_step=None
+                if None in (known := [each.last_step for each in here.values()])
+                else sum(map(bool, known)),
                 halted=count["halted"],
                 missing=count["missing"],
                 solved=len(solved),
@@ -77,7 +80,9 @@ def table(played: Played) -> str:
     return "\n".join(lines)
 
 
-def _cell(ours: int, logged: int) -> str:
+def _cell(ours: int | None, logged: int | None) -> str:
+    if logged is None:
+        return f"{ours} / unknown"
     return f"{ours} / {logged}" if ours == logged else f"**{ours} / {logged}**"
 
 
@@ -91,12 +96,14 @@ def story(played: Played) -> str:
     verdict = (
         f"{len(played.mismatches)} differences:"
         if played.mismatches
-        else "Every verdict, answer, halt and number of steps is the log's."
+        else "Every verdict, answer and number of steps is the log's, and so is every halt that the steps show: "
+        f"{run.max_steps} of them and no answer."
     )
     notes = (
         f"{len(played.notes)} differences on which no verdict rests:"
         if played.notes
-        else "So are all thoughts, observations, reflections, and the reflections that each attempt saw."
+        else "So are all thoughts, observations, reflections, and the reflections that each attempt saw, where the log "
+        "has them."
     )
     return "\n\n".join(
         [

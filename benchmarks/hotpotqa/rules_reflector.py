@@ -13,7 +13,7 @@ from benchmarks.hotpotqa.extractive import READ, TITLES
 from benchmarks.hotpotqa.lesson_words import write_lesson
 from benchmarks.hotpotqa.wording import PHRASES, Kind, wanted, wording_of
 from benchmarks.hotpotqa.words import words
-from jeeves_reflexion import Attempt, Evaluation, Task, Trial
+from jeeves_reflexion import Attempt, Evaluation, Reflection, Task, Trial
 
 _YEAR: Final = re.compile(r"(?:1[0-9]{3}|20[0-4][0-9])")
 _MONTH: Final = re.compile(
@@ -23,12 +23,13 @@ _ONE_PAGE_EACH: Final[frozenset[Kind | None]] = frozenset({"yes_no", "option"})
 """Questions about the pages that they name: others would not tell more."""
 
 
-def write_reflection(task: Task, trials: Sequence[Trial]) -> str:
-    """Return the lesson of the last of the trials, one sentence."""
+def write_reflection(task: Task, trials: Sequence[Trial]) -> Reflection:
+    """Return the lesson of the last of the trials, one sentence; no model is asked."""
     refused = [trial.attempt.output for trial in trials if not trial.passed]
     kind = wanted(wording_of(task.prompt))
     page = "" if kind in _ONE_PAGE_EACH else _unread(task.prompt, trials)
-    return write_lesson(task.prompt, kind=kind, refused=list(dict.fromkeys(refused)), page=page)
+    refused = list(dict.fromkeys(refused))
+    return Reflection(write_lesson(task.prompt, kind=kind, refused=refused, page=page))
 
 
 def faults(question: str, attempt: Attempt) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
+from benchmarks.humaneval import harness
 from benchmarks.humaneval.own_tests import OwnTest
 from benchmarks.humaneval.scoring import MEMORY_MB
 from jeeves_reflexion.errors import CodeError, CodeLimitError
@@ -17,62 +18,6 @@ SECONDS: Final = 1.0
 
 _MOST_SECONDS = 60.0
 _SHOWN = 200
-
-_HARNESS: Final = """
-import io, signal, sys
-class Nowhere(io.TextIOBase):
-    def write(self, text): return len(text)
-sys.stdout = sys.stderr = Nowhere()
-sys.stdin = io.StringIO()
-class Late(BaseException): pass
-def late(number, frame): raise Late()
-signal.signal(signal.SIGALRM, late)
-def timed(call):
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        return call()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-def shown(make):
-    try:
-        return repr(timed(make))[:room].encode("utf-8", "replace").decode()
-    except Late:
-        return "no value in time"
-    except BaseException as error:
-        return named(error)
-def named(error):
-    try:
-        said = str(error)
-    except BaseException:
-        said = ""
-    return (type(error).__name__ + (": " + said if said else ""))[:room].encode("utf-8", "replace").decode()
-def outcome(names, test):
-    try:
-        timed(lambda: exec(test["source"], names))
-        return {"passed": True, "got": ""}
-    except Late:
-        return {"passed": False, "got": "no value in time"}
-    except AssertionError:
-        return {"passed": False, "got": shown(lambda: eval(test["actual"], names))}
-    except BaseException as error:
-        return {"passed": False, "got": named(error)}
-def check(program):
-    names = {}
-    try:
-        timed(lambda: exec(compile(program, "<solution>", "exec", dont_inherit=True), names))
-        if entry_point not in names:
-            return {"problem": "it does not define " + entry_point, "outcomes": []}
-    except Late:
-        return {"problem": "it does not end when it is loaded", "outcomes": []}
-    except BaseException as error:
-        return {"problem": named(error), "outcomes": []}
-    return {"problem": "", "outcomes": [outcome(names, test) for test in tests]}
-result = []
-for program in programs:
-    result.append(check(program))
-    if first and not result[-1]["problem"] and all(each["passed"] for each in result[-1]["outcomes"]):
-        break
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +79,7 @@ class OwnTestRunner:
     async def check_all(
         self, programs: Sequence[str], entry_point: str, tests: Sequence[OwnTest], *, first: bool = False
     ) -> list[Checked]:
-        """Run the tests on several programs, in one process; with ``first``, no further than the first that passes.
+        """Run the tests on several programs, which share one process; with ``first``, up to the first that passes.
 
         A program that can't be stopped within that process ends it: its neighbours are then run again in halves.
         """
@@ -143,15 +88,26 @@ class OwnTestRunner:
         each = self._seconds * (2 * len(tests) + 1) + 1
         limits = SandboxLimits(seconds=min(each * len(programs), _MOST_SECONDS), memory_mb=MEMORY_MB)
         inputs: dict[str, JSON] = {
-            "programs": [_plain(program) for program in programs],
             "tests": [{"source": test.source, "actual": test.actual} for test in tests],
+            "programs": len(programs),
             "entry_point": entry_point,
             "seconds": self._seconds,
             "room": _SHOWN,
             "first": first,
         }
         try:
-            ran = await self._sandbox.run(_HARNESS, inputs=inputs, limits=limits)
+            ran = await self._sandbox.run_pair(
+                harness.source(
+                    "result = OwnJudge(tests, entry_point, seconds, room).check(programs, first=first)"
+                ),
+                harness.source("Candidate(programs, seconds).serve()"),
+                inputs=inputs,
+                other_inputs={
+                    "programs": [_plain(program) for program in programs],
+                    "seconds": self._seconds,
+                },
+                limits=limits,
+            )
         except (CodeError, CodeLimitError) as error:
             if len(programs) == 1:
                 return [Checked(problem=str(error))]
@@ -160,29 +116,23 @@ class OwnTestRunner:
             if first and any(one.passed for one in found):
                 return found
             return found + await self.check_all(programs[half:], entry_point, tests, first=first)
-        return _read(ran.value, tests, len(programs))
+        return _read(ran.value, tests)
 
 
 def _plain(program: str) -> str:
     return program.encode("utf-8", "replace").decode()
 
 
-def _read(value: JSON, tests: Sequence[OwnTest], programs: int) -> list[Checked]:
-    """Read what the harness says; code may have written over it, which is a failure of that code."""
-    try:
-        assert isinstance(value, list) and 0 < len(value) <= programs  # noqa: PT018, S101
-        return [_one(item, tests) for item in value]
-    except (AssertionError, KeyError, TypeError, ValueError):
-        return [Checked(problem="the code wrote over the result")] * programs
-
-
-def _one(item: JSON, tests: Sequence[OwnTest]) -> Checked:
-    if not isinstance(item, Mapping):
-        raise TypeError
-    problem, outcomes = str(item["problem"]), item["outcomes"]
-    if problem:
-        return Checked(problem=problem)
-    if not isinstance(outcomes, list):
-        raise TypeError
-    pairs = zip(tests, outcomes, strict=True)
-    return Checked(tuple(Outcome(test, each["passed"] is True, str(each["got"])) for test, each in pairs))
+def _read(value: JSON, tests: Sequence[OwnTest]) -> list[Checked]:
+    """Read what the judge says."""
+    items = cast("list[dict[str, Any]]", value)
+    return [
+        Checked(
+            tuple(
+                Outcome(test, each["passed"], each["got"])
+                for test, each in zip(tests, item["outcomes"], strict=not item["problem"])
+            ),
+            item["problem"],
+        )
+        for item in items
+    ]

@@ -9,8 +9,6 @@ import textwrap
 import warnings
 from collections.abc import Iterator
 
-from benchmarks.humaneval.problems import Problem
-
 INDENT = "    "
 _FENCE = re.compile(
     r"^[ \t]*(`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)(?:^[ \t]*\1[ \t]*$|\Z)",
@@ -30,11 +28,6 @@ def program_of(prompt: str, entry_point: str, solution: str) -> str:
     if defines(solution, entry_point):
         return f"{preamble(prompt, entry_point)}\n{solution}"
     return prompt + solution
-
-
-def check_program(problem: Problem, solution: str) -> str:
-    """Return the program that decides on a solution: it ends without an exception where all hidden tests pass."""
-    return f"{program_of(problem.prompt, problem.entry_point, solution)}\n{problem.hidden}\n"
 
 
 def preamble(prompt: str, entry_point: str) -> str:

@@ -16,7 +16,7 @@ from benchmarks.humaneval.evaluator import OwnTestSource
 from benchmarks.humaneval.mutations import FAMILIES, Family, mutants
 from benchmarks.humaneval.problems import Problem, Sample
 from benchmarks.humaneval.programs import program_of
-from jeeves_reflexion import ConfigurationError, Session, Task, Trial
+from jeeves_reflexion import ConfigurationError, Reflection, Session, Task, Trial
 
 MOST_TRIED = 60
 """Changes tried in one attempt."""
@@ -64,15 +64,15 @@ def _how(best: Checked, at: int, changes: int) -> str:
     return f"none of {changes} passes its own tests"
 
 
-def write_lesson(task: Task, trials: Sequence[Trial]) -> str:
-    """Reflect by rules on which changes did not help, and which example shows it."""
+def write_lesson(task: Task, trials: Sequence[Trial]) -> Reflection:
+    """Reflect by rules on which changes did not help, and which example shows it; no model is asked."""
     entry, last = entry_point_of(task), trials[-1]
     shown = last.evaluation.issues[0] if last.evaluation.issues else "the tests"
     did = last_action(trials)
     if not did.startswith(_TRIED):
-        return f"The program for {entry} as it was given fails {shown}: change it."
+        return Reflection(f"The program for {entry} as it was given fails {shown}: change it.")
     family = did.removeprefix(_TRIED).split(":")[0]
-    return (
+    return Reflection(
         f"Among single changes in {entry}, the {family} ones do not mend {shown}: try another kind of change."
     )
 

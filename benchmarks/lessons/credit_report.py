@@ -11,6 +11,7 @@ from benchmarks.lessons.credit_rule import RECALLS, Soon
 from benchmarks.lessons.credit_world import EFFECT, KINDS, Kind
 from jeeves_reflexion.lessons.credit.effects import MIN_EACH, RETIRE_ERROR
 from jeeves_reflexion.statistics import Mean, difference_of_means, wilson
+from jeeves_reflexion.types import Lift
 
 _AFTER: Final = (50, 100, 200, 400)
 _AFTER_ALONE: Final = (50, 100, 200, 400, 800, 1600)
@@ -48,11 +49,20 @@ attempts. Shares with 95 % Wilson intervals, differences with Newcombe's.
 
 ## Are the intervals what they say?
 
-Nothing is done about what is found here. *Early*: the share of a lesson of which nothing is known, which is halved the
-more is known, down to the other. *Held at the end*: the 95 % interval for one look holds the lesson's true mean effect.
-*Missed at some look*: it did not at least once. *Retired*: by the rule, looked at again and again; of lessons without
-any effect it retires at most {error:.0%}, by design. *By the interval for one look*: those that would be retired as
-soon as that interval lies below zero.
+First where nothing is done about what is found, then under the rule that acts on it (retired and ranked; what is shown
+to help is withheld by a quarter of the share, and a retired lesson stays as it was found). *Early*: the share of a
+lesson of which nothing is known, which is halved the more is known, down to the other. *Held, as seen*: at the end the
+95 % interval of the plain difference holds the lesson's true mean effect. *Held, as shown*: that of the shrunken lift,
+which is what is shown, does; also of the lessons that are shown to help at the end, with their mean lift as shown and
+the true one. More on those:
+[lessons_credit_coverage.md](lessons_credit_coverage.md).
+
+{coverage}
+
+Where nothing is done: *missed at some look*: the interval of the plain difference, made for one look, did not hold the
+truth at least once. *Retired*: by the rule, looked at again and again; of lessons without any effect it retires at most
+{error:.0%}, by design. *By the interval for one look*: those that would be retired as soon as that interval lies below
+zero.
 
 {calibration}
 
@@ -75,7 +85,7 @@ Attempts solved. The oracle knows what each lesson does. What withholding costs 
 
 ## The library as a whole
 
-A fifth of the share withheld goes to whole recalls, until recalling is shown to help. The lift of recalling at all by
+A fifth of the share withheld goes to whole recalls. The lift of recalling at all by
 the ledger, and the true one of those attempts.
 
 {library}
@@ -102,6 +112,7 @@ def report(runs: Sequence[Run], soon: Sequence[Soon], timing: Timing, *, command
         command=command,
         minutes=seconds / 60,
         error=RETIRE_ERROR,
+        coverage=_coverage(runs),
         calibration=_calibration(runs),
         least=MIN_EACH,
         each=len(soon[0].retired_at),
@@ -122,19 +133,17 @@ def _calibration(runs: Sequence[Run]) -> str:
         _row(
             "share withheld",
             "lessons with data",
-            "held at the end",
             "missed at some look",
             "useless: retired",
             "useless: by the interval for one look",
             "helpful: retired",
         ),
-        "| --- " * 7 + "|",
+        "| --- " * 6 + "|",
     ]
     for shares, watched in _by_shares(runs, "measure"):
-        known = [each for each in watched if each.lift.value is not None]
+        known = [each for each in watched if each.seen.value is not None]
         useless, helpful = (_of(watched, kind) for kind in ("useless", "helpful"))
         cells = [
-            _share(_holds(each) for each in known),
             _share(each.missed for each in known),
             _share(each.retired_at is not None for each in useless),
             _share(each.naive_at is not None for each in useless),
@@ -144,9 +153,40 @@ def _calibration(runs: Sequence[Run]) -> str:
     return "\n".join(lines)
 
 
-def _holds(each: Watched) -> bool:
-    low, high = each.lift.low, each.lift.high
-    return low is not None and high is not None and low <= each.true_lift <= high
+def _coverage(runs: Sequence[Run]) -> str:
+    heads = (
+        "rule",
+        "share withheld",
+        "held, as seen",
+        "held, as shown",
+        "shown to help: held",
+        "shown, true",
+    )
+    lines = [_row(*heads), "| --- " * len(heads) + "|"]
+    for arm in ("measure", "rank"):
+        for shares, watched in _by_shares(runs, arm):
+            known = [each for each in watched if each.lift.value is not None]
+            helps = [each for each in known if each.helps]
+            cells = [
+                _share(_holds(each, each.seen) for each in known),
+                _share(_holds(each, each.lift) for each in known),
+                _share(_holds(each, each.lift) for each in helps),
+                _points(helps),
+            ]
+            lines.append(_row(_LABEL[arm], str(shares), *cells))
+    return "\n".join(lines)
+
+
+def _points(watched: Sequence[Watched]) -> str:
+    if not watched:
+        return ""
+    shown = sum(each.lift.value or 0.0 for each in watched) / len(watched)
+    true = sum(each.true_lift for each in watched) / len(watched)
+    return f"{100 * shown:+.1f}, {100 * true:+.1f}"
+
+
+def _holds(each: Watched, lift: Lift) -> bool:
+    return lift.low is not None and lift.high is not None and lift.low <= each.true_lift <= lift.high
 
 
 def _retired(runs: Sequence[Run]) -> str:

@@ -40,7 +40,7 @@ def _one(kind: Kind, shares: Shares, recalls: int, seed: int) -> int | None:
         share = drawing.share_for(known)
         lacks = rng.random() < share
         chance = rng.uniform(_HARDEST, _EASIEST) + (0.0 if lacks else EFFECT[kind])
-        cells[share,] = _with(cells.get((share,), Cell()), float(rng.random() < chance), lacks=lacks)
+        cells[share,] = with_score(cells.get((share,), Cell()), float(rng.random() < chance), lacks=lacks)
         if recall % LOOK_EVERY == 0:
             known = recall
             if judge(cells).kind == "retire":
@@ -48,7 +48,8 @@ def _one(kind: Kind, shares: Shares, recalls: int, seed: int) -> int | None:
     return None
 
 
-def _with(cell: Cell, score: float, *, lacks: bool) -> Cell:
+def with_score(cell: Cell, score: float, *, lacks: bool) -> Cell:
+    """Return the cell with one more attempt, that had the lesson or lacked it."""
     if lacks:
         return replace(cell, n_without=cell.n_without + 1, sum_without=cell.sum_without + score)
     return replace(cell, n_with=cell.n_with + 1, sum_with=cell.sum_with + score)

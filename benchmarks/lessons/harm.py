@@ -38,11 +38,11 @@ _PAGE: Final = """\
 commands a try, one try a round, k = {k}, {embedder} embeddings) with a library of the lessons of two first tries at
 each game. {planted:.0%} of the library are planted: in the words of a true lesson, they send the player to wrong places
 and call the right one empty. Nothing is learned during the rounds. With credit, a lesson of which nothing is known is
-withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%} and, once it is shown to
-help, none; lessons are ranked by similarity plus utility, and those shown to harm are retired; what withholding costs
-is in the figures. In each round the player searches a game in one of {orders} orders, the same in all arms; an attempt
-with the same order and the same lessons is the same, and played once. Intervals at 95 %, by a bootstrap over games
-({seeds}; a game is one cluster).
+withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%} (a quarter of that once
+it is shown to help); lessons are ranked by similarity plus utility, and those shown to harm are retired; what
+withholding costs is in the figures. In each round the player searches a game in one of {orders} orders, the same in all
+arms; an attempt with the same order and the same lessons is the same, and played once. Intervals at 95 %, by a
+bootstrap over games ({seeds}; a game is one cluster).
 
 ```
 {command}

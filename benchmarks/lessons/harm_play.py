@@ -169,7 +169,7 @@ async def _learn(table: Table, seed: int, setting: Setting) -> tuple[list[Senten
             if number < _FIRST_TRIES:
                 trial = Trial(1, attempt, Evaluation(float(won)), passed=won)
                 said.setdefault(task.id, []).append(
-                    Sentence(task, write_lesson(task, [trial]), planted=False)
+                    Sentence(task, write_lesson(task, [trial]).lesson, planted=False)
                 )
 
     async with anyio.create_task_group() as group:

@@ -16,6 +16,7 @@ from jeeves_reflexion import (
     Attempt,
     LessonSettings,
     LoopOptions,
+    Reflection,
     Reflexion,
     RewardEvaluator,
     Session,
@@ -110,10 +111,11 @@ class Ours:
         attempt = Attempt(steps[-1].observation if steps else "", steps, metadata={WON: played[WON]})
         return attempt if played[WON] else replace(attempt, interrupted="max_turns")
 
-    async def _reflect(self, task: Task, trials: Sequence[Trial]) -> str:
+    async def _reflect(self, task: Task, trials: Sequence[Trial]) -> Reflection:
         last = trials[-1]
         steps = [[step.thought, step.action, step.observation] for step in last.attempt.steps]
-        return str(self._link.ask("reflect", steps=steps, won=last.passed)["lesson"])
+        lesson = str(self._link.ask("reflect", steps=steps, won=last.passed)["lesson"])
+        return Reflection(lesson, outcome="success" if last.passed else "failed")
 
 
 async def _serve(link: Link) -> None:

@@ -184,7 +184,7 @@ class Comparison:
         lines = [
             f"## Beside {self.reference.title}",
             "",
-            "Points of success within so many attempts, paired by game, with a 95 % bootstrap interval over games.",
+            "Points of success within so many attempts, paired by game, 95 % interval (sign flips over games).",
             "",
             *_header([f"within {n}" for n in shown]),
         ]

@@ -6,6 +6,7 @@ import functools
 import inspect
 import time
 import typing
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -13,9 +14,19 @@ from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.callables import innermost, is_async, run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.session import Meter, Session
 from jeeves_reflexion.types import Attempt, Task
 
+# Where chat frameworks keep what was said so far. Found on an object, they are a reason to ask, and no proof.
+_HISTORIES = (
+    "messages",
+    "history",
+    "chat_history",
+    "message_history",
+    "conversation",
+    "memory",
+    "checkpointer",
+)
 _EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)"
 
 
@@ -25,9 +36,12 @@ def as_agent(function: Callable[..., object], *, daemon: bool = False) -> Agent:
     The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
     parameter gets the :class:`Task` if it is annotated so, or has no annotation and is called ``task``; else
     the prompt. A parameter annotated :class:`Session` or called ``session`` gets the session. It returns a
-    text or an :class:`Attempt`. One that takes no session finds the lessons in its prompt, fenced, as data. A
-    sync function runs in a worker thread, which is left behind when the run is cancelled or late. The end of the
-    process waits for it; with ``daemon`` it does not, and the function may be stopped anywhere.
+    text or an :class:`Attempt`, which says what was used; of a text, that is unknown unless the models of this package
+    were asked, which are metered. One that takes no session finds the lessons in its prompt, fenced, as data. There
+    is a ``UserWarning`` where its object seems to keep a conversation: the lessons of one attempt would stay in
+    it and act in all later ones. A sync function runs in a worker thread, which is left behind when the run is
+    cancelled or late. The end of the process waits for it; with ``daemon`` it does not, and the function may be stopped
+    anywhere.
 
     Its attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` if it
     can't be called so.
@@ -47,6 +61,8 @@ class FunctionAgent:
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
         self._form = _form(function, self.name)
+        if not self._form.session:
+            _warn_of_history(function, self.name)
         for attribute in ("retry_safe", "reset", "model"):
             if hasattr(function, attribute):
                 setattr(self, attribute, getattr(function, attribute))
@@ -60,15 +76,36 @@ class FunctionAgent:
         if self._form.session:
             named = {self._form.session: session} if self._form.by_name else {}
             call = functools.partial(call, *(() if named else (session,)), **named)
+        meter = Meter()
         value = await run(self._function, call, daemon=self._daemon)
         seconds = time.monotonic() - started
         if isinstance(value, str):
-            return Attempt(output=value, seconds=seconds)
+            return Attempt(output=value, usage=meter.usage(), seconds=seconds)
         if isinstance(value, Attempt):
             return value if value.seconds else replace(value, seconds=seconds)
         raise ConfigurationError(
             f"agent {self.name} returned {type(value).__name__}: it must return a text (str) or an Attempt"
         )
+
+
+def _warn_of_history(function: Callable[..., object], name: str) -> None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    owner = getattr(function, "__self__", function)
+    if inspect.isclass(owner):
+        return
+    for attribute in _HISTORIES:
+        kept = inspect.getattr_static(owner, attribute, None)
+        if kept is not None and not callable(kept):
+            warnings.warn(
+                f"agent {name} gets the lessons in its prompt, and {type(owner).__name__}.{attribute} looks like a "
+                "conversation that is kept: what it was told in one attempt would go on acting in later ones, also "
+                "where a lesson is withheld or retired. Begin a new conversation in each call, or take a parameter "
+                "`session` and put session.blocks among the instructions",
+                UserWarning,
+                stacklevel=4,
+            )
+            return
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
-from jeeves_reflexion.models.replies import agreed, answer, fences, objects, unwrapped
+from jeeves_reflexion.models.replies import agreed, fences, objects, unwrapped
+from jeeves_reflexion.models.thoughts import answer
 
 FINISH = "finish"
 
@@ -120,6 +121,8 @@ def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _action(thought: str, body: str) -> Reply:
+    if body.lstrip("`json \n").startswith("{") and (named := _call_in_json(body, thought)):
+        return named
     call = _CALL.match(body)
     if call is None or _NO_CALL.match(body):
         return Reply(thought, problem="no tool is named after 'Action:'")

@@ -19,7 +19,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from jeeves_reflexion.callables import innermost, run
-from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError
+from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError, described
 from jeeves_reflexion.protocols import ToolSpec
 from jeeves_reflexion.text import cut_middle
 from jeeves_reflexion.types import JSON
@@ -74,7 +74,7 @@ class Tool:
         except BudgetExceededError:
             raise
         except Exception as error:
-            raise ToolError(f"{type(error).__name__}: {error}") from error
+            raise ToolError(described(error)) from error
         assert scope.cancelled_caught  # noqa: S101 - the only way to get here
         raise ToolError(f"{self.name} gave no result within {self.timeout:g} seconds")
 

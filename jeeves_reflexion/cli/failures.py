@@ -24,6 +24,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.UnreadableReplyError, 4),
     (errors.LessonStoreError, 5),
     (base.VectorStoreError, 5),
+    (OSError, 3),
 )
 
 
@@ -48,12 +49,19 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
         screen.raw_note("".join(traceback.format_exception(error)))
     stopped = isinstance(shown, KeyboardInterrupt)
     name = "Interrupted" if stopped else type(shown).__name__
-    message = str(shown) or ("the command was stopped" if stopped else name)
+    message = _of_file(shown) if isinstance(shown, OSError) else str(shown)
+    message = message or ("the command was stopped" if stopped else name)
     if as_json:
         sys.stdout.write(json.dumps({"error": {"kind": name, "message": message}}) + "\n")
     else:
         screen.error(message, label="interrupted" if stopped else "error")
     return exit_code(shown)
+
+
+def _of_file(error: OSError) -> str:
+    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - most calls of --help don't need it
+
+    return f"{redact(str(error.filename)):.200}: {error.strerror}"
 
 
 def exit_code(error: BaseException) -> int:

@@ -12,8 +12,8 @@ import click
 from jeeves_reflexion.bench_options import check_finite_number
 from jeeves_reflexion.cli.lesson_options import F, Where, bundled, common
 from jeeves_reflexion.cli.options import (
+    COUNT,
     EmbedderChoice,
-    check_text,
     credit_option,
     embedder_option,
 )
@@ -58,7 +58,7 @@ def _narrow(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict
 
 
 _OPTIONS = (
-    click.option("-k", "k", metavar="N", type=click.IntRange(min=1), help="How many at most.  [default: 5]"),
+    click.option("-k", "k", metavar="N", type=COUNT, help="How many at most.  [default: 5]"),
     click.option(
         "--preset", type=click.Choice(("seed002",)), help="As the loop does with a preset: seed002 recalls 3."
     ),
@@ -72,7 +72,7 @@ _OPTIONS = (
         callback=check_finite_number,
         help="The similarity below which none is recalled.",
     ),
-    click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="The room for all together."),
+    click.option("--max-tokens", metavar="N", type=COUNT, help="The room for all together."),
     click.option(
         "--max-likeness",
         metavar="X",
@@ -136,10 +136,8 @@ def recalling_options(function: F) -> F:
 
 
 @click.command(short_help="What a task would recall, and why.")
-@click.argument("task", callback=check_text)
-@click.option(
-    "--kind", metavar="KIND", callback=lambda c, p, v: v and check_text(c, p, v), help="The kind of task."
-)
+@click.argument("task")
+@click.option("--kind", metavar="KIND", help="The kind of task.")
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
 @recalling_options
 @embedder_option

@@ -15,7 +15,7 @@ from jeeves_reflexion.cli.lesson_options import (
     common,
     why_options,
 )
-from jeeves_reflexion.cli.options import EmbedderChoice, check_text, embedder_option, endpoint_options
+from jeeves_reflexion.cli.options import EmbedderChoice, embedder_option, endpoint_options
 
 if TYPE_CHECKING:
     from jeeves_reflexion.cli.lesson_review import ReviewDesk
@@ -86,7 +86,7 @@ def restore(*, lesson_ids: tuple[str, ...], why: Why, asking: Asking, where: Whe
 
 @click.command(short_help="Say a lesson in other words.")
 @click.argument("lesson_id", metavar="ID")
-@click.argument("text", callback=check_text)
+@click.argument("text")
 @embedder_option
 @why_options
 @common
@@ -101,7 +101,6 @@ def edit(*, lesson_id: str, text: str, embedder: EmbedderChoice, why: Why, where
 @click.option(
     "--text",
     metavar="TEXT",
-    callback=lambda c, p, v: None if v is None else check_text(c, p, v),
     help="New words for the one that stays.",
 )
 @embedder_option

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +22,7 @@ from jeeves_reflexion.cli.lesson_options import Asking, Where
 from jeeves_reflexion.cli.lesson_rows import BELOW, short, task
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.stores import open_for_run
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.exchange.files import (
@@ -78,9 +80,21 @@ class FilesDesk(LessonDesk):
 
     def export(self, target: str, form: Format, state: LessonState | None, *, overwrite: bool) -> None:
         """Write lessons to a file of JSON lines, to stdout ("-"), or to a folder of Markdown files."""
-        path = None if target == "-" else Path(target)
+        path = None if target == "-" or _is_stdout(target) else Path(target)
+        if path is None and self._as_json:
+            raise click.UsageError("--json would stand among the lessons: name a file")
         _check_target(path, form, overwrite=overwrite)
-        number = anyio.run(self._export, path, form, state)
+        found = anyio.run(self._exported, state)
+        number = len(found)
+        if path is None:
+            for lesson, tasks in found:
+                click.echo(to_line(lesson, tasks))
+        elif form == "markdown":
+            export_folder(path, found)
+        elif _takes_writing(path):
+            _write_to(path, found)
+        else:
+            anyio.run(export_file, path, found)
         if path is None:
             self._screen.note(f"exported {counted(number, 'lesson')}")
         elif self._as_json:
@@ -97,6 +111,8 @@ class FilesDesk(LessonDesk):
         answer = {**_answer(report), "quarantine": [*held]}
         if not report.changes:
             self._close(answer, "nothing to import", dry_run=asking.dry_run)
+            if report.refused and not report.same:
+                click.get_current_context().exit(1)
             return
         number = counted(len(report.changes), "lesson")
         waits = "" if order.approve or order.restore else "; new ones wait for review"
@@ -137,19 +153,11 @@ class FilesDesk(LessonDesk):
 
     # -- what touches the store and files
 
-    async def _export(self, path: Path | None, form: Format, state: LessonState | None) -> int:
+    async def _exported(self, state: LessonState | None) -> list[tuple[Lesson, tuple[str, ...]]]:
         async with self._reading() as store:
             with self._screen.busy():
                 self._screen.waiting_for("reading lessons")
-                found = [each for each in await _with_tasks(store) if state is None or each[0].state == state]
-        if path is None:
-            for lesson, tasks in found:
-                click.echo(to_line(lesson, tasks))
-        elif form == "markdown":
-            await anyio.to_thread.run_sync(export_folder, path, found)
-        else:
-            await export_file(path, found)
-        return len(found)
+                return [each for each in await _with_tasks(store) if state is None or each[0].state == state]
 
     async def _plan(self, order: Importing) -> ImportReport:
         lines = await _read(order)
@@ -312,8 +320,30 @@ def _check_target(path: Path | None, form: Format, *, overwrite: bool) -> None:
     elif path is not None:
         if path.is_dir():
             raise click.UsageError(f"{path} is a folder: name a file, or add --format markdown")
-        if path.exists() and not overwrite:
+        if path.exists() and not _takes_writing(path) and not overwrite:
             raise click.UsageError(f"{path} is there already: add --overwrite to replace it")
+
+
+def _is_stdout(target: str) -> bool:
+    """Whether a name, such as /dev/stdout, is where results are printed anyway."""
+    try:
+        return os.path.samestat(Path(target).stat(), os.fstat(1))
+    except OSError:
+        return False
+
+
+def _takes_writing(path: Path) -> bool:
+    """Whether a file is a pipe or a character device: it is written to, for there is nothing in it to replace."""
+    return path.exists() and (stat.S_ISFIFO(mode := path.stat().st_mode) or stat.S_ISCHR(mode))
+
+
+def _write_to(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> None:
+    # Not in a thread: a pipe that nobody reads is waited for, and Ctrl-C ends that.
+    try:
+        with path.open("w", encoding="ascii") as file:
+            file.writelines(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
+    except OSError as error:
+        raise LessonStoreError(f"{path} can't be written: {error}") from error
 
 
 def _is_there(place: str) -> bool:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.lessons.exchange.markdown import export_lessons
 from jeeves_reflexion.types import Lesson
 
 MANIFEST: Final = ".lessons.json"
+_MOST_BYTES: Final = 100_000_000
 
 
 def export_folder(folder: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> None:
@@ -25,7 +26,7 @@ def noted(folder: Path) -> set[str]:
     """Return the ids of the lessons that were written to a folder; none for a folder that nothing was written to."""
     path = folder / MANIFEST
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
         return {str(each) for each in value["lessons"]}
     except FileNotFoundError:
         return set()

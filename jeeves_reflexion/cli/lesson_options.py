@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from jeeves_reflexion.cli.options import check_text, debug_option, json_option, namespace_option
+from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,12 +86,12 @@ def by_option(function: F) -> F:
     )(function)
 
 
-def _clean(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def _clean(_: click.Context, __: click.Parameter, value: str) -> str:
     """Take secrets and what hides out of a text that goes into the history."""
     from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - not for --help
     from jeeves_reflexion.text import one_line  # noqa: PLC0415
 
-    return one_line(redact(check_text(context, parameter, value)))
+    return one_line(redact(value))
 
 
 def _asking(*, yes: bool, dry_run: bool) -> Asking:

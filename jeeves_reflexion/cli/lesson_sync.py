@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
+import click
 
 from jeeves_reflexion.cli.desk import counted
 from jeeves_reflexion.cli.lesson_cleaning import clean, clean_task, problem_with
@@ -90,6 +91,8 @@ class SyncDesk(LessonDesk):
         if self._agreed(edits.number, why, asking, answer):
             anyio.run(self._take_over, folder, edits, by, embedder)
             self._applied(edits.number, answer)
+        elif not edits.number and edits.refused:
+            click.get_current_context().exit(1)
 
     def _sync_reflections(self, folder: Path, asking: Asking, embedder: EmbedderChoice) -> None:
         changes = anyio.run(self._changes, folder)

@@ -48,8 +48,6 @@ def export(*, target: str, form: Format, state: LessonState | None, overwrite: b
     """Write lessons to a file, or to a folder of Markdown files that people read and edit."""
     from jeeves_reflexion.cli.lesson_files import FilesDesk  # noqa: PLC0415 - not for --help
 
-    if target == "-" and where.as_json:
-        raise click.UsageError("--json would stand among the lessons: name a file")
     FilesDesk(where).export(target, form, state, overwrite=overwrite)
 
 

@@ -21,7 +21,7 @@ from jeeves_reflexion.cli.lesson_changes import (
 )
 from jeeves_reflexion.cli.lesson_options import Sections, Where, common
 from jeeves_reflexion.cli.lesson_transfer import export, import_, reembed_, sync
-from jeeves_reflexion.cli.options import EmbedderChoice, check_text, embedder_option
+from jeeves_reflexion.cli.options import COUNT, EmbedderChoice, embedder_option
 from jeeves_reflexion.types import LessonState
 
 _SECTIONS = {
@@ -43,9 +43,7 @@ def lessons() -> None:
 
 
 @lessons.command("list", short_help="The newest lessons.")
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many."
-)
+@click.option("--limit", metavar="N", type=COUNT, default=20, show_default=True, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
 @common
@@ -57,10 +55,8 @@ def list_(*, limit: int, everything: bool, state: LessonState | None, where: Whe
 
 
 @lessons.command(short_help="The active lessons nearest to a text.")
-@click.argument("text", callback=check_text)
-@click.option(
-    "-k", "k", metavar="N", type=click.IntRange(min=1), default=5, show_default=True, help="How many."
-)
+@click.argument("text")
+@click.option("-k", "k", metavar="N", type=COUNT, default=5, show_default=True, help="How many.")
 @embedder_option
 @common
 def search(*, text: str, k: int, embedder: EmbedderChoice, where: Where) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import click
 
@@ -12,6 +12,9 @@ F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 _JSON = "jeeves_reflexion.cli.json"
 _DEBUG = "jeeves_reflexion.cli.debug"
+
+COUNT: Final = click.IntRange(1, 1_000_000_000)
+"""How many of something a command is to find or show; more than that no store can count."""
 
 DEFAULT_NAMESPACE = "default"
 

@@ -16,9 +16,10 @@ from jeeves_reflexion.cli.workflow import workflow
 EXIT_CODES = """\b
 Exit codes:
   0    done; for run: an attempt passed
-  1    for run: it ended without passing; else: you said no, or a benchmark could not go on
+  1    for run and workflow run: it ended without success; else: you said no, an import was refused whole, or a
+       benchmark could not go on
   2    the command line can't be read
-  3    configuration: a key, an optional package, the place of the lessons
+  3    configuration: a key, an optional package, the place of the lessons, a file that can't be reached
   4    the model's endpoint
   5    the lesson store, or that of task notes
   130  interrupted
@@ -28,11 +29,24 @@ Exit codes:
 class Program(click.Group):
     """A group whose commands may raise the project's errors: each becomes one line and an exit code."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse arguments that are no text: neither a store nor a model takes them."""
+        for argument in args:
+            try:
+                argument.encode()
+            except UnicodeEncodeError as error:
+                raise click.UsageError(f"the argument {argument!a:.80} is no text in UTF-8", ctx) from error
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
         except CAUGHT as error:
+            ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
+        except OSError as error:
+            if error.filename is None:  # such as a pipe that nobody reads, which click ends quietly
+                raise
             ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
 
 

@@ -47,6 +47,18 @@ def _shown(character: str) -> str:
     return "" if category == "Cc" or character in _REORDERING else character
 
 
+_FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*(?: points \([-+\d.;, a-z]*\))?$)")
+
+
+def cell(value: str) -> str:
+    """Return a field of a list for a pipe: one line, and nothing that a spreadsheet would run as a formula.
+
+    Such a field gets a "'" before it, which spreadsheets take for "this is text"; a number, a lift and a "-" stay.
+    """
+    text = one_line(visible(value))
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
 _NAMED: Final = frozenset({"score", "similarity"})
 
 
@@ -79,10 +91,10 @@ class Screen:
 
         The first field is the item's id, the last its text.
         """
-        cells = {name: one_line(visible(value)) for name, value in fields.items()}
         if not self._out.is_terminal:
-            click.echo("\t".join(cells.values()))
+            click.echo("\t".join(map(cell, fields.values())))
             return
+        cells = {name: one_line(visible(value)) for name, value in fields.items()}
         (_, key), *about, (_, text) = cells.items()
         said = "  ".join(f"{name} {value}" if name in _NAMED else value for name, value in about)
         self._out.print(Text.assemble((key, "yellow"), (f"  {said}", "dim")))

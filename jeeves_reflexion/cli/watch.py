@@ -38,6 +38,7 @@ class Watch:
         self._kept = 0
         self._produced = ""
         self._warning = ""
+        self._error = ""
         self._usage = Usage()
 
     def opened(self, n_lessons: int) -> None:
@@ -70,7 +71,9 @@ class Watch:
                 self._learned(event)
             case Warned(message=message):
                 self._warning = message
-                self._screen.note(f"warning: {message}", "yellow", indent=2)
+                # What the attempt failed of was shown when it ended.
+                if not self._error or not message.endswith(self._error):
+                    self._screen.note(f"warning: {message}", "yellow", indent=2)
             case ModelCalled(usage=usage):
                 self._usage += usage
             case RunFinished():
@@ -90,6 +93,7 @@ class Watch:
         if text:
             shown = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
             self._screen.note(f"answer: {shown}", indent=2)
+        self._error = event.error or ""
         if event.error:
             self._screen.note(f"the attempt failed: {event.error}", "yellow", indent=2)
         elif event.interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -71,7 +72,9 @@ def workflow() -> None:
 @json_option
 @click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
 @debug_option
+@click.pass_context
 def run(  # noqa: PLR0913 - one parameter for each option
+    ctx: click.Context,
     file: Path,
     *,
     state: str,
@@ -84,13 +87,19 @@ def run(  # noqa: PLR0913 - one parameter for each option
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run the workflow in FILE. Its final state goes to stdout as JSON, what happens meanwhile to stderr."""
+    """Run the workflow in FILE. Its final state goes to stdout as JSON, what happens meanwhile to stderr.
+
+    The exit code is 1 where the state says "success": false: no output was valid.
+    """
     # Not before the command line has been read: --help and a typing error need none of it.
     import anyio  # noqa: PLC0415
 
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
+    from jeeves_reflexion.session import logger  # noqa: PLC0415
     from jeeves_reflexion.workflows import Workflow  # noqa: PLC0415
 
+    # The screen shows warnings as what they are; the log would show them a second time.
+    logger.addHandler(logging.NullHandler())
     key = None if api_key_env is None else os.environ.get(api_key_env, "").strip()
     if key == "":
         raise ModelAuthError(f"no key: the environment variable {api_key_env} is not set, or empty")
@@ -100,6 +109,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     with screen.busy():
         final = anyio.run(_run, loaded, order, screen)
     screen.document(final)
+    ctx.exit(1 if final.get("success") is False else 0)
 
 
 @workflow.command(short_help="Say whether a workflow file can work, without running it.")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.evaluators.compare import check_terms
 from jeeves_reflexion.evaluators.function import as_evaluator
 from jeeves_reflexion.evaluators.regex import RegexCheck
@@ -51,7 +51,7 @@ class FunctionCheck:
             except Exception as error:
                 if (found := hopeless(error)) is not None:
                     raise found from error
-                return _unchecked(f"{type(error).__name__}: {one_line(str(error))}")
+                return _unchecked(one_line(described(error)))
             return _complete(verdict)
         return _unchecked(f"it took longer than {self._timeout:g} s")
 

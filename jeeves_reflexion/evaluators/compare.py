@@ -15,7 +15,7 @@ from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list,
 from jeeves_reflexion.evaluators.scores import check_share
 from jeeves_reflexion.evaluators.side_by_side import side_by_side
 from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped, without
+from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
@@ -157,7 +157,7 @@ def check_terms(against: object = "reference", same: object = 0.5) -> None:
 
 
 def _read(text: str, shown: Sequence[str], *, swapped: bool) -> _Opinion:
-    found = objects(unwrapped(answer(without(text, shown))), shown)
+    found = reading_of(text, shown).objects
     one = agreed([each for each in found if "better" in each.value], lambda fields: _letter(fields["better"]))
     if one is None:
         return _Opinion(None, rationale='there is no JSON object with "better" in the reply, or several')

@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable
 
 from jeeves_reflexion.callables import is_for, run, signature_of, takes
+from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
@@ -16,8 +17,9 @@ def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
 
     One that can be called either way gets both where its first parameter is called ``task`` or annotated as one. It
     may return an :class:`Evaluation`, a bool, a number in [0, 1], ``(bool, message)``, or ``None`` for "can't be
-    scored". A sync callable runs in a worker thread, which is left behind when the run is cancelled. Raises
-    :class:`ConfigurationError` if it can't be called so.
+    scored". A verdict without usage is taken for one of code, which asks no model but those of this package: one
+    that asks another returns an :class:`Evaluation` with its ``usage``. A sync callable runs in a worker thread, which
+    is left behind when the run is cancelled. Raises :class:`ConfigurationError` if it can't be called so.
     """
     return FunctionEvaluator(function)
 
@@ -48,6 +50,7 @@ class FunctionEvaluator:
     def _as_evaluation(self, value: object) -> Evaluation:
         if isinstance(value, Evaluation):
             return value
+        value = plain_number(value)
         if value is None:
             return Evaluation(None, rationale=f"{self.name} could not score the attempt")
         if isinstance(value, bool):
@@ -55,7 +58,7 @@ class FunctionEvaluator:
         if isinstance(value, numbers.Real) and 0.0 <= float(value) <= 1.0:
             return Evaluation(float(value))
         match value:
-            case (bool() as passed, str() as message):
+            case (verdict, str() as message) if isinstance(passed := plain_number(verdict), bool):
                 issues = () if passed else (message,)
                 return Evaluation(float(passed), passed=passed, rationale=message, issues=issues)
         raise ConfigurationError(

@@ -13,7 +13,8 @@ from jeeves_reflexion.evaluators.scores import (
     parse_score,
     scored_fields,
 )
-from jeeves_reflexion.models.replies import agreed, answer, objects, prose, unwrapped, without
+from jeeves_reflexion.models.replies import agreed, prose, reading_of
+from jeeves_reflexion.models.sections import BULLET, items, listed
 from jeeves_reflexion.types import JSON, Evaluation
 
 UNSTATED_CONFIDENCE = 0.5
@@ -29,8 +30,6 @@ _HEADING = re.compile(
 )
 _NAMES = ("score", "confidence", "rationale", "issues", "suggestions")
 _LISTS = _NAMES[3:]
-_BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d{1,3}[.)])\s+(?P<text>.*)$")
-_NOTHING = re.compile(r"^\W*(?:none|n/?a|nothing|no issues?|no suggestions?|empty)?\W*$", re.IGNORECASE)
 _AMOUNT = re.compile(
     r"^\D{0,20}?(?P<value>-?(?:\d+(?:\.\d*)?|\.\d+))\s*(?:(?P<percent>%)|/\s*(?P<scale>[1-9]\d{0,2})\b)?"
 )
@@ -43,8 +42,8 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     judgement: what the judge quotes of them is none of its own. ``in_json`` says which form was asked for; that one
     counts where both are there.
     """
-    text = unwrapped(answer(without(text, shown)))
-    found = objects(text, shown)
+    reading = reading_of(text, shown)
+    found, text = reading.objects, reading.text
     scored = [one.read_as(fields) for one in found if (fields := scored_fields(one.value)) is not None]
     own = prose(text)
     headed = bool(_sections(own)["scores"])
@@ -80,8 +79,8 @@ def _of_prose(text: str, shown: Sequence[str] = ()) -> Evaluation:
     evaluation = Evaluation(
         parsed.score,
         rationale="\n".join(line.strip() for line in rationale if line.strip()),
-        issues=_items(sections["issues"]),
-        suggestions=_items(sections["suggestions"]),
+        issues=items(sections["issues"]),
+        suggestions=items(sections["suggestions"]),
         confidence=share("".join(sections["confidence"][:1])),
     )
     return _settled(evaluation, strict, parsed)
@@ -111,7 +110,7 @@ def _sections(text: str) -> dict[str, list[str]]:
     for line in text.splitlines():
         match = _HEADING.match(line)
         name = match["name"].lower() if match else ""
-        if match is None or (current in _LISTS and name not in _LISTS and _BULLET.match(line)):
+        if match is None or (current in _LISTS and name not in _LISTS and BULLET.match(line)):
             sections[current].append(line)
             continue
         current = name
@@ -119,23 +118,11 @@ def _sections(text: str) -> dict[str, list[str]]:
     return sections
 
 
-def _items(lines: Sequence[str]) -> tuple[str, ...]:
-    items: list[str] = []
-    for line in lines:
-        if match := _BULLET.match(line):
-            items.append(match["text"].strip())
-        elif line.strip() and items:
-            items[-1] += " " + line.strip()
-        elif line.strip():
-            items.append(line.strip())
-    return tuple(item for item in items if not _NOTHING.match(item))
-
-
 def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) -> dict[str, Evaluation]:
     """Read a judge's reply on several criteria; those of ``names`` that it says nothing readable of are unscored."""
     keys = {_key(name) for name in names}
-    text = unwrapped(answer(without(text, shown)))
-    found = objects(text, shown)
+    reading = reading_of(text, shown)
+    found, text = reading.objects, reading.text
     parts = [one.read_as(_by_name(one.value)) for one in found]
     parts = [one for one in parts if keys & {_key(name) for name in one.value}]
     if any(one.plain for one in parts):
@@ -164,7 +151,7 @@ def _by_heading(text: str, keys: Collection[str]) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines():
-        name, _, rest = line.partition(":")
+        name, _, rest = line.strip(" |").partition("|" if line.lstrip().startswith("|") else ":")
         if (key := _key(name)) in keys:
             current = parts.setdefault(key, [])
             if rest.strip(" *_`"):
@@ -200,11 +187,10 @@ def field_list(fields: Mapping[str, JSON], name: str) -> tuple[str, ...]:
     """Return a field that should be a list of texts; a text alone is a list of one, an object its first text."""
     value = fields.get(name)
     if isinstance(value, str):
-        return (value,) if value.strip() else ()
+        return listed([value])
     if not isinstance(value, list):
         return ()
-    texts = [next(iter(_texts(item)), "") for item in value]
-    return tuple(text for text in texts if text.strip())
+    return listed(next(iter(_texts(item)), "") for item in value)
 
 
 def _texts(item: JSON) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeGuard
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models.replies import Stated, agreed, answer, objects, prose, unwrapped, without
+from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
 from jeeves_reflexion.types import JSON
 
 _NUMBER = r"[+-]?(?:0,\d+|\d+,(?!\d{3}\b)\d+|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -86,10 +86,11 @@ def parse_score(text: str, *, clamp: bool = False, shown: Sequence[str] = ()) ->
     on as something else, such as ``0 to 1``. ``clamp`` takes a number beyond its scale for the end of it: 7 for 1.0,
     -1 for 0.0.
     """
-    text = _TAGGED.sub(r"\nscore: \1\n", unwrapped(answer(without(text, shown))))
+    reading = reading_of(text, shown)
+    text = _TAGGED.sub(r"\nscore: \1\n", reading.text)
     scored = [
         each.read_as(parse_fields(fields, clamp=clamp))
-        for each in objects(text, shown)
+        for each in reading.objects
         if (fields := scored_fields(each.value)) is not None
     ]
     own = prose(text)

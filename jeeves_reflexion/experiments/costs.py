@@ -79,7 +79,8 @@ class Purse:
         if self.spent.cost_usd is None:
             raise ConfigurationError(
                 "a spending limit needs known prices: give them (bench: --price-in and --price-out; "
-                "OpenAIModel: prices=), or drop the limit"
+                "OpenAIModel: prices=; an agent or reflector of your own: return an Attempt or a Reflection with its "
+                "usage), or drop the limit"
             )
         return self.spent.cost_usd >= self.limit
 
@@ -104,9 +105,10 @@ class RunSpend(Spend):
 
     def charge(self, role: Role, usage: Usage) -> None:
         """Add the usage of a call, here and to the experiment's."""
-        super().charge(role, usage)
-        self.own += usage
-        self._purse.spent += usage
+        with self.lock:
+            super().charge(role, usage)
+            self.own += usage
+            self._purse.spent += usage
 
     def check(self) -> None:
         """Raise :class:`BudgetExceededError` if a limit of this run or of the experiment is reached."""

@@ -65,7 +65,7 @@ def cost_table(costs: Mapping[ArmName, Cost]) -> str:
     )
     rows = [_cost_row(arm, cost) for arm, cost in costs.items()]
     lines = [f"| {' | '.join(row)} |" for row in (heads, ("---",) * len(heads), *rows)]
-    if not any(cost.usage.calls for cost in costs.values()):
+    if not any(cost.usage.calls > cost.usage.unreported for cost in costs.values()):
         lines += ["", "No call of a model was reported: tokens and cost are unknown."]
     elif any(cost.usage.unreported for cost in costs.values()):
         lines += ["", "Of some calls the tokens were not reported: they are at least the figures above."]
@@ -74,7 +74,7 @@ def cost_table(costs: Mapping[ArmName, Cost]) -> str:
 
 def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
     used = cost.usage
-    tokens, usd = (used.tokens, used.cost_usd) if used.calls else (None, None)
+    tokens, usd = (used.tokens, used.cost_usd) if used.calls > used.unreported else (None, None)
     return (
         arm,
         f"{cost.tries:,}",

@@ -174,16 +174,14 @@ class RunLog:
 
     def _reopen(self, asked: Mapping[str, Any]) -> None:
         try:
-            self.config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-            if self.config["format"] != FORMAT:
-                raise ConfigurationError(
-                    f"{self.folder} holds a run of format {self.config['format']}, and only runs of format {FORMAT}"
-                    " can be resumed: name another folder"
-                )
-        except (OSError, ValueError, KeyError) as error:
-            if isinstance(error, ConfigurationError):
-                raise
-            raise ConfigurationError(f"{self.folder} holds no run that can be resumed: {error}") from error
+            found = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            problem = _config_problem(found)
+        except (OSError, ValueError, RecursionError) as error:
+            problem = f"holds no run that can be resumed: {error}"
+        if problem:
+            self.close()
+            raise ConfigurationError(f"{self.folder} {problem}")
+        self.config = found
         self._same(differences({k: v for k, v in self.config.items() if k not in _OURS}, asked))
         self.resumed = True
 
@@ -233,6 +231,18 @@ class RunLog:
     def _save(self, path: Path, text: str) -> None:
         with _written(path):
             path.write_text(text, encoding="utf-8")
+
+
+def _config_problem(found: Any) -> str:  # noqa: ANN401 - whatever lies in the file
+    """Say why a run with this configuration can't be resumed; empty if it can."""
+    if not isinstance(found, dict) or "format" not in found:
+        return "holds no run that can be resumed: config.json is not what a run writes"
+    if (form := found["format"]) != FORMAT:
+        return f"holds a run of format {form}, and only runs of format {FORMAT} can be resumed: name another folder"
+    for name, kind in (("started", int | float), ("design", dict | None)):
+        if not isinstance(found.get(name), kind):
+            return f"holds no run that can be resumed: config.json has no {name}"
+    return ""
 
 
 @contextlib.contextmanager

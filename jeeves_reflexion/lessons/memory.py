@@ -13,8 +13,11 @@ import filelock
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.lessons.gate import clean_prompt, clean_task
+from jeeves_reflexion.lessons.store import EXCERPT_CHARACTERS
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.text import one_line
+from jeeves_reflexion.text import abridge, one_line
+from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task
 
 LOCK_SECONDS = 10.0
 
@@ -30,8 +33,8 @@ class TransientMemory:
         return self._blocks.get(name, "")
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block."""
-        self._blocks[name] = _with_line(self._blocks.get(name, ""), line)
+        """Add a line to a block, unless it stands there already."""
+        self._blocks[name] = with_line(self._blocks.get(name, ""), line)
 
     async def write(self, name: str, text: str) -> None:
         """Replace a block."""
@@ -54,8 +57,8 @@ class FileMemory:
         return await anyio.to_thread.run_sync(self._read, self._path(name))
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, whatever other writers do at the same time."""
-        await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda old: _with_line(old, line))
+        """Add a line to a block, unless it stands there already, whatever other writers do at the same time."""
+        await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda old: with_line(old, line))
 
     async def write(self, name: str, text: str) -> None:
         """Replace a block."""
@@ -85,6 +88,25 @@ class FileMemory:
             raise LessonStoreError(f"the memory block {not_written(path, error)}") from error
 
 
-def _with_line(block: str, line: str) -> str:
+def with_line(block: str, line: str) -> str:
+    """Return a block with one line more, unless it holds that line already."""
     item = f"- {one_line(redact(line))}"
+    if item in block.splitlines():
+        return block
     return f"{block.rstrip()}\n{item}" if block.strip() else item
+
+
+def lesson_of_line(task: Task, reflection: Reflection, provenance: Provenance) -> Lesson:
+    """Return the lesson that a line of a block is; equal lines are one lesson."""
+    text, task = one_line(redact(reflection.lesson)), clean_task(task)
+    return Lesson(
+        id=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+        text=text,
+        task_id=task.id,
+        task_excerpt=abridge(clean_prompt(task.prompt), EXCERPT_CHARACTERS),
+        provenance=provenance,
+        task_kind=task.kind,
+        tools=task.tools,
+        outcome=reflection.outcome,
+        evidence=reflection.evidence,
+    )

@@ -124,7 +124,7 @@ class Picking:
             raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
         if not 0.0 < self.max_likeness <= 1.0:
             raise ConfigurationError(f"max_likeness must lie in (0, 1], not {self.max_likeness}")
-        if self.max_tokens < 1:
+        if not self.max_tokens >= 1:
             raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
 
 

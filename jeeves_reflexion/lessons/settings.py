@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,6 +29,21 @@ class Credit:
     retire: bool = True
     half_life_days: float = HALF_LIFE_DAYS
     max_age: float = MAX_AGE
+
+    def __post_init__(self) -> None:
+        if not self.half_life_days > 0:
+            raise ConfigurationError(f"half_life_days must be above 0, not {self.half_life_days}")
+        if not self.max_age >= 0:
+            raise ConfigurationError(f"max_age must be at least 0 seconds, not {self.max_age}")
+
+
+def checked_k(k: int) -> int:
+    """Return how many lessons are asked for; raises :class:`ConfigurationError` for no whole number from 1 on."""
+    if isinstance(k, bool) or not hasattr(k, "__index__"):
+        raise ConfigurationError(f"k must be a whole number of at least 1, not {k!r}")
+    if (number := operator.index(k)) < 1:
+        raise ConfigurationError(f"k must be at least 1, not {number}")
+    return number
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from jeeves_reflexion.lessons.recalling import Candidate, below_floor, pick
 from jeeves_reflexion.lessons.records import RECALLED, UnreadableLessonError, one_each, readable
 from jeeves_reflexion.lessons.sameness import Neighbour
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings, checked_k
 from jeeves_reflexion.lessons.shelf import TRIES, Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.lessons.telling import Telling
 from jeeves_reflexion.lessons.together import MOST_TASKS
@@ -85,8 +85,9 @@ class VectorLessonStore:
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
         text = await aside(clean_lesson, reflection.lesson)
-        if not text or not read_lesson(text, one_sentence=False):
-            raise ConfigurationError(f"a lesson that gives no advice can't be stored: {abridge(text, 80)!r}")
+        if not read_lesson(text, one_sentence=False):
+            kind = f"that gives no advice ({abridge(text, 80)})" if text else "without words"
+            raise ConfigurationError(f"a lesson {kind} can't be stored")
         query = await aside(clean_prompt, task.prompt)
         lesson = Lesson(
             id=uuid.uuid4().hex,
@@ -133,8 +134,7 @@ class VectorLessonStore:
         reason, and up to ``k`` of the nearest below the floor; of lessons that are proposed or retired already only
         :func:`~jeeves_reflexion.lessons.explaining.explain` knows, which looks for them.
         """
-        if k < 1:
-            raise ConfigurationError(f"k must be at least 1, not {k}")
+        k = checked_k(k)
         # By these names lessons and the ledger know the task and the run.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
         where = narrowing(self.settings.where(task) if self.settings.where else None)

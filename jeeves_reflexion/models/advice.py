@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jeeves_reflexion.models.replies import answer, objects, unwrapped
+from jeeves_reflexion.models.replies import objects, opened, unwrapped
+from jeeves_reflexion.models.thoughts import answer
 
 # What the sentence is called in our prompts, and in the languages that models answer them in.
 _NAME: Final = (
@@ -36,7 +37,8 @@ _NONE: Final = re.compile(
     r"\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown|keine|aucune?|ninguna?|nessuna?|nenhuma?"
     r"|\u043d\u0435\u0442|\u65e0|\u6ca1\u6709|\u306a\u3057|\uc5c6\uc74c"
     r"|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b(?: \w+){0,3}? ?"
-    r"(?:lessons?|advice|learn(?:ed)?|reflections?)\b[^.]{0,60})\W*",
+    r"(?:lessons?|advice|learn(?:ed)?|reflections?)"
+    r"(?:\s+(?:is|are|was|were|can|could|to|from|here|needed|learned|yet|this)\b[^.]{0,200})?)\W*",
     re.IGNORECASE,
 )
 _ECHOED_WORDS: Final = 6
@@ -44,15 +46,19 @@ _ECHOED_WORDS: Final = 6
 # Four words that name the lesson say nothing else of it: "Keine neue Lektion."
 _NAMED_ALONE: Final = re.compile(
     r"(?=.*(?:lessons?\b|lektion|le\u00e7on|lecci\u00f3n|lezione|li\u00e7\u00e3o|\u0443\u0440\u043e\u043a|\u6559\u8bad|\u6559\u8a13"
-    r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8))\S+(?:\s+\S+){0,3}",
+    r"|\u30ec\u30c3\u30b9\u30f3|\uad50\ud6c8))[^\s\d]+(?:\s+[^\s\d]+){0,3}",
     re.IGNORECASE,
 )
 _UNABLE: Final = (
     r"help|assist|provide|write|give|comply|fulfil|do|answer|create|generate|continue|share|offer|have|see|know|think"
     r"|draw|determine"
 )
+_PAGE: Final = re.compile(r"\s*<(?:html|!doctype)\b", re.IGNORECASE)  # a server's error
 _REFUSAL: Final = re.compile(
-    r"\W*(?:(?:but|unfortunately|well),?\s+)?(?:as an? (?:ai|language model)\b"
+    r"[^\w\"'\u201c\u2018\u00ab]*(?:(?:but|unfortunately|well),?\s+)?"
+    r"(?:(?:an?|the|each|every)\s+(?:\w+\s+)?lesson\s+(?:should|must|needs|has to)\b"
+    r"|(?:please|could you|can you)\s+(?:provide|share|give|send|tell|show|paste)\b.*\bI\b"
+    r"|as an? (?:ai|language model)\b"
     r"|(?:i\W{0,2}(?:a?m)?\s*(?:so |very |really )?)?sorry\b|(?:i|my)\s+apolog"
     r"|i\W{0,2}(?:a?m|was|am)?\s*(?:unable|not able)\b"
     rf"|i\s+(?:can(?:no|\W?)t|won\W?t|will not|do(?: not|n\W?t))\s+(?:\w+\s+)?(?:{_UNABLE})"
@@ -69,10 +75,13 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     around the whole are no part of it. What says that there is no lesson, apologises, or refuses, is none. Several
     sentences come back as they are, for whoever asked to refuse; ``one_sentence=False`` leaves paragraphs in place.
     """
-    text = unwrapped(answer(text))
+    text = answer(text)
+    if _PAGE.match(text):
+        return ""
+    text = unwrapped(text)
     stated = [one for one in objects(text) if one.plain]
     if stated:
-        fields = [(key.strip().lower(), value) for one in stated for key, value in one.value.items()]
+        fields = [(key.strip().lower(), value) for one in stated for key, value in opened(one.value).items()]
         named = [value for key, value in fields if re.fullmatch(_NAME, key)]
         if len(named) == 1:
             return read_lesson(named[0], one_sentence=one_sentence) if isinstance(named[0], str) else ""

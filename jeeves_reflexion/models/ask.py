@@ -1,16 +1,25 @@
-"""The one place where the framework calls a language model."""
+"""The one place where a call of a language model is metered."""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from jeeves_reflexion.events import ModelCalled
-from jeeves_reflexion.models.replies import spoken
+from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.types import JSON
+
+P = ParamSpec("P")
+M = TypeVar("M", bound=ChatModel)
+
+# A model may ask another one, as a recorded one asks the real one: the outermost call is the one that counts.
+_within: ContextVar[bool] = ContextVar("jeeves_reflexion_within_a_call", default=False)
 
 
 async def ask(
@@ -27,14 +36,36 @@ async def ask(
     is not charged: what it used is not known. Raises :class:`~jeeves_reflexion.errors.BudgetExceededError` before the
     call if the budget is used up, and :class:`~jeeves_reflexion.errors.ModelError`.
     """
+    completion = await _metered(
+        model, lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+    )
+    return replace(completion, text=spoken(completion.text))
+
+
+def metered(
+    complete: Callable[Concatenate[M, P], Awaitable[Completion]],
+) -> Callable[Concatenate[M, P], Coroutine[Any, Any, Completion]]:
+    """Have a model's ``complete`` charged to the current run also where a user's own agent calls it."""
+
+    @functools.wraps(complete)
+    async def wrapped(model: M, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
+        return await _metered(model, lambda: complete(model, *args, **kwargs))
+
+    return wrapped
+
+
+async def _metered(model: ChatModel, call: Callable[[], Awaitable[Completion]]) -> Completion:
     scope = current_scope()
-    if scope is None:
-        completion = await model.complete(messages, tools=tools, schema=schema, sampling=sampling)
-        return replace(completion, text=spoken(completion.text))
+    if scope is None or _within.get():
+        return await call()
     session, role = scope
     session.spend.check()
     started = time.monotonic()
-    completion = await model.complete(messages, tools=tools, schema=schema, sampling=sampling)
+    token = _within.set(True)
+    try:
+        completion = await call()
+    finally:
+        _within.reset(token)
     seconds = time.monotonic() - started
     session.spend.charge(role, completion.usage)
     if session.listener is not None:
@@ -48,4 +79,4 @@ async def ask(
                 seconds=seconds,
             )
         )
-    return replace(completion, text=spoken(completion.text))
+    return completion

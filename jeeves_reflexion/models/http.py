@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -30,6 +30,7 @@ from vectorstores.json_http import (
     new_client,
     parsed,
     retry_after,
+    secrets_of,
     without,
 )
 
@@ -48,14 +49,17 @@ class Retry:
     longest_wait: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise ConfigurationError(f"Retry.retries must be at least 0, not {self.retries}")
-        if self.first_wait < 0 or self.longest_wait < self.first_wait:
+        if not isinstance(self.retries, int) or self.retries < 0:
+            raise ConfigurationError(
+                f"Retry.retries must be a whole number of at least 0, not {self.retries}"
+            )
+        if not 0 <= self.first_wait <= self.longest_wait:
             raise ConfigurationError("Retry needs 0 <= first_wait <= longest_wait")
 
     def wait(self, retry: int) -> float:
         """Return the seconds to wait before the given retry, counted from 1, where the server names none."""
-        return min(self.first_wait * 2.0 ** (retry - 1), self.longest_wait) * random.uniform(0.5, 1.0)  # noqa: S311
+        wait = min(self.first_wait * 2.0 ** min(retry - 1, 1_000), self.longest_wait)
+        return wait * random.uniform(0.5, 1.0)  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,9 @@ class Answer:
 class JsonEndpoint:
     """One address that takes JSON objects by POST and answers with JSON objects.
 
-    ``secret`` is taken out of every error. ``auth_hint`` says what to do when the endpoint refuses the key.
-    Each event loop gets a connection pool of its own, closed by :meth:`aclose` or at the end of the loop.
+    What ``headers`` say, and ``secrets``, is taken out of every error. ``auth_hint`` says what to do when the endpoint
+    refuses the key. Each event loop gets a connection pool of its own, closed by :meth:`aclose` or at the end of the
+    loop.
     """
 
     def __init__(
@@ -95,14 +100,14 @@ class JsonEndpoint:
         url: httpx.URL,
         *,
         headers: Mapping[str, str],
-        secret: str,
+        secrets: Sequence[str] = (),
         auth_hint: str,
         limits: Limits,
         retry: Retry,
     ) -> None:
         self.url = url
         self._headers = dict(headers)
-        self._secret = secret
+        self._secrets = (*secrets, *secrets_of(headers))
         self._auth_hint = auth_hint
         self._limits = limits
         self._retry = retry
@@ -146,11 +151,12 @@ class JsonEndpoint:
             garbled.__cause__ = error
             return Answer(error=garbled)
         except httpx.TransportError as error:
-            reason = self._clean(f"{type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}"
+            reason = self._clean(said)
             problem = ModelConnectionError(
                 f"can't talk to {self.url} ({reason}): is the address right, is it running?"
             )
-            problem.__cause__ = error
+            problem.__cause__ = error if reason == excerpt(said) else None  # a traceback shows it as it is
             return Answer(error=problem, again=not isinstance(error, httpx.UnsupportedProtocol))
         return self._read(response)
 
@@ -173,7 +179,7 @@ class JsonEndpoint:
 
     def _clean(self, text: str) -> str:
         """Return the beginning of a text, on one line, without the secret or anything that looks like one."""
-        return excerpt(redact(without(self._secret, text)[: 20 * EXCERPT]))
+        return excerpt(redact(without(self._secrets, text)[: 20 * EXCERPT]))
 
     def unusable(self, what: str, body: Mapping[str, JSON]) -> ModelResponseError:
         """Return the error for an answer that is JSON but not what was asked for."""

@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import Self
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.http import JsonEndpoint, Limits, Retry
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
-from vectorstores.json_http import is_loopback, parse_base_url
+from vectorstores.json_http import check_headers, is_loopback, parse_base_url, secrets_of
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -41,7 +42,7 @@ class OpenAIOptions:
 
     ``tools`` and ``json_schema`` say whether to try native tools and ``response_format``; where the endpoint
     refuses either, the model remembers and goes on without. ``extra`` is added to the body of each request,
-    and ``headers`` to its headers; ``connect_timeout`` is in seconds.
+    and ``headers`` to its headers, of which no value appears in an error; ``connect_timeout`` is in seconds.
     """
 
     tools: bool = True
@@ -81,6 +82,7 @@ class OpenAIModel:
         options = options or OpenAIOptions()
         try:
             base = parse_base_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL)
+            check_headers(options.headers)
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
         key = (os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key).strip()
@@ -100,7 +102,7 @@ class OpenAIModel:
         self._endpoint = JsonEndpoint(
             base.copy_with(path=base.path.rstrip("/") + "/chat/completions"),
             headers={**options.headers, **({"Authorization": f"Bearer {key}"} if key else {})},
-            secret=key,
+            secrets=secrets_of({}, options.extra),
             auth_hint="check OPENAI_API_KEY (or the api_key you passed)"
             if key
             else "set OPENAI_API_KEY or pass api_key",
@@ -130,6 +132,7 @@ class OpenAIModel:
         """Whether native tools are offered: as ``options`` say, until the endpoint refuses them."""
         return self._tools
 
+    @metered
     async def complete(
         self,
         messages: Sequence[Message],

@@ -16,6 +16,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.cassette import (
     Exchange,
     RecordedError,
@@ -129,6 +130,7 @@ class RecordedModel:
         """Whether the cassette's last line was found unfinished, and was ignored."""
         return self._tape.cassette is not None and self._tape.cassette.torn
 
+    @metered
     async def complete(
         self,
         messages: Sequence[Message],

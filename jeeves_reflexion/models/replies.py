@@ -2,16 +2,16 @@
 
 Every reader of replies (scores, lessons, forms, notes, calls of tools) goes through this module:
 
-1. :func:`answer` leaves out what the model thinks aloud, and what only wraps the answer.
+1. :func:`~jeeves_reflexion.models.thoughts.answer` leaves out what the model thinks aloud, and :func:`unwrapped` what
+   only wraps the answer.
 2. :func:`without` takes out what the model repeats of a text that it was shown, such as the text under judgement.
 3. :func:`objects` finds JSON, however sloppy, and says how plainly it is stated; :func:`prose` is the rest, without
-   quotations.
+   quotations. :func:`reading_of` does the first three.
 4. :func:`agreed` holds several statements of one thing against each other: where they differ, there is no answer.
 """
 
 from __future__ import annotations
 
-import bisect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,107 +19,13 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value, same
+from jeeves_reflexion.models.thoughts import QUOTE_MARKS, answer
 from jeeves_reflexion.types import JSON
 
 S = TypeVar("S")
 T = TypeVar("T")
 
-# -- 1. thinking ---------------------------------------------------------------------------------------------------
-
-_TAGS: Final = r"(?:\w+:)?(?:ant)?think(?:ing)?"
-_MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?monologue"
-
-
-def _marks(tags: str) -> re.Pattern[str]:
-    return re.compile(
-        rf"[<\u25c1][|\uff5c]?(?P<close>/|end_(?:of_)?)?(?:(?:begin|start)_(?:of_)?)?"
-        rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}})?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
-        re.IGNORECASE,
-    )
-
-
-_MARK: Final = _marks(_TAGS)
-_ANY_MARK: Final = _marks(f"{_TAGS}|{_MORE_TAGS}")
-_QUOTE_MARKS: Final = "\"'`\u201c\u201d\u2018\u2019"
-_BOTH_NAMED: Final = re.compile(r"\s*(?:and|or|to|,|/|\u2026|\.{3})\s*")
-_SOLID: Final = re.compile(r"\S")
-_NEAR: Final = 200
-_CHANNEL: Final = re.compile(r"<\|channel\|>|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL)
-_FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|(?<=[\s.!?])assistantfinal")
-# Tokens of chat templates around a turn, and what a model goes on to make up after its own.
-_END_OF_TURN: Final = re.compile(
-    r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)\s*(?:\Z|<\|(?:im_)?start\b)"
-)
-_START_OF_TURN: Final = re.compile(r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*)+")
-
-
-def spoken(text: str) -> str:
-    """Return a completion without what the model thinks aloud in marks that are made for it.
-
-    Thinking that was never closed holds no answer. A mark counts where it stands as one, at the start of a line or
-    behind the end of a sentence; a sentence that only names it keeps it. A text without such marks stays as it is.
-    """
-    if _CHANNEL.search(text):
-        final = list(_FINAL_CHANNEL.finditer(text))
-        text = text[final[-1].end() :] if final else ""
-    text = _unthinking(text, _MARK)
-    while end := _END_OF_TURN.search(text):
-        text = text[: end.start()]
-    return _START_OF_TURN.sub("", text)
-
-
-def answer(text: str) -> str:
-    """Return the answer in a reply: what is spoken, without thinking in marks of any other kind."""
-    return _unthinking(spoken(text), _ANY_MARK).strip()
-
-
-def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
-    kept: list[str] = []
-    start, opened = 0, False
-    marks = [mark for mark in pattern.finditer(text) if not _is_quoted(text, mark)]
-    closing = [mark.start() for mark in marks if _shuts(mark)]
-    for mark in marks:
-        if opened and _shuts(mark):
-            start, opened = mark.end(), False
-        elif not (opened or _shuts(mark)) and _opens(text, mark, closing):
-            kept.append(text[start : mark.start()])
-            opened = True
-        elif not opened and _shuts(mark) and _closes(text, mark):
-            kept.clear()  # the mark that opened it is missing: all before was thinking
-            start = mark.end()
-    if not kept and not start:
-        return text
-    return "".join(kept if opened else [*kept, text[start:]]).strip()
-
-
-def _shuts(mark: re.Match[str]) -> bool:
-    return bool(mark["close"] or mark["shut"])
-
-
-def _is_quoted(text: str, mark: re.Match[str]) -> bool:
-    around = text[mark.start() - 1 : mark.start()], text[mark.end() : mark.end() + 1]
-    return all(around) and all(one in _QUOTE_MARKS for one in around)
-
-
-def _opens(text: str, mark: re.Match[str], closing: Sequence[int]) -> bool:
-    place = bisect.bisect(closing, mark.start())
-    if place < len(closing) and _BOTH_NAMED.fullmatch(text, mark.end(), closing[place]):
-        return False
-    before = text[max(0, mark.start() - _NEAR) : mark.start()]
-    if not before.rsplit("\n", 1)[-1].strip(" \t*_#"):
-        return True
-    return place < len(closing) and before.rstrip()[-1:] in ".!?:;)>}]*"
-
-
-def _closes(text: str, mark: re.Match[str]) -> bool:
-    before = text[max(0, mark.start() - _NEAR) : mark.start()].rsplit("\n", 1)[-1]
-    after = text[mark.end() : mark.end() + _NEAR].split("\n", 1)[0]
-    more = _SOLID.search(text, mark.end()) is not None
-    if not before.strip():
-        return more or not after.strip()
-    glued = not before[-1:].isspace() and after[:1].isalnum()
-    return more and (not after.strip() or glued or before.rstrip()[-1:] in ".!?")
-
+# -- 1. the answer ------------------------------------------------------------------------------------------------
 
 _ANSWER: Final = re.compile(
     r"<(answer|final_answer|final)>(?P<inner>.*)</\1>\s*\Z", re.DOTALL | re.IGNORECASE
@@ -179,28 +85,32 @@ def fences(text: str) -> list[tuple[int, int]]:
 
 _GONE: Final = "\ufffc"
 _TELLING: Final = re.compile(r"[{}<>`\"\u201c\u201d\u25c1\d]|^\s*[-#>*]", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"[{\d]")
 _WORDED: Final = re.compile(r"[^\W\d_]|\{")
 _OPENING: Final = re.compile(r"\s*(?:[{}\[\]\"',]|```|~~~)")
 _LEAST, _LONGEST, _MOST_LINES = 4, 20_000, 5000
 
 
-def without(text: str, shown: Sequence[str]) -> str:
+def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> str:
     """Return a reply without what it repeats word for word of texts that the model was shown: whole, or by the line.
 
     White space makes no difference. Texts that could not be taken for an answer, having neither numbers nor marks, are
-    left in place.
+    left in place; with ``whole_objects=False`` JSON objects are, too.
     """
     folded = " ".join(text.split())
     for one in shown:
         # A line of JSON may be a line of the answer's own JSON too: objects are told apart by what they hold. A fence
         # is known by both its lines.
         lines = (line for line in one.splitlines()[:_MOST_LINES] if not _OPENING.match(line))
-        for part in dict.fromkeys(each.strip() for each in (one, *lines)):
+        whole = one.strip()
+        for part in dict.fromkeys((whole, *(line.strip() for line in lines))):
             words = part.split()
             if not _LEAST <= len(part) <= _LONGEST or " ".join(words) not in folded:
                 continue
+            if not whole_objects and part[0] == "{" and part[-1] == "}":
+                continue
             # A number alone is no quotation: an answer of 0.7 may well be worth 0.7.
-            if _TELLING.search(part) and _WORDED.search(part):
+            if (_TELLING if part is whole else _NUMBERED).search(part) and _WORDED.search(part):
                 head = r"(?<![\w.,])" if part[0].isalnum() or part[0] == "." else ""
                 tail = r"(?![\w/%]|[.,]\d)" if part[-1].isalnum() else ""
                 text = re.sub(head + r"\s+".join(map(re.escape, words)) + tail, _GONE, text)
@@ -249,7 +159,7 @@ def values(text: str) -> Iterator[Stated[JSON]]:
         after = text[at:].split("\n", 1)[0]
         plain = bool(_BEFORE.fullmatch(before) and _AFTER.fullmatch(after))
         if before.lstrip().startswith(">") or (
-            before[-1:] in _QUOTE_MARKS[:2] + "\u201c\u2018\u00ab" and before
+            before[-1:] in QUOTE_MARKS[:2] + "\u201c\u2018\u00ab" and before
         ):
             continue
         if isinstance(value, dict) or (plain and _is_whole(value, text, start.start())):
@@ -274,8 +184,28 @@ def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JS
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, dict) and not _taken(value, theirs, whole=stated.plain):
-            found.append(stated.read_as(value))
+            found.append(stated.read_as(_pruned(value, theirs)))
     return found
+
+
+def _pruned(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]]) -> Mapping[str, JSON]:
+    """Return an object without the objects of theirs in it."""
+    kept = {
+        key: _pruned(item, theirs) if isinstance(item, dict) else item
+        for key, item in value.items()
+        if not (isinstance(item, dict) and _taken(item, theirs, whole=True))
+    }
+    return kept if theirs else value
+
+
+def opened(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return an object, or the one within it where it holds nothing else: ``{"result": {...}}``."""
+    while len(value) == 1:
+        (inner,) = value.values()
+        if not isinstance(inner, dict):
+            break
+        value = inner
+    return value
 
 
 def json_value(text: str) -> JSON:
@@ -346,6 +276,20 @@ def prose(text: str, *, fenced: bool = False) -> str:
         blank = not line.strip()
         lines.append(_GONE if indented or line.lstrip().startswith(">") else line)
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reply as its readers take it: the JSON objects that it states, and its other text, quotations included."""
+
+    objects: Sequence[Stated[Mapping[str, JSON]]]
+    text: str
+
+
+def reading_of(text: str, shown: Sequence[str] = ()) -> Reading:
+    """Read a reply without its thinking, and without what it repeats of the texts that the model was ``shown``."""
+    stated = objects(unwrapped(answer(without(text, shown, whole_objects=False))), shown)
+    return Reading(stated, unwrapped(answer(without(text, shown))))
 
 
 # -- 4. one answer -------------------------------------------------------------------------------------------------

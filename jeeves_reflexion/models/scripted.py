@@ -10,6 +10,7 @@ from typing import TypeAlias
 import anyio.lowlevel
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import JSON, Usage
@@ -61,6 +62,7 @@ class ScriptedModel:
         """Whether it passes for a model with native tools."""
         return self._supports_tools
 
+    @metered
     async def complete(
         self,
         messages: Sequence[Message],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 
@@ -30,6 +31,7 @@ class WrappedModel:
         """Do what is to be done before a call, after it, or where it fails; may raise instead of letting it happen."""
         yield
 
+    @metered
     async def complete(
         self,
         messages: Sequence[Message],

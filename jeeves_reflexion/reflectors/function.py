@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 
 from jeeves_reflexion.callables import run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.types import Reflection, Task, Trial
+from jeeves_reflexion.session import Meter
+from jeeves_reflexion.types import Outcome, Reflection, Task, Trial
 
 
 def as_reflector(function: Callable[..., object]) -> FunctionReflector:
     """Wrap a sync or async callable of ``(task, trials)`` as a reflector.
 
-    It returns the sentence or a :class:`Reflection`; one that also takes ``problem`` is told why its previous answer
+    It returns the sentence or a :class:`Reflection`, which says what was used, as for
+    :func:`~jeeves_reflexion.agents.function.as_agent`; one that also takes ``problem`` is told why its previous answer
     was refused. A sync callable runs in a worker thread.
     """
     return FunctionReflector(function)
@@ -42,9 +44,11 @@ class FunctionReflector:
         call = functools.partial(self._function, task, trials)
         if self._takes_problem:
             call = functools.partial(call, problem=problem)
+        meter = Meter()
         value = await run(self._function, call)
         if isinstance(value, str):
-            return Reflection(value, outcome="success" if trials and trials[-1].passed else "failed")
+            outcome: Outcome = "success" if trials and trials[-1].passed else "failed"
+            return Reflection(value, outcome=outcome, usage=meter.usage())
         if isinstance(value, Reflection):
             return value
         raise ConfigurationError(

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jeeves_reflexion.forms import Form
-from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped
+from jeeves_reflexion.models.replies import agreed, objects, opened, unwrapped
+from jeeves_reflexion.models.sections import says_nothing
+from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON
 
-_NOTHING: Final = re.compile(r"\W*(?:none|n/?a|null|nothing|not applicable)?\W*", re.IGNORECASE)
 _NO: Final = frozenset({"false", "no", "0", ""})
 _EXTRA: Final = ("cause", "important", "rule", "steps", "evidence")
 _OTHER_NAMES: Final = {
@@ -56,7 +57,7 @@ def _object(text: str, form: Form) -> Mapping[str, JSON] | None:
     """Return the one JSON object that has a field of the form; its keys in the form's own spelling."""
     names = _names(form)
     named = [
-        one.read_as({names.get(_plain(key), ""): item for key, item in one.value.items()})
+        one.read_as({names.get(_plain(key), ""): item for key, item in opened(one.value).items()})
         for one in objects(text)
     ]
     filled = [one for one in named if set(form.keys) & one.value.keys()]
@@ -105,4 +106,4 @@ def _text(value: JSON) -> str:
 
 
 def _said(text: str) -> str:
-    return "" if _NOTHING.fullmatch(text) else text
+    return "" if says_nothing(text) else text

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from jeeves_reflexion.drafts import Strategy
+from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, Completion, Message
 from jeeves_reflexion.revisers.material import Shown
 from jeeves_reflexion.revisers.model import TextReviser
@@ -49,4 +50,4 @@ class AgentReviser(TextReviser):
         session = Session() if scope is None else scope[0]
         attempt = await self.agent(replace(task, prompt="\n\n".join(parts)), session)
         reason = "stop" if attempt.output.strip() else attempt.error or attempt.interrupted or "stop"
-        return Completion(attempt.output, usage=attempt.usage, finish_reason=reason)
+        return Completion(spoken(attempt.output), usage=attempt.usage, finish_reason=reason)

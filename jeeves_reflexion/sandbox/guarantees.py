@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,14 +33,27 @@ def refused(action):
     except OSError:
         return True
     return False
+def pair(address):
+    socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", address)
+def passed():
+    socket.send_fds(socket.socketpair()[0], [b"x"], [0])
 result = {
-    "network": refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-    and refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)),
-    "files": refused(lambda: open(witness)) and refused(lambda: open(witness, "a"))
-    and refused(lambda: os.listdir("/proc")) and refused(lambda: os.open("/etc/passwd", os.O_RDONLY))
-    and not refused(lambda: open("scratch", "w").close()),
-    "processes": refused(os.fork) and refused(lambda: os.kill(parent, 0)),
+    "network": {
+        "a TCP socket": refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)),
+        "a Unix socket": refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)),
+        "a datagram to a Unix socket of the host": refused(lambda: pair(listener)),
+        "a datagram to an abstract socket of the host": refused(lambda: pair(chr(0) + name)),
+        "passing a descriptor": refused(passed),
+    },
+    "files": {
+        "reading a file of the host": refused(lambda: open(witness)),
+        "writing to it": refused(lambda: open(witness, "a")),
+        "listing /proc": refused(lambda: os.listdir("/proc")),
+        "opening /etc/passwd": refused(lambda: os.open("/etc/passwd", os.O_RDONLY)),
+    },
+    "processes": {"a fork": refused(os.fork), "a signal to the host": refused(lambda: os.kill(parent, 0))},
 }
+open("scratch", "w").close()
 """
 
 
@@ -75,26 +89,25 @@ def probe() -> Guarantees:
     ways: tuple[Way, ...] = ("namespaces", "landlock", "limits")
     for way in ways:
         found, reason = _attempt(way)
-        isolated = {name: bool(found.get(name)) for name in ("network", "files", "processes")}
-        if all(isolated.values()) or (way == "limits"):
-            return _guarantees(way, isolated, reason, tried)
-        tried[way] = reason or "it let through: " + ", ".join(
-            name for name, held in isolated.items() if not held
-        )
+        if way == "limits" or (found and all(all(attempts.values()) for attempts in found.values())):
+            return _guarantees(way, found, reason, tried)
+        through = [what for attempts in found.values() for what, held in attempts.items() if not held]
+        tried[way] = reason or f"it let through: {', '.join(through)}"
     raise AssertionError("unreachable")
 
 
-def _guarantees(way: Way, isolated: dict[str, bool], reason: str, tried: dict[str, str]) -> Guarantees:
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    lines = [f"{name}: {'isolated' if held else 'NOT isolated'}" for name, held in isolated.items()]
+def _guarantees(
+    way: Way, found: Mapping[str, Mapping[str, bool]], reason: str, tried: Mapping[str, str]
+) -> Guarantees:
+    isolated = {name: bool(found) and all(found[name].values()) for name in ("network", "files", "processes")}
+    lines = [_line(name, found.get(name, {})) for name in isolated]
     lines.append(f"by: {_HOW[way]}")
     lines += [f"{name} not possible here: {why}" for name, why in tried.items()]
     if reason:
         lines.append(f"even that does not work: {reason}")
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
     return Guarantees(
-        network=isolated["network"],
-        files=isolated["files"],
-        processes=isolated["processes"],
+        **isolated,
         way=way,
         user_namespaces=way == "namespaces" and not root,
         seccomp=seccomp.available() and not reason,
@@ -104,6 +117,16 @@ def _guarantees(way: Way, isolated: dict[str, bool], reason: str, tried: dict[st
     )
 
 
+def _line(name: str, attempts: Mapping[str, bool]) -> str:
+    """Say of one of the three what was tried: it is called isolated when nothing of it got through."""
+    through = ", ".join(what for what, held in attempts.items() if not held)
+    refused = ", ".join(what for what, held in attempts.items() if held)
+    if not attempts:
+        return f"{name}: NOT isolated (nothing could be tried)"
+    said = f"NOT isolated (got through: {through}" if through else "isolated ("
+    return f"{name}: {said}{'; ' if through and refused else ''}{f'tried and refused: {refused}' if refused else ''})"
+
+
 _HOW = {
     "namespaces": "root, network and process table of its own (Linux namespaces), system calls filtered (seccomp)",
     "landlock": "files shut off (Landlock), sockets, new processes and signals refused (seccomp)",
@@ -111,24 +134,33 @@ _HOW = {
 }
 
 
-def _attempt(way: Way) -> tuple[dict[str, Any], str]:
-    """Run code that tries to get out; return what held, or why the way does not work at all."""
+def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
+    """Run code that tries to get out; return what was refused, or why the way does not work at all."""
     if sys.platform == "win32":
         return {}, "the sandbox needs a POSIX system"
-    with (
-        tempfile.TemporaryDirectory(prefix="jeeves-sandbox-") as scratch,
-        tempfile.TemporaryDirectory() as other,
-    ):
+    with tempfile.TemporaryDirectory() as other:
         witness = Path(other, "witness")
         witness.touch()
         for path, mode in ((Path(other), 0o777), (witness, 0o666)):  # nothing but the sandbox is in the way
             path.chmod(mode)
-        config = configuration(way, Runtime("python"), _LIMITS, scratch)
-        inputs = {"witness": str(witness), "parent": os.getpid()}
+        config = configuration(way, Runtime("python"), _LIMITS)
+        named, abstract = Path(other, "listener"), f"jeeves-sandbox-{os.urandom(8).hex()}"
+        inputs = {"witness": str(witness), "parent": os.getpid(), "listener": str(named), "name": abstract}
         try:
-            return _tried(config, {"code": _TRY, "inputs": inputs, "result": "result"})
+            with (
+                _listener(str(named)),
+                _listener("\0" + abstract if sys.platform == "linux" else str(named) + "2"),
+            ):
+                named.chmod(0o666)
+                return _tried(config, {"code": _TRY, "inputs": inputs, "result": "result"})
         except (OSError, ValueError) as error:
             return {}, str(error) or type(error).__name__
+
+
+def _listener(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(address)
+    return listener
 
 
 def _tried(config: Mapping[str, Any], request: dict[str, Any]) -> tuple[dict[str, Any], str]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
@@ -48,35 +46,45 @@ class Report:
 class Jail:
     """A process that waits to run code once."""
 
-    def __init__(self, process: anyio.abc.Process, limits: SandboxLimits, scratch: str | None) -> None:
+    def __init__(self, process: anyio.abc.Process, limits: SandboxLimits) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise SandboxError("the process was started without its pipes")
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._reader = BufferedByteReceiveStream(process.stdout)
-        self._scratch = scratch
         self._ready = False
         self.limits = limits
 
     @classmethod
-    async def start(cls, way: str, runtime: Runtime, limits: SandboxLimits, *, warm: bool = False) -> Jail:
-        """Start the process; :meth:`ready` waits until it is shut in."""
-        scratch = None if way == "namespaces" else await anyio.to_thread.run_sync(_make_scratch)
+    async def start(
+        cls,
+        way: str,
+        runtime: Runtime,
+        limits: SandboxLimits,
+        *,
+        warm: bool = False,
+        channel: tuple[int, ...] = (),
+    ) -> Jail:
+        """Start the process; :meth:`ready` waits until it is shut in. ``channel``: descriptors that the code gets."""
         try:
             process = await anyio.open_process(
-                interpreter(), stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}, cwd="/", start_new_session=True
+                interpreter(),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env={},
+                cwd="/",
+                start_new_session=True,
+                pass_fds=channel,
             )
         except OSError as error:
-            await _remove(scratch)
             raise SandboxUnavailableError(
                 f"the interpreter {interpreter()[0]} does not start: {error}"
             ) from error
-        except BaseException:
-            await _remove(scratch)
-            raise
-        jail = cls(process, limits, scratch)
+        jail = cls(process, limits)
         try:
-            await jail._send(json.dumps(configuration(way, runtime, limits, scratch, warm=warm)).encode())
+            told = {**configuration(way, runtime, limits, warm=warm), "channel": channel}
+            await jail._send(json.dumps(told).encode())
         except BaseException:
             await jail.close()
             raise
@@ -110,7 +118,7 @@ class Jail:
         )
 
     async def close(self) -> None:
-        """End the process with all that the code started, and remove its scratch folder. Also when cancelled."""
+        """End the process, and with it all that the code started and its scratch folder. Also when cancelled."""
         with anyio.CancelScope(shield=True):
             with contextlib.suppress(anyio.BrokenResourceError, OSError):
                 await self._stdin.aclose()  # the supervisor's word to end everything
@@ -119,8 +127,8 @@ class Jail:
             if self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
+            await self._last_words()  # they end with the guard, which has ended the code before
             await self._process.aclose()
-            await _remove(self._scratch)
 
     async def _send(self, data: bytes) -> None:
         try:
@@ -143,15 +151,15 @@ class Jail:
 
     async def _last_words(self) -> str:
         said = b""
-        closed = (anyio.EndOfStream, anyio.BrokenResourceError)
+        closed = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
         with anyio.move_on_after(_LETTING_GO_SECONDS), contextlib.suppress(*closed):
-            while len(said) < _SAID:
-                said += await self._stderr.receive()
-        return f": {said.decode(errors='replace')[-_SAID:].strip()}" if said.strip() else ""
+            while True:
+                said = (said + await self._stderr.receive())[-_SAID:]
+        return f": {said.decode(errors='replace').strip()}" if said.strip() else ""
 
 
 def configuration(
-    way: str, runtime: Runtime, limits: SandboxLimits, scratch: str | None, *, warm: bool = False
+    way: str, runtime: Runtime, limits: SandboxLimits, *, warm: bool = False
 ) -> Mapping[str, Any]:
     """Return what the supervisor is told at its start."""
     root = _is_root()
@@ -161,10 +169,11 @@ def configuration(
         "read": [*runtime.read, *_own_folders()],
         "way": way,
         "root": root,
-        "scratch": scratch,
+        "temporary": tempfile.gettempdir(),
         "warm": warm,
         "resources": limits.resources(),
         "counted": _counted(way, root=root),
+        "channel": (),
     }
 
 
@@ -190,20 +199,3 @@ def _own_folders() -> list[str]:
     """Return the folders of the standard library and of the shared libraries that it loads."""
     paths = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
     return sorted(paths)
-
-
-def _make_scratch() -> str:
-    return tempfile.mkdtemp(prefix="jeeves-sandbox-")
-
-
-async def _remove(scratch: str | None) -> None:
-    if scratch is not None:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(_remove_now, scratch)
-
-
-def _remove_now(scratch: str) -> None:
-    for folder, _, _ in os.walk(scratch):
-        with contextlib.suppress(OSError):
-            Path(folder).chmod(0o700)
-    shutil.rmtree(scratch, ignore_errors=True)

@@ -6,6 +6,7 @@ import json
 import keyword
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, get_args
 
@@ -20,6 +21,8 @@ from jeeves_reflexion.sandbox.limits import Language, Ran, SandboxLimits
 from jeeves_reflexion.sandbox.outcome import judged
 from jeeves_reflexion.sandbox.runtimes import runtime
 from jeeves_reflexion.types import JSON
+
+_AFTER_SECONDS = 2.0
 
 
 class Sandbox:
@@ -95,11 +98,7 @@ class Sandbox:
             )
         request = _request(code, inputs or {}, result)
         limits = limits or self._limits
-        guarantees = await self._guarantees()
-        if limits.processes > 1 and guarantees.way != "namespaces" and not self._allow_weaker:
-            raise SandboxUnavailableError(
-                "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
-            )
+        guarantees = await self._guarantees(limits)
         needed = await anyio.to_thread.run_sync(runtime, language, abandon_on_cancel=True)
         async with self._turns:
             if needed.language == "python" and limits == self._limits:
@@ -109,6 +108,40 @@ class Sandbox:
             jail = await Jail.start(guarantees.way, needed, limits)
             return judged(await _run_in(jail, request), limits)
 
+    async def run_pair(
+        self,
+        code: str,
+        other: str,
+        *,
+        inputs: Mapping[str, JSON] | None = None,
+        other_inputs: Mapping[str, JSON] | None = None,
+        limits: SandboxLimits | None = None,
+    ) -> Ran:
+        """Run two programs in Python at once, each shut in by itself, and return what ``code`` came to.
+
+        A channel joins them: each reads at descriptor 6 what the other writes at descriptor 7. Nothing else of one
+        can be reached by the other, so ``code`` may judge what ``other`` answers. Both have the same limits, but that
+        of time is the one of ``code``: ``other`` is ended soon after it. Of its own value and errors nothing is told.
+
+        Raises
+        ------
+        ConfigurationError, SandboxUnavailableError, CodeError, CodeLimitError
+            As :meth:`run` does, of ``code``.
+        SandboxError
+            One of the two could not be run.
+        """
+        requests = _request(code, inputs or {}, "result"), _request(other, other_inputs or {}, "result")
+        limits = limits or self._limits
+        guarantees = await self._guarantees(limits)
+        async with self._turns:
+            reports = await _run_joined(await _joined(guarantees.way, limits), requests)
+        for report in reports:
+            if isinstance(report, SandboxError):
+                raise report
+        if not isinstance(reports[0], Report):
+            raise SandboxError("the code ended, and nobody saw how")
+        return judged(reports[0], limits)
+
     async def close(self) -> None:
         """End the interpreters that wait."""
         while self._waiting:
@@ -116,7 +149,7 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         if self._warm:
-            guarantees = await self._guarantees()
+            guarantees = await self._guarantees(self._limits)
             await self._refill(guarantees)
         return self
 
@@ -125,12 +158,16 @@ class Sandbox:
     ) -> None:
         await self.close()
 
-    async def _guarantees(self) -> Guarantees:
+    async def _guarantees(self, limits: SandboxLimits) -> Guarantees:
         guarantees = await anyio.to_thread.run_sync(probe, abandon_on_cancel=True)
         if not guarantees.complete and not self._allow_weaker:
             raise SandboxUnavailableError(
                 f"this machine can't isolate untrusted code:\n{guarantees.text}\n"
                 "Allow user namespaces (or Landlock) here, or pass allow_weaker=True for code that you trust."
+            )
+        if limits.processes > 1 and guarantees.way != "namespaces" and not self._allow_weaker:
+            raise SandboxUnavailableError(
+                "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
             )
         return guarantees
 
@@ -165,6 +202,51 @@ async def _run_in(jail: Jail, request: bytes) -> Report:
         return await jail.run(request)
     finally:
         await jail.close()
+
+
+async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
+    """Start two jails, each with the ends of two pipes: what it reads the other writes."""
+    one_reads, other_writes = os.pipe()
+    other_reads, one_writes = os.pipe()
+    try:
+        one = await Jail.start(way, runtime("python"), limits, channel=(one_reads, one_writes))
+        try:
+            longer = replace(limits, seconds=limits.seconds + _AFTER_SECONDS)
+            other = await Jail.start(way, runtime("python"), longer, channel=(other_reads, other_writes))
+        except BaseException:
+            await one.close()
+            raise
+    finally:
+        for end in (one_reads, other_writes, other_reads, one_writes):
+            os.close(end)  # theirs alone now, so that each notices when the other ends
+    return one, other
+
+
+async def _run_joined(
+    jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]
+) -> list[Report | SandboxError | None]:
+    """Run in both at once; the second has a moment after the first. ``None`` for it when it was ended then."""
+    reports: list[Report | SandboxError | None] = [None, None]
+    second_ended = anyio.Event()
+
+    async def run(number: int) -> None:
+        try:
+            reports[number] = await _run_in(jails[number], requests[number])
+        except SandboxError as error:
+            reports[number] = error
+        if number:
+            second_ended.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, 1)
+            await run(0)
+            with anyio.move_on_after(_AFTER_SECONDS):
+                await second_ended.wait()  # the channel is closed, so it ends, unless it is busy
+            group.cancel_scope.cancel()
+    finally:
+        await jails[1].close()  # a task that is cancelled before its first step never runs
+    return reports
 
 
 def _request(code: str, inputs: Mapping[str, JSON], result: str) -> bytes:

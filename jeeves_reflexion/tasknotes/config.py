@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.tasknotes.values import ReflectionStrategy
+from jeeves_reflexion.text import read_prompt
 
 
 class _Unset:
@@ -21,16 +23,22 @@ _UNSET: Final = _Unset()
 class ReflectionConfig:
     """How a task is reflected on.
 
-    ``model`` writes the reflection; left out, the task's own model does. ``strategy`` takes its place: any object
-    with ``reflect(given)``, sync or async. Where both are given, the strategy counts. Raises
-    :class:`ConfigurationError` for None or anything else that is neither.
+    ``model`` writes the reflection; left out, the task's own model does. ``prompt`` takes the place of the
+    instructions that it is given: a text, or a file as a :class:`~pathlib.Path`, read at once. ``strategy`` takes the
+    place of both: any object with ``reflect(given)``, sync or async. Where all are given, the strategy counts. Raises
+    :class:`ConfigurationError` for None or anything else that is none of these.
     """
 
     model: ChatModel | None
     strategy: ReflectionStrategy | None
+    prompt: str | None
 
     def __init__(
-        self, *, model: ChatModel | _Unset = _UNSET, strategy: ReflectionStrategy | _Unset = _UNSET
+        self,
+        *,
+        model: ChatModel | _Unset = _UNSET,
+        strategy: ReflectionStrategy | _Unset = _UNSET,
+        prompt: str | Path | _Unset = _UNSET,
     ) -> None:
         for name, value, kind in (("model", model, ChatModel), ("strategy", strategy, ReflectionStrategy)):
             if not isinstance(value, _Unset | kind):
@@ -38,6 +46,17 @@ class ReflectionConfig:
                     f"{name} must be a {kind.__name__}, not {value!r}: leave it out for the default"
                 )
             object.__setattr__(self, name, None if isinstance(value, _Unset) else value)
+        object.__setattr__(self, "prompt", None if isinstance(prompt, _Unset) else _text_of(prompt))
+
+
+def _text_of(prompt: object) -> str:
+    if isinstance(prompt, str | Path):
+        text = read_prompt(prompt, "jeeves_reflexion.tasknotes", "reflection.md")
+        if text.strip():
+            return text
+    raise ConfigurationError(
+        f"prompt must be a text or a file with one, not {prompt!r}: leave it out for the default"
+    )
 
 
 DEFAULT_REFLECTION: Final = ReflectionConfig()

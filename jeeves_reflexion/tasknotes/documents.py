@@ -34,6 +34,7 @@ def document_of(history: NoteHistory) -> JSON:
             }
             for each in history.changes
         ],
+        "failed": None if history.failed is None else reflection_document(history.failed),
     }
 
 
@@ -103,6 +104,7 @@ def _read(identity: str, document: Mapping[str, Any]) -> NoteHistory:
             )
             for each in document["changes"]
         ),
+        failed=None if document.get("failed") is None else _reflection(document["failed"]),
     )
 
 

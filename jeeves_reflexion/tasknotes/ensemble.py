@@ -11,15 +11,16 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import anyio
 
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Listener, Session, logger
+from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.execution import AnyAgent, EnsembleOptions, Staff, TaskRun
 from jeeves_reflexion.tasknotes.gates import ReviewDecision, decided
 from jeeves_reflexion.tasknotes.memory import InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.reflector import TaskReflector, strategy_of
+from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, TaskOutcome
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.types import Task
@@ -89,8 +90,8 @@ class Ensemble:
         started = time.monotonic()
         stages = _stages(tasks)
         run = _Run(self, session or Session(), dict(inputs or {}), workers)
-        run.begin([task for stage in stages for task in stage.tasks])
-        if any(task.reflection is not None for stage in stages for task in stage.tasks):
+        run.begin(stages)
+        if any(place.reflection is not None for place in run.places.values()):
             await self._ready(run)
         for stage in stages:
             await run.stage(stage)
@@ -183,6 +184,7 @@ class _Place:
     task: EnsembleTask
     number: int
     core: Task
+    reflection: ReflectionConfig | None
     done: anyio.Event = field(default_factory=anyio.Event)
     run: TaskRun | None = None
     outcome: TaskOutcome | None = None
@@ -197,10 +199,11 @@ class _Run:
         self.workers = workers
         self.places: dict[int, _Place] = {}
 
-    def begin(self, tasks: Sequence[EnsembleTask]) -> None:
+    def begin(self, phases: Sequence[Phase]) -> None:
         """Give each task its place; raises :class:`ConfigurationError` for what can't work."""
         staff = self.ensemble.staff
-        for number, task in enumerate(tasks, 1):
+        tasks = [(task, phase.reflection_of(task)) for phase in phases for task in phase.tasks]
+        for number, (task, reflection) in enumerate(tasks, 1):
             if id(task) in self.places:
                 raise ConfigurationError(f"the task {task.description[:80]!r} is in the run twice")
             for other in task.context:
@@ -210,9 +213,7 @@ class _Run:
                     )
             staff.agent_of(task)
             staff.evaluator_of(task)
-            if task.reflection is not None:
-                strategy_of(task.reflection, staff.model_of(task))
-            self.places[id(task)] = _Place(task, number, task.bound(self.inputs))
+            self.places[id(task)] = _Place(task, number, task.bound(self.inputs), reflection)
 
     async def stage(self, phase: Phase) -> None:
         """Run the tasks of a phase, and again as long as its review asks for it."""
@@ -271,6 +272,7 @@ class _Run:
             place.run = TaskRun(
                 place.task,
                 place.core,
+                place.reflection,
                 self.ensemble.staff,
                 self.ensemble.options,
                 self.ensemble.reflector,
@@ -295,7 +297,7 @@ class _Run:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - told by the outcomes
-            return ReviewDecision.reject(f"the review failed: {type(error).__name__}: {error}")
+            return ReviewDecision.reject(f"the review failed: {described(error)}")
 
     async def _settle(self, places: Sequence[_Place], rejected: str = "") -> None:
         """Let a phase that was decided on leave its notes; with a reason, none of it was accepted."""

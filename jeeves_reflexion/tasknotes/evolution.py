@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.statistics import Difference, difference
+from jeeves_reflexion.tasknotes.note_gate import MOST_CHARACTERS, storable, storable_text
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import abridge
 
@@ -35,11 +35,7 @@ version taken back for nothing within 40 runs, which costs a step back to its eq
 MOST_VERSIONS: Final = 30
 MOST_SCORES: Final = 200
 MOST_CHANGES: Final = 50
-MOST_CHARACTERS: Final = 12_000
-MOST_ITEMS: Final = 20
-MOST_ITEM_CHARACTERS: Final = 1000
 EXCERPT: Final = 200
-_MARGIN: Final = 1000
 
 ChangeKind: TypeAlias = Literal["stored", "rolled_back", "rolled_back_by_hand"]
 
@@ -71,6 +67,8 @@ class NoteHistory:
     """All that is kept of a task's notes; ``current`` is the version that the next run gets, 0 for none.
 
     ``baseline`` holds the scores of runs without notes, ``run_count`` counts reflections, also those taken back.
+    ``failed`` is the last reflection that failed, as long as there is no version in force: it is none itself, so that
+    runs after it are runs without notes.
     """
 
     identity: str
@@ -80,6 +78,7 @@ class NoteHistory:
     baseline: tuple[float, ...] = ()
     versions: tuple[NoteVersion, ...] = ()
     changes: tuple[NoteChange, ...] = ()
+    failed: TaskReflection | None = None
 
     def version(self, number: int) -> NoteVersion | None:
         """Return a version, or None if there is none of that number, or no longer."""
@@ -87,9 +86,11 @@ class NoteHistory:
 
     @property
     def reflection(self) -> TaskReflection | None:
-        """What the next run gets; None for nothing."""
+        """What the next run gets, else the last reflection that failed; None for nothing."""
         version = self.version(self.current)
-        return None if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
+        return (
+            self.failed if version is None else replace(version.reflection, run_count=max(self.run_count, 1))
+        )
 
     @property
     def lineage(self) -> Iterator[NoteVersion]:
@@ -115,15 +116,16 @@ def with_reflection(
     """Return the history after one more reflection, made of version ``base`` (by default the current one).
 
     The count grows by one, whatever the reflection says. What says nothing new makes no version, nor does what was
-    taken back before or is made of that, nor a failed reflection beside a good version.
+    taken back before or is made of that. A failed reflection counts nothing, and is kept where no version is in force.
     """
     reflection = storable(reflection)
     current = history.version(history.current)
-    description = abridge(_storable(description, MOST_CHARACTERS), EXCERPT) or history.description
-    good = current is not None and current.reflection.complete
-    if good and not reflection.complete:
-        return history
-    counted = replace(history, run_count=history.run_count + 1, description=description)
+    description = abridge(storable_text(description, MOST_CHARACTERS), EXCERPT) or history.description
+    if not reflection.complete:
+        return (
+            history if current is not None else replace(history, failed=reflection, description=description)
+        )
+    counted = replace(history, run_count=history.run_count + 1, description=description, failed=None)
     reflection = replace(reflection, run_count=counted.run_count)
     if current is not None:
         reflection = replace(
@@ -132,16 +134,30 @@ def with_reflection(
     origin = None if base is None else history.version(base)
     if origin is not None and origin.withdrawn:
         return counted  # made, elsewhere, of what has been taken back meanwhile
-    same = next((each for each in history.versions if says(each.reflection) == says(reflection)), None)
-    if same is not None and same is current:
-        return replace(counted, versions=_swapped(history.versions, replace(same, reflection=reflection)))
-    if same is not None and same.withdrawn:
+    if any(each.withdrawn and says(each.reflection) == says(reflection) for each in history.versions):
         return counted
+    return _grown(counted, reflection, history.current if base is None else base)
+
+
+def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHistory:
+    """Return the history with this reflection in force, its count and its time as they are.
+
+    A failed one takes no version's place.
+    """
+    if not reflection.complete:
+        return with_reflection(history, reflection)
+    counted = replace(history, run_count=reflection.run_count, failed=None)
+    return _grown(counted, storable(reflection), history.current)
+
+
+def _grown(history: NoteHistory, reflection: TaskReflection, base: int) -> NoteHistory:
+    current = history.version(history.current)
+    if current is not None and says(current.reflection) == says(reflection):
+        return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
     number = max((each.number for each in history.versions), default=0) + 1
-    version = NoteVersion(number, reflection, history.current if base is None else base)
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
-    grown = replace(counted, current=number, versions=(*history.versions, version))
-    return _noted(_pruned(grown), change)
+    version = NoteVersion(number, reflection, base)
+    return _noted(_pruned(replace(history, current=number, versions=(*history.versions, version))), change)
 
 
 def with_score(history: NoteHistory, version: int, score: float) -> NoteHistory:
@@ -225,30 +241,4 @@ def says(reflection: TaskReflection) -> tuple[object, ...]:
         reflection.refined_expected_output,
         reflection.observations,
         reflection.suggestions,
-        reflection.complete,
     )
-
-
-def storable(reflection: TaskReflection) -> TaskReflection:
-    """Return a reflection without secrets, of characters that every store holds, and no longer than it may be.
-
-    Without bounds it would grow over many runs.
-    """
-    return replace(
-        reflection,
-        refined_description=_storable(reflection.refined_description, MOST_CHARACTERS),
-        refined_expected_output=_storable(reflection.refined_expected_output, MOST_CHARACTERS),
-        observations=tuple(
-            _storable(text, MOST_ITEM_CHARACTERS) for text in reflection.observations[:MOST_ITEMS]
-        ),
-        suggestions=tuple(
-            _storable(text, MOST_ITEM_CHARACTERS) for text in reflection.suggestions[:MOST_ITEMS]
-        ),
-        failure=None if reflection.failure is None else _storable(reflection.failure, MOST_ITEM_CHARACTERS),
-    )
-
-
-def _storable(text: str, most: int) -> str:
-    # Looked through a little beyond the cut, so that a secret there is found whole.
-    text = redact(text[: most + _MARGIN])
-    return text[:most].replace("\0", "").encode("utf-8", "replace").decode("utf-8")

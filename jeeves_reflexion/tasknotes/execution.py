@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, LessonsRecalled
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
 from jeeves_reflexion.session import Session
+from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
 from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
@@ -99,6 +100,7 @@ class TaskRun:
 
     task: EnsembleTask
     core: Task
+    reflection: ReflectionConfig | None
     staff: Staff
     options: EnsembleOptions
     reflector: TaskReflector
@@ -121,14 +123,13 @@ class TaskRun:
     async def settle(self, outcome: TaskOutcome) -> TaskOutcome:
         """Note what the run says of its notes, and reflect if it was accepted; return it with what came of that."""
         await self._credit(outcome)
-        config = self.task.reflection
-        if config is None or not outcome.accepted:
+        if self.reflection is None or not outcome.accepted:
             return self._told(outcome)
         reflection, problem = await self.reflector.reflect(
             # As it is defined, with its placeholders, and not as this run filled it in.
             replace(self.core, expected_output=self.task.expected_output),
             outcome.output,
-            config=config,
+            config=self.reflection,
             model=self.staff.model_of(self.task),
             session=self.session,
             evaluation=outcome.evaluation,
@@ -169,7 +170,7 @@ class TaskRun:
         """Return the task as the agent gets it: with notes, lessons and outputs of earlier tasks."""
         said = await self._lessons()
         reflection = None
-        if self.task.reflection is not None:
+        if self.reflection is not None:
             self.notes = await self.reflector.recall(task, self.session)
             self._problem(self.notes.problem)
             reflection = self.notes.reflection
@@ -335,4 +336,4 @@ def _score(outcome: TaskOutcome) -> float | None:
 
 
 def _said(what: str, error: Exception) -> str:
-    return f"{what}: {type(error).__name__}: {error}"
+    return f"{what}: {described(error)}"

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from jeeves_reflexion.tasknotes.note_gate import admit
+from jeeves_reflexion.tasknotes.placeholders import fill
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import CHARS_PER_TOKEN, cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Task
@@ -26,7 +28,7 @@ _KEPT: Final = frozenset("\t")
 _BEFORE = re.compile(r"(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+")
 _POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
 _RULE: Final = frozenset("-=_*")
-_TAG = re.compile(r"<(?=[!?/A-Za-z])")
+_TAG = re.compile(r"<(?=[!?/|\uff5cA-Za-z])")
 
 
 def prompt_with(
@@ -72,18 +74,19 @@ def notes_section(
 ) -> str:
     """Return the notes as a section of at most ``max_tokens`` tokens; empty if there is nothing to say or no room.
 
-    Stored text can't close the section or open another one: what would pass for a heading, a rule, a fence or a tag
-    is escaped. Where room is short, the last suggestions go first, then the last observations; then the middle of
-    the instructions.
+    What gives orders to its reader is left out, as of lessons. Stored text can't close the section or open another
+    one: what would pass for a heading, a rule, a fence or a tag is escaped. Where room is short, the last suggestions
+    go first, then the last observations; then the middle of the instructions.
     """
-    if not reflection.complete:
+    clean, _ = admit(reflection)
+    if clean is None or not clean.complete:
         return ""
     known = {_key(text) for text in said}
     parts = _Parts(
-        _filled(reflection.refined_description, inputs).strip(),
-        _filled(reflection.refined_expected_output, inputs).strip(),
-        tuple(text for text in reflection.observations if _key(text) not in known),
-        tuple(text for text in reflection.suggestions if _key(text) not in known),
+        fill(clean.refined_description, inputs).strip(),
+        fill(clean.refined_expected_output, inputs).strip(),
+        tuple(text for text in clean.observations if _key(text) not in known),
+        tuple(text for text in clean.suggestions if _key(text) not in known),
     )
     section = parts.rendered()
     while estimate_tokens(section) > max_tokens and (parts.observations or parts.suggestions):
@@ -159,9 +162,3 @@ def _listed(texts: Sequence[str]) -> str:
 
 def _key(text: str) -> str:
     return " ".join(re.findall(r"\w+", text)).casefold()
-
-
-def _filled(text: str, inputs: Mapping[str, str] | None) -> str:
-    if not inputs:
-        return text
-    return re.sub(r"\{(\w+)\}", lambda match: inputs.get(match[1], match[0]), text)

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jeeves_reflexion.models.replies import agreed, answer, objects
+from jeeves_reflexion.models.replies import agreed, objects, opened
+from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
+from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON
 
 SECTIONS: Final = ("refined_description", "refined_expected_output", "observations", "suggestions")
@@ -33,15 +35,6 @@ _CLOSING = re.compile(
     r"</(?:refined_description|refined_expected_output|observations|suggestions)>[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-_BULLET = re.compile(
-    r"^(?P<indent>\s*)(?:[-+*\u2022\u2023\u25aa\u25cf\u25e6\u2043\u2013\u2014\u00b7]|\(?\d{1,3}[.)]|\(?[a-zA-Z]\))\s+(?P<text>.*)$"
-)
-_NOTHING = re.compile(
-    r"^\W*+(?:none|n/?a|nothing|empty|unchanged|no (?:changes?|observations?|suggestions?)(?: needed)?)?+\W*+$",
-    re.IGNORECASE,
-)
-_PLACEHOLDER = re.compile(r"^\[[^\]\n]{0,200}\]$")
-_RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
 _FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<body>.*)\n(?P=fence)\s*$", re.DOTALL)
 
 
@@ -70,7 +63,7 @@ def read_sections(text: str) -> Sections:
     """
     text = answer(text)
     found = [one for one in objects(text) if one.plain]
-    named = [one.read_as({_name(key): value for key, value in one.value.items()}) for one in found]
+    named = [one.read_as({_name(key): value for key, value in opened(one.value).items()}) for one in found]
     one = agreed(
         [each for each in named if each.value.keys() & set(SECTIONS)],
         lambda value: json.dumps(value, sort_keys=True),
@@ -107,14 +100,14 @@ def _field_text(value: JSON) -> str | None:
 
 def _field_list(value: JSON) -> tuple[str, ...]:
     if isinstance(value, str):
-        return _items(value.splitlines())
+        return items(value.splitlines())
     if not isinstance(value, Sequence):
         return ()
     texts = [
         next((v for v in i.values() if isinstance(v, str)), "") if isinstance(i, Mapping) else i
         for i in value
     ]
-    return tuple(text.strip() for text in texts if isinstance(text, str) and not _NOTHING.match(text))
+    return listed(text for text in texts if isinstance(text, str))
 
 
 def _of_prose(text: str) -> Sections:
@@ -133,8 +126,8 @@ def _of_prose(text: str) -> Sections:
     return Sections(
         _text(parts.get("refined_description", [])),
         _text(parts.get("refined_expected_output", [])),
-        _items(parts.get("observations", [])),
-        _items(parts.get("suggestions", [])),
+        items(parts.get("observations", [])),
+        items(parts.get("suggestions", [])),
         frozenset(parts),
     )
 
@@ -167,7 +160,7 @@ def _name(marker: str) -> str:
 
 def _text(lines: Sequence[str]) -> str | None:
     kept = list(lines)
-    while kept and (not kept[-1].strip() or _RULE.match(kept[-1])):
+    while kept and (not kept[-1].strip() or RULE.match(kept[-1])):
         kept.pop()
     text = "\n".join(kept).strip()
     fenced = _FENCED.match(text)
@@ -175,24 +168,4 @@ def _text(lines: Sequence[str]) -> str | None:
 
 
 def _said(text: str) -> str | None:
-    return None if _NOTHING.match(text) or _PLACEHOLDER.match(text) else text
-
-
-def _items(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the items of a list. Lines that go on with an item belong to it; without any bullet each line is one."""
-    items: list[str] = []
-    bulleted = any(_BULLET.match(line) for line in lines)
-    open_item = False
-    for line in lines:
-        match = _BULLET.match(line)
-        stripped = line.strip()
-        if match:
-            items.append(match["text"].strip())
-            open_item = True
-        elif not stripped or _RULE.match(line) or stripped.startswith(("```", "~~~")):
-            open_item = False
-        elif bulleted and open_item:
-            items[-1] = f"{items[-1]} {stripped}"
-        elif not bulleted or not items:
-            items.append(stripped)
-    return tuple(item for item in items if not _NOTHING.match(item) and not _PLACEHOLDER.match(item))
+    return None if says_nothing(text) else text

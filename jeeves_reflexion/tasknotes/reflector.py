@@ -11,19 +11,21 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 
 from jeeves_reflexion.callables import run as run_callable
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.tasknotes.calls import answer
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
-from jeeves_reflexion.tasknotes.evolution import says, storable
+from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
 from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
+from jeeves_reflexion.tasknotes.note_gate import admit
 from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
 from jeeves_reflexion.tasknotes.values import (
     ReflectionInput,
@@ -34,8 +36,11 @@ from jeeves_reflexion.tasknotes.values import (
 from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
+T = TypeVar("T")
+
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
+_REFUSED: Final = "what gives orders was left out of the notes on a task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +85,18 @@ class TaskReflector:
         if self.store is None:
             return notes
         try:
-            reflection, version = await self._latest(identity)
+            found, version = await self._latest(identity)
+            reflection, refused = admit(found)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             problem = await self.warn(session, "the notes of a task could not be read", error)
             return replace(notes, version=None, problem=problem)
-        if reflection is not None and reflection.complete:
-            await session.emit(
-                NotesApplied(
-                    run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0
-                )
-            )
-        return replace(notes, reflection=reflection, version=version)
+        problem = await self.warn(session, _REFUSED, refused) if refused else ""
+        if reflection is None or not reflection.complete:
+            return replace(notes, reflection=reflection, problem=problem)
+        await session.emit(
+            NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0)
+        )
+        return Notes(identity, reflection, version, problem)
 
     async def score(self, notes: Notes, score: float | None, session: Session) -> str:
         """Note what a run under these notes scored; take back, and tell, what proved worse. Returns a problem."""
@@ -99,8 +105,7 @@ class TaskReflector:
             return ""
         version = notes.version
         try:
-            with anyio.fail_after(self._store_seconds):
-                taken = await versioned.score(notes.identity, version, score)
+            taken = await self._stored(lambda: versioned.score(notes.identity, version, score))
         except Exception as error:  # noqa: BLE001 - as above
             return await self.warn(session, "the score of a run could not be noted", error)
         if taken is not None:
@@ -136,19 +141,21 @@ class TaskReflector:
     ) -> tuple[TaskReflection | None, str]:
         """Reflect on an accepted output; return what was stored, if anything, and a problem, if there was one.
 
-        ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`, unless it only says
-        that there could be no reflection; that is stored where there is nothing better, and never in place of it.
+        ``config=None`` does nothing. What is stored is announced by :class:`TaskReflectedEvent`. That there could be
+        no reflection is stored, unannounced, where the store keeps versions and has nothing better.
         """
         session = session or Session()
         if config is None or self.store is None:
             return None, ""
         try:
             strategy = strategy_of(config, model)
-            given = await self._given(task, output, evaluation, attempt)
-            reflection = await self._reflection(strategy, given[0], session)
-            return await self._keep(task, *given, reflection, session)
+            given, base = await self._given(task, output, evaluation, attempt)
+            reflection, refused = await self._reflection(strategy, given, session)
+            problem = await self.warn(session, _REFUSED, refused) if refused else ""
+            stored, other = await self._keep(task, base, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
             return None, await self.warn(session, "a task could not be reflected on", error)
+        return stored, other or problem
 
     @property
     def versioned(self) -> VersionedReflectionStore | None:
@@ -157,7 +164,7 @@ class TaskReflector:
 
     async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
         """Log and tell a problem that fails nothing, and return it in words."""
-        said = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        said = described(error) if isinstance(error, BaseException) else error
         problem = redact(f"{what}: {said}")
         logger.warning(problem)
         await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
@@ -166,105 +173,110 @@ class TaskReflector:
     async def _given(
         self, task: Task, output: str, evaluation: Evaluation | None, attempt: Attempt | None
     ) -> tuple[ReflectionInput, int | None]:
-        prior, version = await self._latest(task_identity(task))
+        found, version = await self._latest(task_identity(task))
+        prior, _ = admit(found)
         public = None if evaluation is None else evaluation.public(task.reference)
         return ReflectionInput(task.public(), output, prior, public, attempt), version
 
     async def _reflection(
         self, strategy: ReflectionStrategy, given: ReflectionInput, session: Session
-    ) -> TaskReflection:
+    ) -> tuple[TaskReflection, str]:
+        """Return the reflection as it may be stored, and what of it was refused."""
         call = functools.partial(strategy.reflect, given)
 
-        async def reflect() -> object:
-            return await run_callable(strategy.reflect, call)
+        async def reflect() -> TaskReflection:
+            found = await run_callable(strategy.reflect, call)
+            if not isinstance(found, TaskReflection):
+                raise TypeError(f"the strategy returned {type(found).__name__}, no TaskReflection")
+            return found
 
         try:
-            with anyio.fail_after(self._reflection_seconds):
-                reflection = await session.spending("reflector", reflect)
-        except TimeoutError:
-            return failed_reflection(given, f"no answer within {self._reflection_seconds:g} s")
+            found = await answer(self._reflection_seconds, lambda: session.spending("reflector", reflect))
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
-            logger.warning("a reflection strategy failed", exc_info=error)
-            return failed_reflection(given, f"{type(error).__name__}: {error}")
-        if not isinstance(reflection, TaskReflection):
-            return failed_reflection(
-                given, f"the strategy returned {type(reflection).__name__}, no TaskReflection"
-            )
-        return storable(reflection)
+            logger.warning("a reflection strategy failed: %s", redact(described(error)))
+            return failed_reflection(given, described(error)), ""
+        reflection, refused = admit(found)
+        if reflection is None:
+            return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
+        return reflection, refused
 
     async def _keep(
         self,
         task: Task,
-        given: ReflectionInput,
         base: int | None,
         reflection: TaskReflection,
         session: Session,
     ) -> tuple[TaskReflection | None, str]:
-        prior = given.prior_reflection
-        good = prior is not None and prior.complete
-        problem = ""
         if not reflection.complete:
             problem = await self.warn(
                 session, "there is no new reflection on a task", reflection.failure or ""
             )
-        if good and not reflection.complete:
-            return None, problem
+            return await self._store_failure(task, reflection), problem
         stored = await self._store(task, reflection, base)
         if stored is None:
             return None, await self.warn(
                 session,
                 "a reflection was counted and not taken",
-                "what it says or was made of was taken back, or a better one was there first",
+                "what it says or was made of was taken back, or another one was there first",
             )
-        if not reflection.complete:
-            return stored, problem
         await session.emit(
             TaskReflectedEvent(
                 run_id=session.id,
                 attempt=session.attempt,
                 task_description=description_of(task),
                 reflection=stored,
-                is_first_reflection=not good,
+                is_first_reflection=stored.run_count == 1,
             )
         )
-        return stored, problem
+        return stored, ""
+
+    async def _store_failure(self, task: Task, reflection: TaskReflection) -> TaskReflection | None:
+        """Store that there is no reflection where there is nothing better; a store of two methods never gets it."""
+        history = await self._commit(task, reflection, None)
+        kept = None if history is None else history.reflection
+        return kept if kept is not None and not kept.complete else None
 
     async def _store(self, task: Task, reflection: TaskReflection, base: int | None) -> TaskReflection | None:
         """Store a reflection and return it as stored; None if it was not taken."""
-        identity = task_identity(task)
-        versioned = self.versioned
-        if versioned is not None:
-            with anyio.fail_after(self._store_seconds):
-                history = await versioned.commit(
-                    identity, reflection, base=base, description=description_of(task)
-                )
+        history = await self._commit(task, reflection, base)
+        if history is not None:
             current = history.reflection
             return current if current is not None and says(current) == says(reflection) else None
+        identity = task_identity(task)
         async with _held(self._locks, identity):
             latest, _ = await self._latest(identity)
-            if latest is not None and latest.complete and not reflection.complete:
-                return None
             counted = replace(reflection, run_count=1 if latest is None else latest.run_count + 1)
             await self._call("store", identity, counted)
             return counted
 
-    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
+    async def _commit(self, task: Task, reflection: TaskReflection, base: int | None) -> NoteHistory | None:
         versioned = self.versioned
         if versioned is None:
-            found = await self._call("retrieve", identity)
-            if found is not None and not isinstance(found, TaskReflection):
-                raise ConfigurationError(
-                    f"the reflection store returned {type(found).__name__}, no TaskReflection"
-                )
-            return found, None
-        with anyio.fail_after(self._store_seconds):
-            history = await versioned.history(identity)
-        return (None, 0) if history is None else (history.reflection, history.current)
+            return None
+        identity, description = task_identity(task), description_of(task)
+        return await self._stored(
+            lambda: versioned.commit(identity, reflection, base=base, description=description)
+        )
+
+    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
+        versioned = self.versioned
+        if versioned is not None:
+            history = await self._stored(lambda: versioned.history(identity))
+            return (None, 0) if history is None else (history.reflection, history.current)
+        found = await self._call("retrieve", identity)
+        if found is not None and not isinstance(found, TaskReflection):
+            raise ConfigurationError(
+                f"the reflection store returned {type(found).__name__}, no TaskReflection"
+            )
+        # What such a store keeps of a failure was not written by us, and is nothing to go on from.
+        return found if found is not None and found.complete else None, None
 
     async def _call(self, name: str, *arguments: object) -> object:
         method: Callable[..., Awaitable[object] | object] = getattr(self.store, name)
-        with anyio.fail_after(self._store_seconds):
-            return await run_callable(method, functools.partial(method, *arguments))
+        return await self._stored(lambda: run_callable(method, functools.partial(method, *arguments)))
+
+    async def _stored(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await answer(self._store_seconds, call)
 
 
 _Locks: TypeAlias = dict[str, threading.Lock]
@@ -304,4 +316,4 @@ def strategy_of(config: ReflectionConfig, model: ChatModel | None) -> Reflection
             "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
             "(strategy=...), or give the ensemble a model"
         )
-    return LlmReflectionStrategy(chosen)
+    return LlmReflectionStrategy(chosen, prompt=config.prompt)

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.tasknotes.parsing import SECTIONS, Sections, read_sections
-from jeeves_reflexion.tasknotes.values import ReflectionInput, TaskReflection
+from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, TaskReflection
 from jeeves_reflexion.text import bullets, cut_middle, fence, one_line, read_prompt
 from jeeves_reflexion.types import JSON
 
@@ -65,8 +65,8 @@ class LlmReflectionStrategy:
         try:
             sections = await self._ask(given)
         except Exception as error:  # noqa: BLE001 - whatever it is, a run that was accepted stays accepted
-            logger.warning("reflection on a task failed", exc_info=error)
-            return failed_reflection(given, f"{_CALL_FAILED} ({type(error).__name__}: {error})")
+            logger.warning("reflection on a task failed: %s", redact(described(error)))
+            return failed_reflection(given, f"{_CALL_FAILED} ({described(error)})")
         if not sections.readable:
             return failed_reflection(
                 given, "the reply could not be read: none of the four sections was in it"
@@ -105,7 +105,7 @@ def material(given: ReflectionInput, output_tokens: int) -> str:
 
 
 def _earlier(prior: TaskReflection | None) -> str:
-    if prior is None or not prior.complete:
+    if prior is None:
         return _FIRST
     return "\n\n".join(
         part
@@ -121,26 +121,25 @@ def _earlier(prior: TaskReflection | None) -> str:
 
 def _reflection(given: ReflectionInput, sections: Sections) -> TaskReflection:
     prior = given.prior_reflection
-    known = prior if prior is not None and prior.complete else None
-    description = sections.refined_description or (known.refined_description if known else given.description)
+    description = sections.refined_description or (prior.refined_description if prior else given.description)
     expected = sections.refined_expected_output or (
-        known.refined_expected_output if known else given.expected_output
+        prior.refined_expected_output if prior else given.expected_output
     )
     parts = (description, expected, sections.observations, sections.suggestions)
     return TaskReflection.of_first_run(*parts) if prior is None else TaskReflection.from_prior(prior, *parts)
 
 
 def failed_reflection(given: ReflectionInput, reason: str) -> TaskReflection:
-    """Return the record that a reflection could not be made: the task's own texts, and why."""
+    """Return the record that a reflection could not be made: the task's own texts, and why. It counts nothing."""
     prior = given.prior_reflection
     reason = one_line(redact(reason))[:500]
     now = datetime.now(UTC)
     return TaskReflection(
         given.description,
         given.expected_output,
-        (f"Reflection could not be completed: {reason}",),
+        (f"{FAILED}: {reason}",),
         (),
         now if prior is None else max(now, prior.reflected_at),
-        1 if prior is None else prior.run_count + 1,
+        1 if prior is None else prior.run_count,
         failure=reason,
     )

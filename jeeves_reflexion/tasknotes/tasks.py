@@ -6,7 +6,6 @@ definition that such tasks are made of, run after run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,21 +16,21 @@ from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.tasknotes.config import ReflectionConfig, as_config
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate
 from jeeves_reflexion.tasknotes.identity import task_identity
+from jeeves_reflexion.tasknotes.placeholders import fill, missing_names
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
-
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnsembleTask:
     """What is to be done, in each run anew.
 
-    ``description`` may have placeholders such as ``{topic}``, filled by ``inputs`` or by those of the run; without
-    any inputs it is taken as it stands. ``reflect`` is True, False or a :class:`ReflectionConfig`. ``agent`` is any
-    callable that :func:`~jeeves_reflexion.agents.as_agent` takes, or a model; left out, the ensemble's. ``context``
-    names tasks of the same run whose outputs this one is told. ``prompt`` is the text of this run where it was filled
-    in elsewhere. Two tasks are equal only if they are one object.
+    ``description`` and ``expected_output`` may have placeholders such as ``{topic}``, filled by ``inputs`` or by those
+    of the run; ``{{topic}}`` is the text ``{topic}``. Without any inputs both are taken as they stand. ``reflect`` is
+    True, False or a :class:`ReflectionConfig`. ``agent`` is any callable that
+    :func:`~jeeves_reflexion.agents.as_agent` takes, or a model; left out, the ensemble's. ``context`` names tasks of
+    the same run whose outputs this one is told. ``prompt`` is the text of this run where it was filled in elsewhere.
+    Two tasks are equal only if they are one object.
     """
 
     description: str
@@ -106,12 +105,13 @@ class EnsembleTask:
 
 
 def _filled(text: str, inputs: Mapping[str, str]) -> str:
-    if not inputs:
-        return text
-    missing = sorted({name for name in _PLACEHOLDER.findall(text) if name not in inputs})
-    if missing:
-        raise ConfigurationError(f"the task has no input for {', '.join(missing)}: pass inputs={{...}}")
-    return _PLACEHOLDER.sub(lambda match: str(inputs[match[1]]), text)
+    if inputs and (names := missing_names(text, inputs)):
+        literal = " and ".join(f"{{{{{name}}}}}" for name in names)
+        raise ConfigurationError(
+            f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} where the braces "
+            "belong to the text"
+        )
+    return fill(text, inputs)
 
 
 PhaseReviewer: TypeAlias = Callable[..., Any]
@@ -123,6 +123,7 @@ class Phase:
 
     ``review`` is called with the outcomes and answers with a :class:`ReviewDecision` (accept, reject or retry), sync
     or async, within ``timeout`` seconds; ``max_retries`` bounds the retries, after which the phase is rejected.
+    ``reflect``, as of a task, holds for its tasks that have none of their own.
     """
 
     name: str
@@ -131,11 +132,17 @@ class Phase:
     max_retries: int = 1
     timeout: float | None = None
     on_timeout: Literal["accept", "reject"] = "reject"
+    reflect: bool | ReflectionConfig = False
 
     def __post_init__(self) -> None:
+        as_config(self.reflect)
         object.__setattr__(self, "tasks", tuple(EnsembleTask.of(task) for task in self.tasks))
         if self.max_retries < 0:
             raise ConfigurationError(f"max_retries must be at least 0, not {self.max_retries}")
+
+    def reflection_of(self, task: EnsembleTask) -> ReflectionConfig | None:
+        """Return how a task of the phase is reflected on; None for not at all."""
+        return task.reflection or as_config(self.reflect)
 
 
 Status: TypeAlias = Literal["accepted", "rejected", "failed", "skipped"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+
+FAILED: Final = "Reflection could not be completed"
+"""What an observation of a failed reflection begins with, so that it is known in a store of the seed's six fields."""
 
 
 class ReflectionStoreError(LessonStoreError):
@@ -21,7 +24,8 @@ class TaskReflection:
 
     ``run_count`` says how often the task was reflected on. ``failure`` says why there is no better version: the
     texts are then the task's own, and such a record is neither shown to an agent nor put in place of a good one.
-    Raises :class:`ConfigurationError` naming the field that can't be.
+    Left out, it is read from the observations, one of which says so (:data:`FAILED`). Raises
+    :class:`ConfigurationError` naming the field that can't be.
     """
 
     refined_description: str
@@ -45,6 +49,10 @@ class TaskReflection:
         count = self.run_count
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ConfigurationError(f"run_count must be a whole number of at least 1, not {count!r}")
+        if not isinstance(self.failure, str | None):
+            raise ConfigurationError(f"failure must be a text or None, not {self.failure!r}")
+        if self.failure is None:
+            object.__setattr__(self, "failure", next(filter(_tells_failure, self.observations), None))
 
     @property
     def complete(self) -> bool:
@@ -99,12 +107,17 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _tells_failure(observation: str) -> bool:
+    return observation.lstrip(" \t-*").casefold().startswith(FAILED.casefold())
+
+
 @dataclass(frozen=True, slots=True)
 class ReflectionInput:
     """What a strategy reflects on.
 
     ``task`` has no gold in it and ``evaluation`` nothing that quotes it. ``task_output`` is the accepted output, as a
-    reviewer may have edited it; ``attempt`` how it came to be, with its steps.
+    reviewer may have edited it; ``attempt`` how it came to be, with its steps. ``prior_reflection`` is never a failed
+    one: that counts as none.
     """
 
     task: Task
@@ -112,6 +125,10 @@ class ReflectionInput:
     prior_reflection: TaskReflection | None = None
     evaluation: Evaluation | None = None
     attempt: Attempt | None = None
+
+    def __post_init__(self) -> None:
+        if self.prior_reflection is not None and not self.prior_reflection.complete:
+            object.__setattr__(self, "prior_reflection", None)
 
     @property
     def description(self) -> str:
@@ -137,8 +154,8 @@ class ReflectionStrategy(Protocol):
 class ReflectionStore(Protocol):
     """Keeps the latest reflection of each task. Sync methods will do; they run in a worker thread.
 
-    It must be safe for concurrent use. :class:`VersionedReflectionStore` does more: it loses no run count among
-    processes, and keeps versions, so that a bad one can be taken back.
+    It must be safe for concurrent use, and is never given a failed reflection. :class:`VersionedReflectionStore` does
+    more: it loses no run count among processes, and keeps versions, so that a bad one can be taken back.
     """
 
     async def store(self, task_identity: str, reflection: TaskReflection) -> None:

@@ -18,6 +18,7 @@ from jeeves_reflexion.tasknotes.evolution import (
     judged,
     rolled_back,
     with_reflection,
+    with_replacement,
     with_score,
 )
 from jeeves_reflexion.tasknotes.identity import checked_identity
@@ -54,8 +55,12 @@ class VersionedReflectionStore:
         self.records = records
 
     async def store(self, task_identity: str, reflection: TaskReflection) -> None:
-        """Store a reflection as the task's newest version; its run count is counted here."""
-        await self.commit(task_identity, reflection)
+        """Store a reflection as the task's newest version, with the run count that it has.
+
+        The last of several at once is in force; :meth:`commit` counts.
+        """
+        _checked(reflection)
+        await self._change(task_identity, lambda history: with_replacement(history, reflection))
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
         """Return the reflection of the task's current version, or None."""
@@ -77,12 +82,11 @@ class VersionedReflectionStore:
         base: int | None = None,
         description: str = "",
     ) -> NoteHistory:
-        """Store a reflection that was made of version ``base`` (by default the current one); return the history.
+        """Count a reflection that was made of version ``base`` (by default the current one); return the history.
 
-        ``description`` is kept, cut, for people who list the notes.
+        Its run count is one more than that of the last. ``description`` is kept, cut, for people who list the notes.
         """
-        if not isinstance(reflection, TaskReflection):
-            raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
+        _checked(reflection)
         return await self._change(
             task_identity,
             lambda history: with_reflection(history, reflection, base=base, description=description),
@@ -172,6 +176,11 @@ class VersionedReflectionStore:
         raise ReflectionStoreError(
             f"the notes on task {identity} kept changing while they were to be written"
         )
+
+
+def _checked(reflection: object) -> None:
+    if not isinstance(reflection, TaskReflection):
+        raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from jeeves_reflexion.errors import MissingDependencyError
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.errors import WorkflowFileError
+from jeeves_reflexion.workflows.values import NoJSONError, plain
 
 try:
     import yaml
@@ -79,7 +80,7 @@ def read_json(text: str, name: str) -> Document:
     """Read a JSON text. Raises :class:`WorkflowFileError`."""
     _bound(text, name)
     try:
-        value: JSON = json.loads(text, parse_constant=_no_constant)
+        value = plain(json.loads(text, parse_constant=_no_constant))
     except RecursionError as error:
         raise WorkflowFileError(f"{name}: it is nested too deeply") from error
     except ValueError as error:
@@ -236,11 +237,12 @@ class _Reader:
             raise self._error(event, f"the tag {tag} is not allowed: only plain values are")
         try:
             value = self.maker.construct_object(yaml.ScalarNode(tag, event.value))
-        except (ValueError, KeyError, yaml.YAMLError) as error:
+        except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError) as error:
             raise self._error(event, f"{event.value[:40]!r} is no {tag.rpartition(':')[2]}") from error
-        if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124
-            raise self._error(event, f"{event.value} is no number of JSON")
-        return value  # type: ignore[no-any-return]
+        try:
+            return plain(value)
+        except NoJSONError as error:
+            raise self._error(event, f"{event.value[:40]!r}: {error}") from error
 
     def _error(self, event: Any, problem: str) -> WorkflowFileError:  # noqa: ANN401
         return WorkflowFileError(f"{self.name}, line {event.start_mark.line + 1}: {problem}")

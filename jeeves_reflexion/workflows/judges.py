@@ -21,10 +21,11 @@ from jeeves_reflexion.workflows.plan import (
     Place,
     SchemaEvaluation,
 )
+from jeeves_reflexion.workflows.schema_process import judge_by_schema
 from jeeves_reflexion.workflows.steps import ask_model
 from jeeves_reflexion.workflows.templates import render, render_text
 from jeeves_reflexion.workflows.toolbox import FATAL, Toolbox
-from jeeves_reflexion.workflows.values import NoJSONError, State, is_large, plain, text_of
+from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, of_code, of_reply, refusal
 
 _STEADY = Sampling(temperature=0.0)
@@ -68,10 +69,11 @@ async def _judge(evaluation: Evaluation, output: JSON, state: State, toolbox: To
 async def _by_schema(evaluation: SchemaEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
     if evaluation.schema is None:
         return refusal("there is no schema to judge by: give one as `schema`", output)
-    check = await toolbox.check(evaluation, state)
-    if is_large(output):
-        return await anyio.to_thread.run_sync(check, output, abandon_on_cancel=True)
-    return check(output)
+    schema: JSON = evaluation.schema
+    if isinstance(schema, str):
+        schema = await render(schema, state, str(evaluation.place))
+    folder = toolbox.tools.base_folder
+    return await anyio.to_thread.run_sync(judge_by_schema, schema, folder, output, abandon_on_cancel=True)
 
 
 async def _by_code(evaluation: CodeEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:

@@ -19,7 +19,7 @@ from jeeves_reflexion.workflows.plan import (
     SchemaEvaluation,
     Step,
 )
-from jeeves_reflexion.workflows.references import check_schema
+from jeeves_reflexion.workflows.schema_process import check_in_time
 from jeeves_reflexion.workflows.values import strings
 
 LLM_CALL: Final = "llm.call"
@@ -169,7 +169,7 @@ def _schema(schema: JSON, place: Place) -> SchemaEvaluation:
             raise mine.error("must be a mapping; for a file write {$ref: file.json}")
         templates.check(schema, str(mine))
     else:
-        check_schema(schema, str(mine))
+        check_in_time(schema, str(mine))
     return SchemaEvaluation(schema, mine)
 
 

@@ -37,6 +37,7 @@ _DATA: Final = frozenset({"const", "enum", "default", "examples", "example"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose value maps names to schemas; a name in it is no keyword."""
 
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _OLD: Final = ("http://json-schema.org/draft-03/", "http://json-schema.org/draft-04/")
 
 
@@ -76,9 +77,10 @@ def gather(schema: JSON, base_folder: Path | None) -> Referred:
     registry: Registry[Any] = _registry(retrieve=_refuse).combine(SPECIFICATIONS)
     made = [(name, _resource(part)) for name, part in search.found.items()]
     registry = registry.with_resources([(uri, _resource(schema)), *made]).crawl()
-    _check_pointers(registry, schema, uri)
+    seen: set[int] = set()
+    _check_pointers(registry, schema, uri, seen)
     for name, part in search.found.items():
-        _check_pointers(registry, part, _own_uri(part, name))
+        _check_pointers(registry, part, _own_uri(part, name), seen)
     return Referred(schema, registry, uri)
 
 
@@ -147,23 +149,26 @@ def _collect(search: _Search, schema: JSON, uri: str, folder: Path | None) -> No
         _collect(search, part, _own_uri(part, target), path.parent)
 
 
-def _references(schema: JSON, base: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each reference with the URI that it is relative to, and the URIs that parts call themselves."""
+def _references(schema: JSON, base: str, seen: set[int] | None = None) -> Iterator[tuple[str, str, str]]:
+    """Yield each reference with the URI that it is relative to, and the URIs that parts call themselves.
+
+    ``seen`` takes the identities of the schemas on the way.
+    """
     if isinstance(schema, Mapping):
+        if seen is not None:
+            seen.add(id(schema))
         own = _own_uri(schema, base)
         if own != base:
             yield own, "", own
         for key, value in schema.items():
-            if key in {"$ref", "$dynamicRef", "$recursiveRef"} and isinstance(value, str):
+            if key in _REFERENCES and isinstance(value, str):
                 yield own, value, ""
-            elif key in _NAMED and isinstance(value, Mapping):
-                for part in value.values():
-                    yield from _references(part, own)
             elif key not in _DATA:
-                yield from _references(value, own)
+                for part in value.values() if key in _NAMED and isinstance(value, Mapping) else [value]:
+                    yield from _references(part, own, seen)
     elif isinstance(schema, list):
         for item in schema:
-            yield from _references(item, base)
+            yield from _references(item, base, seen)
 
 
 def _file(search: _Search, reference: str, folder: Path | None) -> Path:
@@ -181,13 +186,16 @@ def _file(search: _Search, reference: str, folder: Path | None) -> Path:
         raise ConfigurationError(f"$ref {reference!r}: the path must be relative, with / between folders")
     try:
         path = (folder / name).resolve()
+        there = path.is_file()
     except (OSError, RuntimeError) as error:
-        raise ConfigurationError(f"$ref {reference!r}: the file can't be found: {error}") from error
+        raise ConfigurationError(
+            f"$ref {reference!r:.200}: the file can't be found: {error.__class__.__name__}"
+        ) from error
     if not path.is_relative_to(search.base):
         raise ConfigurationError(f"$ref {reference!r} leads out of the base folder")
     if path.suffix not in {".json", ".yaml", ".yml"}:
         raise ConfigurationError(f"$ref {reference!r}: a schema file ends in .json, .yaml or .yml")
-    if not path.is_file():
+    if not there:
         near = (
             difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")], 1)
             if path.parent.is_dir()
@@ -198,11 +206,16 @@ def _file(search: _Search, reference: str, folder: Path | None) -> Path:
     return path
 
 
-def _check_pointers(registry: Registry[Any], schema: JSON, uri: str) -> None:
-    for base, reference, _ in _references(schema, uri):
+def _check_pointers(registry: Registry[Any], schema: JSON, uri: str, seen: set[int]) -> None:
+    """Check that references lead to schemas, also out of what was no schema until one led there, such as an example."""
+    for base, reference, _ in list(_references(schema, uri, seen)):
         if not reference:
             continue
         try:
-            registry.resolver(base).lookup(reference)
+            target = urldefrag(urljoin(base, reference))[0]
+            found = registry.resolver(base).lookup(reference).contents
         except (Unresolvable, ValueError, TypeError) as error:
-            raise ConfigurationError(f"$ref {reference!r} leads nowhere") from error
+            raise ConfigurationError(f"$ref {reference!r:.200} leads nowhere") from error
+        if id(found) not in seen and not isinstance(found, bool) and target not in SPECIFICATIONS:
+            check_schema(found, f"what $ref {reference!r:.200} leads to")
+            _check_pointers(registry, found, target, seen)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jsonschema.exceptions import ValidationError, best_match
+from referencing.exceptions import Unresolvable
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.replies import json_value
@@ -17,7 +18,7 @@ from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.coercion import coerce
 from jeeves_reflexion.workflows.references import check_schema, gather
-from jeeves_reflexion.workflows.values import NoJSONError, produced, shown
+from jeeves_reflexion.workflows.values import NoJSONError, plain, produced, shown
 from jeeves_reflexion.workflows.verdicts import Problem, Verdict
 
 MAX_ERRORS: Final = 50
@@ -58,17 +59,27 @@ class SchemaCheck:
         """Return the verdict on an output; its ``output`` is the coerced one."""
         value = read_json_text(output) if isinstance(output, str) and not self._wants_text else output
         try:
+            value = plain(value)
             value = coerce(value, self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
         except RecursionError:
-            problem = Problem("", "it is nested too deeply, or its schema refers to itself without an end")
-            return Verdict(valid=False, score=0.0, errors=(problem,), output=output)
+            return _unfit(output, "it is nested too deeply, or its schema refers to itself without an end")
+        except NoJSONError as error:
+            return _unfit(output, f"it is no JSON: {error}")
+        except ArithmeticError:  # such as the quotient of a large number
+            return _unfit(output, "it holds a number that is too large or too small for its schema")
+        except Unresolvable as error:
+            raise ConfigurationError(f"the schema has a reference that leads nowhere: {error}") from error
         except re.error as error:
             raise ConfigurationError(f"the schema has a pattern that can't be read: {error}") from error
         if not found:
             return Verdict(valid=True, score=1.0, output=value)
         problems = tuple(_problem(error) for error in sorted(found, key=_place))
         return Verdict(valid=False, score=0.0, errors=problems, output=value)
+
+
+def _unfit(output: JSON, message: str) -> Verdict:
+    return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output)
 
 
 def _types(schema: JSON) -> list[str]:

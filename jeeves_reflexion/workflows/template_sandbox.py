@@ -7,13 +7,14 @@ and a bounded number of steps; nothing in it grows out of proportion. A name tha
 from __future__ import annotations
 
 import difflib
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from jeeves_reflexion.errors import MissingDependencyError
-from jeeves_reflexion.workflows.values import MAX_TEXT, as_text, shown
+from jeeves_reflexion.workflows.values import MAX_BITS, MAX_TEXT, as_text, shown
 
 try:
     import jinja2
@@ -31,11 +32,10 @@ __all__ = ["MAX_SECONDS", "MAX_STEPS", "counted", "environment", "jinja2", "node
 T = TypeVar("T")
 
 MAX_STEPS: Final = 100_000
-"""The most turns that all loops of a template may take together."""
+"""The most turns of loops, filters, calls and sums that a template may take together."""
 
 MAX_SECONDS: Final = 2.0
 _MAX_ASSIGNMENTS: Final = 16
-_MAX_DIGITS: Final = 4_000
 
 _METHODS: Final = {
     dict: frozenset({"get", "items", "keys", "values"}),
@@ -81,7 +81,7 @@ class _Left:
     def take(self) -> None:
         self.steps -= 1
         if self.steps < 0:
-            raise OverflowError(f"its loops take more than {MAX_STEPS:,} turns")
+            raise OverflowError(f"it takes more than {MAX_STEPS:,} steps: turns of loops, filters and sums")
         if time.monotonic() > self.until:
             raise OverflowError(f"it takes longer than {MAX_SECONDS:g} s")
 
@@ -119,11 +119,15 @@ class _Environment(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             autoescape=False,
+            optimized=False,  # it takes cubic time over a chain of filters, and would run them before they are bounded
             keep_trailing_newline=False,
             finalize=_finalize,
             cache_size=0,
         )
-        self.filters = {**FILTERS, "_counted": counted, "_joined": joined}
+        self.filters = {
+            name: _stepping(work)
+            for name, work in {**FILTERS, "_counted": counted, "_joined": joined}.items()
+        }
         self.globals = {"range": self.globals["range"]}
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401
@@ -144,7 +148,13 @@ class _Environment(ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> None:  # noqa: ANN401
         """Have texts format nothing: a width could make one as long as it likes."""
 
+    def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as Jinja2 has it
+        """Call a method; that is a step."""
+        _left.get().take()
+        return super().call(context, obj, *args, **kwargs)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401
+        _left.get().take()
         _check_size(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
@@ -152,6 +162,17 @@ class _Environment(ImmutableSandboxedEnvironment):
         tree = super()._parse(source, name, filename)
         _tame(tree)
         return tree
+
+
+def _stepping(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter whose every use is a step, so that a long chain of them ends."""
+
+    @functools.wraps(work)  # Jinja2 marks the functions that it passes its context to
+    def step(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as filters are
+        _left.get().take()
+        return work(*args, **kwargs)
+
+    return step
 
 
 def _finalize(value: object) -> str:
@@ -178,7 +199,7 @@ def _check_size(operator: str, left: object, right: object) -> None:
         raise OverflowError(f"a value becomes longer than {MAX_TEXT:,}")
     if operator in {"*", "**"}:
         digits = _whole(left).bit_length() * (abs(_whole(right)) if operator == "**" else 1)
-        if digits + _whole(right).bit_length() > _MAX_DIGITS:
+        if digits + _whole(right).bit_length() > MAX_BITS:
             raise OverflowError("a number becomes too large")
 
 

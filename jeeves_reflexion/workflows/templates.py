@@ -27,7 +27,6 @@ class _Template:
 
     def __init__(self, source: str) -> None:
         tree = environment._parse(source, None, None)  # noqa: SLF001 - the parser that tames
-        self.loops = tree.find(nodes.For) is not None
         self.alone: jinja2.Template | None = None
         body = tree.body
         if len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1:
@@ -138,8 +137,8 @@ async def _filled(source: str, state: State, where: str, *, as_value: bool) -> J
         except Exception as error:  # noqa: BLE001 - whatever a template raises, its author must learn where
             _explain(error, where)
 
-    # A loop may take its time, and the event loop has others to serve.
-    return await anyio.to_thread.run_sync(work) if template.loops else work()
+    # It may take its time, up to MAX_SECONDS, and the event loop has others to serve.
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 def _explain(error: Exception, where: str) -> NoReturn:

@@ -20,9 +20,7 @@ from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
 from jeeves_reflexion.workflows.inprocess import run_here
-from jeeves_reflexion.workflows.plan import LANGUAGES, SchemaEvaluation
-from jeeves_reflexion.workflows.schemas import SchemaCheck
-from jeeves_reflexion.workflows.templates import render
+from jeeves_reflexion.workflows.plan import LANGUAGES
 from jeeves_reflexion.workflows.values import NoJSONError, State, produced
 
 T = TypeVar("T")
@@ -83,7 +81,6 @@ class Toolbox:
         self._open_things = AsyncExitStack()
         self._opened: dict[str, ChatModel] = {}
         self._sandbox: CodeRunner | None = None
-        self._checks: dict[int, tuple[SchemaEvaluation, SchemaCheck]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,15 +140,6 @@ class Toolbox:
         if self._sandbox is None:
             self._sandbox = await self._open_things.enter_async_context(Sandbox())
         return self._sandbox
-
-    async def check(self, spec: SchemaEvaluation, state: State) -> SchemaCheck:
-        """Return a schema made ready; one that is no template is made once."""
-        if isinstance(spec.schema, str):
-            return SchemaCheck(await render(spec.schema, state, str(spec.place)), self.tools.base_folder)
-        known = self._checks.get(id(spec))
-        if known is None:
-            known = self._checks[id(spec)] = (spec, SchemaCheck(spec.schema, self.tools.base_folder))
-        return known[1]
 
 
 def _text(value: JSON) -> str:

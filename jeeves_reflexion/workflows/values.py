@@ -16,9 +16,8 @@ MAX_DEPTH: Final = 100
 MAX_TEXT: Final = 1_000_000
 """The most characters that a template may come to, or a value that is written into one."""
 
-
-LARGE: Final = 500
-"""How many values, or hundreds of characters, make an output a large one."""
+MAX_BITS: Final = 4_000
+"""A larger integer is no number of ours: some 1,200 digits, of the 4,300 that Python can write."""
 
 
 class NoJSONError(ValueError):
@@ -32,6 +31,8 @@ def plain(value: object, depth: int = 0) -> JSON:
     if isinstance(value, str):
         return _whole(value)
     if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            raise NoJSONError("a number has more than 1,200 digits")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -49,22 +50,6 @@ def plain(value: object, depth: int = 0) -> JSON:
 def produced(value: object) -> JSON:
     """Return an output as plain JSON, with room left in depth for the state that it becomes a part of."""
     return plain(value, MAX_DEPTH // 5)
-
-
-def is_large(value: JSON) -> bool:
-    """Whether looking at a value may take long enough for others on the event loop to notice."""
-    left = LARGE
-    rest: list[JSON] = [value]
-    while rest and left > 0:
-        part = rest.pop()
-        left -= 1
-        if isinstance(part, str):
-            left -= len(part) // 100
-        elif isinstance(part, Mapping):
-            rest.extend(part.values())
-        elif isinstance(part, Sequence):
-            rest.extend(part)
-    return left <= 0
 
 
 def _key(key: object) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from jeeves_reflexion.evaluators.replies import field_list, field_text
 from jeeves_reflexion.evaluators.scores import is_number, parse_fields
-from jeeves_reflexion.models.replies import agreed, answer, objects, unwrapped, without
+from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
 from jeeves_reflexion.workflows.values import shown
@@ -101,7 +101,7 @@ def of_reply(text: str, output: JSON) -> Verdict | None:
     None if there is none that can be read, or several that differ.
     """
     theirs = (output if isinstance(output, str) else json.dumps(output, ensure_ascii=False),)
-    found = objects(unwrapped(answer(without(text, theirs))), theirs)
+    found = reading_of(text, theirs).objects
     stated = [one.read_as(verdict) for one in found if (verdict := _of_mapping(one.value, output))]
     one = agreed(stated, lambda verdict: (verdict.valid, verdict.score))
     return None if one is None else one.value

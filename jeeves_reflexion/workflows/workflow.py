@@ -40,7 +40,7 @@ from jeeves_reflexion.workflows.plan import (
 )
 from jeeves_reflexion.workflows.reading import read_plan
 from jeeves_reflexion.workflows.reading_parts import LLM_CALL, REFLECTION
-from jeeves_reflexion.workflows.schemas import SchemaCheck
+from jeeves_reflexion.workflows.schema_process import load_in_time
 from jeeves_reflexion.workflows.steps import check_action, perform
 from jeeves_reflexion.workflows.templates import holds, render
 from jeeves_reflexion.workflows.toolbox import CodeRunner, Models, OwnAction, Toolbox, Tools
@@ -163,7 +163,7 @@ class Workflow:
             if not isinstance(evaluator, SchemaEvaluation) or isinstance(evaluator.schema, str):
                 continue
             try:
-                SchemaCheck(evaluator.schema, self.base_folder)
+                load_in_time(evaluator.schema, self.base_folder)
             except SchemaFolderError:
                 continue
             except ConfigurationError as error:

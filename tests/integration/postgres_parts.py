@@ -63,7 +63,8 @@ _STARTING = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
 class Proxy:
     """Forwards connections. The next ``cuts`` times that ``cut`` says so, it closes one.
 
-    While ``starting`` is set, it says to new ones what a server says that is about to be there.
+    While ``starting`` is set, it says to new ones what a server says that is about to be there. New ones wait
+    until ``passing`` is set; ``accepted`` counts all.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -71,6 +72,9 @@ class Proxy:
         self.cuts = 0
         self.done = 0
         self.starting = False
+        self.accepted = 0
+        self.passing = asyncio.Event()
+        self.passing.set()
         self._upstream = conninfo_to_dict(dsn)
         self._tasks: set[asyncio.Task] = set()
 
@@ -107,6 +111,8 @@ class Proxy:
             self._tasks.discard(task)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        await self.passing.wait()
         if self.starting:
             await reader.read(4096)
             writer.write(b"E" + (4 + len(_STARTING)).to_bytes(4, "big") + _STARTING)

@@ -34,6 +34,7 @@ from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_copy, store_
 
 from vectorstores._pg import commits, runner  # noqa: E402
 from vectorstores._pg.commits import Commits, was_committed  # noqa: E402
+from vectorstores._pg.session import About  # noqa: E402
 
 SEED = 5
 
@@ -383,7 +384,9 @@ async def test_a_number_that_a_server_forgot_and_gave_anew_does_not_tell(own_ser
     """A server that loses one of its processes forgets what is not on its disk yet, and says of no new start."""
     async with store_at(own_server.dsn, "forgotten") as store:
         await store.add([chunk("kept")])
-    noted = Commits(noted=True)
+    noted = Commits(
+        About("s", DIM, 1, (), 1, "public", iterative=True, guarded=False, noted=True, deletes=True)
+    )
     connect = partial(psycopg.AsyncConnection.connect, own_server.dsn, autocommit=True)
     lost, witness = await connect(), await connect()
     await lost.execute("SET search_path = vectorstores; BEGIN")

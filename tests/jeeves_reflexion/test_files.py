@@ -1,6 +1,7 @@
 """Files that are replaced whole: the old text or the new one, for this user alone, and durable."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jeeves_reflexion import files
-from jeeves_reflexion.files import NotSyncedError, not_written, replace_file
+from jeeves_reflexion.files import NotSyncedError, not_written, read_regular, replace_file
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and folders of POSIX")
 
@@ -58,6 +59,67 @@ def test_a_file_is_for_this_user_alone_whatever_stood_there(path, mask):
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text(encoding="utf-8") == "new"
+
+
+def lay(what, path, elsewhere):
+    """Put something that is no regular file in a place."""
+    if what == "link":
+        path.symlink_to(elsewhere)
+    elif what == "dangling link":
+        path.symlink_to(elsewhere.with_name("nothing"))
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(os.path.relpath(path))  # an address has 108 bytes
+    elif what == "folder":
+        path.mkdir()
+
+
+IRREGULAR = ("link", "dangling link", "pipe", "socket", "folder")
+
+
+@posix
+@pytest.mark.parametrize("what", IRREGULAR)
+def test_what_is_no_regular_file_is_neither_replaced_nor_read(path, tmp_path, what):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    lay(what, path, elsewhere)
+    before = path.lstat()
+    with pytest.raises(OSError, match=r"not replaced"):
+        replace_file(path, "new")
+    with pytest.raises(OSError, match=r"link|regular|directory|No such device"):
+        read_regular(path, 100)
+    assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert elsewhere.read_text() == "mine"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
+def test_a_device_is_not_replaced():
+    with pytest.raises(OSError, match="not replaced"):
+        replace_file(Path("/dev/full"), "new")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)  # noqa: PTH116
+
+
+@posix
+@pytest.mark.parametrize("what", ["link", "dangling link", "pipe", "socket"])
+def test_what_lies_where_the_text_is_written_first_is_not_written_to(path, tmp_path, what):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    elsewhere.chmod(0o644)
+    lay(what, path.with_suffix(".part"), elsewhere)
+    replace_file(path, "new")
+    assert path.read_text() == "new"
+    assert stat.S_ISREG(path.lstat().st_mode)
+    assert (elsewhere.read_text(), stat.S_IMODE(elsewhere.stat().st_mode)) == ("mine", 0o644)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [path.name, "elsewhere"]
+
+
+def test_reading_is_bounded(path):
+    path.write_bytes(b"x" * 10)
+    assert read_regular(path, 10) == b"x" * 10
+    with pytest.raises(OSError, match="more than 9 bytes"):
+        read_regular(path, 9)
 
 
 @posix

@@ -58,8 +58,8 @@ def test_a_loop_of_plain_functions_loads_no_model_and_no_index():
 
 def test_all_is_sorted_and_is_what_there_is():
     names = jeeves_reflexion.__all__
-    assert names == sorted(set(names))
-    assert dir(jeeves_reflexion) == names
+    assert names == sorted(set(names), key=lambda name: (not name.isupper(), name))
+    assert dir(jeeves_reflexion) == sorted(names)
     for name in names:
         assert getattr(jeeves_reflexion, name) is not None
 
@@ -71,8 +71,7 @@ def test_all_names_what_type_checkers_see():
     tree = ast.parse(inspect.getsource(jeeves_reflexion))
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name: statement.module for statement in checked.body for alias in statement.names}
-    loaded = {name: f"jeeves_reflexion.{room}" for name, room in jeeves_reflexion._HOME.items()}
-    assert loaded == seen
+    assert seen == jeeves_reflexion._HOME
     assert {*seen, "__version__"} == set(jeeves_reflexion.__all__)
 
 
@@ -83,3 +82,30 @@ def test_no_name_is_loaded_from_two_rooms():
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
     assert not hasattr(jeeves_reflexion, "Nonsense")
+
+
+def test_the_default_prompts_are_those_that_are_used():
+    from jeeves_reflexion import DEFAULT_EVALUATOR_PROMPT, DEFAULT_REFLECTOR_PROMPT, Reflexion, ScriptedModel
+
+    model = ScriptedModel(["an answer", "score: 0.1", "Look left."])
+    Reflexion(model=model, max_attempts=1).run_sync("find the key")
+    assert [call.messages[0].content for call in model.calls[1:]] == [
+        DEFAULT_EVALUATOR_PROMPT,
+        DEFAULT_REFLECTOR_PROMPT,
+    ]
+
+
+def test_a_store_in_memory_without_a_namespace_has_one_of_its_own():
+    import anyio
+
+    from jeeves_reflexion import InMemoryVectorStore
+    from vectorstores import Chunk, HashingEmbedder
+
+    async def fill() -> list[int]:
+        embedder = HashingEmbedder()
+        stores = [InMemoryVectorStore(embedder=embedder) for _ in range(2)]
+        await stores[0].add([Chunk("put the mug on the desk")])
+        assert len({store.namespace for store in stores}) == 2
+        return [await store.count() for store in stores]
+
+    assert anyio.run(fill) == [1, 0]

@@ -45,7 +45,7 @@ def reflected(task, trials) -> str:
         *[("reflector_prompt", value) for value in ("", "\n")],
         *[("evaluator", value) for value in ("gpt-4o", 7, RewardEvaluator)],
         *[("reflector", value) for value in ("gpt-4o", 7, LessonReflector)],
-        ("lesson_store", "memory://"),
+        *[("lesson_store", value) for value in (7, "", "memory:", "s3://bucket", "file://host/x")],
         ("memory", "a folder"),
         ("model", "gpt-4o"),
         ("base", 7),
@@ -116,6 +116,26 @@ def test_evaluator_and_reflector_may_be_other_models_with_prompts_of_their_own(t
 
 def test_a_vector_store_becomes_a_lesson_store():
     loop = Reflexion(model=model(), lesson_store=InMemoryVectorStore(HashingEmbedder(), namespace="tests"))
+    assert isinstance(loop.lessons, VectorLessonStore)
+
+
+@pytest.mark.parametrize("kind", ["memory", "text", "path", "url"])
+def test_any_address_of_a_store_is_one(kind, tmp_path):
+    folder = tmp_path / "lessons"
+    address = {"memory": "memory://", "text": str(folder), "path": folder, "url": folder.as_uri()}[kind]
+    loop = Reflexion(
+        lambda prompt: "a", evaluator=lambda output: 0.0, reflector=reflected, lesson_store=address
+    )
+    assert loop.run_sync("find the key").lessons[0].support == 3
+    again = Reflexion(
+        lambda prompt: "a", evaluator=graded, reflector=reflected, lesson_store=address, max_attempts=1
+    )
+    known = () if kind == "memory" else ("look left",)
+    assert again.run_sync("find the key").trials[0].recall.texts == known
+
+
+def test_the_address_of_a_server_is_not_asked_before_a_run():
+    loop = Reflexion(model=model(), lesson_store="postgresql://nobody@127.0.0.1:9/none")
     assert isinstance(loop.lessons, VectorLessonStore)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -13,7 +14,9 @@ from loop_parts import BLOCK, Ear, Grader, Player, Writer, heard
 
 from jeeves_reflexion import (
     Attempt,
+    Budget,
     ConfigurationError,
+    LoopOptions,
     ReAct,
     Reflexion,
     ScriptedModel,
@@ -250,3 +253,76 @@ async def test_two_streams_at_once_keep_their_events_apart():
         group.start_soon(read, "blue")
     assert len(runs["red"]) == len(runs["blue"]) == 1
     assert runs["red"] != runs["blue"]
+
+
+class StopError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [StopError("now"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
+async def test_what_is_no_exception_comes_out_of_a_stream_as_out_of_a_run(error, part):
+    async def raising(*_):
+        raise error
+
+    async def agent(prompt: str) -> str:
+        return "a" if part != "agent" else await raising()
+
+    parts = {"evaluator": Grader(0.0), "reflector": Writer(), part: raising}
+    parts.pop("agent", None)
+    reflexion = Reflexion(agent, **parts)
+
+    async def read() -> None:
+        async with reflexion.stream("x") as events:
+            async for _ in events:
+                pass
+
+    for call in (read, lambda: reflexion.run("x")):
+        with pytest.raises(type(error)) as caught:
+            await call()
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_its_part(part, anyio_backend):
+    async def leaking(*_):
+        waiting = asyncio.get_running_loop().create_future()
+        waiting.cancel()
+        await waiting
+
+    async def agent(prompt: str) -> str:
+        return "a" if part != "agent" else await leaking()
+
+    parts = {"evaluator": Grader(0.0), "reflector": Writer(), part: leaking}
+    parts.pop("agent", None)
+    options = LoopOptions(budget=Budget(max_seconds=60))
+    reflexion = Reflexion(agent, options=options, **parts)
+    async with reflexion.stream("x") as events:
+        kinds = [event.kind async for event in events]
+    assert kinds[-1] == "reflexion.run_finished"
+    assert (
+        f"the {part} failed: RuntimeError: a cancellation that nobody asked for" in events.result.problems[0]
+    )
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+async def test_a_cancellation_by_asyncio_itself_ends_the_run(how, anyio_backend):
+    started = asyncio.Event()
+
+    async def agent(prompt: str) -> str:
+        started.set()
+        await asyncio.sleep(60)
+        return "a"
+
+    running = asyncio.create_task(loop(agent).run("x"))
+    await started.wait()
+    if how == "cancel":
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    else:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(running, 0.01)
+    assert running.cancelled()

@@ -146,14 +146,16 @@ async def test_a_reflector_that_fails_costs_the_lesson_and_not_the_run():
 
 
 async def test_a_refused_lesson_is_asked_for_once_more_with_the_problem_shown():
-    writer = Writer(lambda number: "two\nlines" if number == 1 else "look left")
+    writer = Writer(lambda number: "Two lines.\nOf advice." if number == 1 else "look left")
     result = await loop(writer=writer).run("x")
     assert writer.problems[0] is None
-    assert "2 lines" in writer.problems[1]
+    assert "2 sentences" in writer.problems[1]
     assert result.trials[0].reflection.lesson == "look left"
 
 
-@pytest.mark.parametrize("bad", ["", "  ", "?!", "two\nlines", "word " * 200])
+@pytest.mark.parametrize(
+    "bad", ["", "  ", "?!", "Two.\n\nLines.", "No lesson.", "I can't help with that.", "word " * 200]
+)
 async def test_a_lesson_refused_twice_is_dropped_visibly(bad):
     session, ear = heard(reflexion := loop(writer=Writer(lambda _: bad)))
     result = await reflexion.run("x", session=session)

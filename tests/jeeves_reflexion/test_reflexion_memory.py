@@ -244,3 +244,59 @@ class Nothing:
 
     async def write(self, name: str, text: str) -> None:
         pass
+
+
+@pytest.mark.parametrize("make", [lambda folder: TransientMemory(), FileMemory])
+async def test_the_same_lesson_stands_once_in_the_block_and_is_one_lesson_of_the_result(make, tmp_path):
+    memory, agent = make(tmp_path), Player("a")
+    writer = Writer(lambda number: "look  left" if number == 2 else "look left")
+    loop = Reflexion(agent, evaluator=Grader(0.0), reflector=writer, memory=memory, max_attempts=4)
+    result = await loop.run("find the key")
+    assert agent.blocks == ["", *["- look left"] * 3]
+    assert await memory.read(BLOCK) == "- look left"
+    assert [lesson.text for lesson in result.lessons] == ["look left"]
+    await loop.run("find the key")
+    assert agent.blocks[-1] == await memory.read(BLOCK) == "- look left"
+
+
+async def test_writers_at_the_same_time_add_a_line_once(tmp_path):
+    memories = [FileMemory(tmp_path) for _ in range(4)]
+    async with anyio.create_task_group() as group:
+        for memory in memories:
+            for line in ("look left", "look right"):
+                group.start_soon(memory.append, BLOCK, line)
+    assert sorted((await memories[0].read(BLOCK)).splitlines()) == ["- look left", "- look right"]
+
+
+async def test_without_a_store_the_result_holds_the_lessons_with_their_provenance():
+    task = Task("find the key", kind="search", tools=("hand",), reference="in the drawer")
+    loop = Reflexion(Player("a"), evaluator=Grader(0.2), reflector=Writer(), max_attempts=2)
+    result = await loop.run(task)
+    block = await loop.memory.read(BLOCK)
+    assert [f"- {lesson.text}" for lesson in result.lessons] == block.splitlines()
+    first = result.lessons[0]
+    assert (first.task_id, first.task_kind, first.tools) == (task.id, "search", ("hand",))
+    assert (first.provenance.run_id, first.provenance.attempt, first.provenance.score) == (
+        result.run_id,
+        1,
+        0.2,
+    )
+    assert result.trials[0].lesson == first
+    assert "drawer" not in repr(first)
+
+
+async def test_a_secret_is_neither_in_the_block_nor_in_the_lesson():
+    secret = "sk-proj-" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1bC3dE5fG7h"
+    loop = Reflexion(
+        Player("a"), evaluator=Grader(0.0), reflector=Writer(lambda _: f"use {secret}"), max_attempts=2
+    )
+    result = await loop.run(f"log in with {secret}")
+    assert secret not in repr(result.lessons) + await loop.memory.read(BLOCK)
+    assert len(result.lessons) == 1
+
+
+async def test_a_run_that_learned_the_same_twice_from_a_store_has_one_lesson_too():
+    writer = Writer(lambda number: "look left")
+    loop = Reflexion(Player("a"), evaluator=Grader(0.0), reflector=writer, lesson_store=store())
+    (lesson,) = (await loop.run("find the key")).lessons
+    assert lesson.support == 3

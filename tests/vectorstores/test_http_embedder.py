@@ -2,12 +2,15 @@
 
 import logging
 import math
+import traceback
 from collections.abc import Iterator
 
 import anyio
 import numpy as np
 import pytest
 from embedding_service import DIM, Reply, Service, right
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vectorstores import (
     Chunk,
@@ -18,6 +21,7 @@ from vectorstores import (
     HttpOptions,
     InMemoryVectorStore,
 )
+from vectorstores.embedders._endpoint import RefusedSizeError
 
 pytestmark = pytest.mark.anyio
 KEY = "sk-secret-0123456789"
@@ -132,6 +136,94 @@ async def test_a_text_that_is_refused_fails_its_own_caller_alone(service):
     assert outcomes.keys() == {"first", "good", "fine"}
     for text, rows in outcomes.items():
         assert np.allclose(rows, await hashed(text), atol=1e-6)
+
+
+LIMIT = 500
+REFUSALS = {
+    "400": lambda: Reply({"error": "maximum context length is 512 tokens"}, status=400),
+    "413": lambda: Reply({"error": "must have less than 512 tokens"}, status=413),
+    "422": lambda: Reply({"error": "unprocessable"}, status=422),
+    "500": lambda: Reply({"error": "input is too large to process"}, status=500),
+}
+
+
+def too_long(limit: int, status: str = "400"):
+    """Answer as a service that takes texts up to so many characters."""
+    return lambda request, number: (
+        REFUSALS[status]() if any(len(text) > limit for text in request["input"]) else None
+    )
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+async def test_a_text_that_is_too_long_is_embedded_by_its_beginning_and_said_once(service, status, caplog):
+    service.respond = too_long(LIMIT, status)
+    long, longer = "a mug on the desk " * 100, "two cds in a safe " * 9000
+    async with embedder_of(service, longest_wait=0.01) as embedder:
+        rows = await embedder.embed(["short", long, "other", longer])
+        assert np.allclose(rows, await hashed("short", long[:256], "other", longer[:256]), atol=1e-6)
+        await embedder.embed([long])
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("vectorstores")]
+    assert len(said) == 1
+    assert f"({status})" in said[0]
+    assert "first 256" in said[0]
+    assert "desk" not in said[0]
+
+
+@given(st.integers(64, 5000), st.integers(1, 20_000))
+def test_the_beginning_is_the_longest_power_of_two_that_is_taken(limit, length):
+    asked: list[int] = []
+
+    class Stand:
+        """An endpoint."""
+
+        async def post(self, body, *, long):
+            (text,) = body["input"]
+            asked.append(len(text))
+            if len(text) > limit:
+                raise RefusedSizeError("too long", 413)
+            return {"data": [{"embedding": [float(len(text))]}]}
+
+    embedder = HttpEmbedder("m", dim=1, base_url="http://127.0.0.1:9")
+    ((rows,),) = [anyio.run(embedder._send, Stand(), [["x" * length]])]
+    assert rows == [[length]] if length <= limit else [[2 ** int(math.log2(limit))]]
+    assert len(asked) <= 20
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+async def test_what_is_refused_for_another_reason_is_the_same_error_after_few_requests(service, status):
+    service.respond = lambda request, number: REFUSALS[status]()
+    async with embedder_of(service, longest_wait=0.01, retries=2) as embedder:
+        with pytest.raises(EmbeddingError, match=status):
+            await embedder.embed(["x" * 100_000])
+    assert len(service.requests) <= 5
+
+
+async def test_the_same_500_is_not_asked_for_five_times(service):
+    service.respond = too_long(LIMIT, "500")
+    async with embedder_of(service, longest_wait=0.01) as embedder:
+        await embedder.embed(["x" * 600])
+    assert [len(texts[0]) for texts in service.texts] == [600, 600, 64, 600, 600, 512, 512, 256]
+
+
+async def test_an_outage_cuts_no_text(service):
+    text = "a mug on the desk " * 100
+    for length in range(1, 8):
+        outage = range(len(service.requests), len(service.requests) + length)
+        service.respond = lambda request, number, outage=outage: (
+            Reply(b"down", status=500) if number in outage else None
+        )
+        async with embedder_of(service, longest_wait=0.01, retries=9) as embedder:
+            rows = await embedder.embed([text])
+        assert np.allclose(rows, await hashed(text), atol=1e-6)
+
+
+async def test_a_batch_that_is_too_large_goes_in_halves(service):
+    service.respond = lambda request, number: (
+        Reply({"error": "batch size"}, status=422) if len(request["input"]) > 3 else None
+    )
+    texts = [f"text {number}" for number in range(10)]
+    async with embedder_of(service) as embedder:
+        assert np.allclose(await embedder.embed(texts), await hashed(*texts), atol=1e-6)
 
 
 async def test_a_caller_that_gives_up_takes_nothing_from_those_it_was_sending_for(service):
@@ -263,6 +355,22 @@ async def test_the_key_is_in_no_error_log_or_repr(service, caplog):
             assert "[REDACTED:api_key]" in str(caught.value)
     assert KEY not in repr(embedder) + caplog.text
     assert repr(embedder) == f"HttpEmbedder('some-model', dim=32, base_url='{service.url}')"
+
+
+@pytest.mark.parametrize("name", ["api-key", "Authorization", "Cookie"])
+async def test_what_headers_say_is_in_no_error(service, name):
+    service.respond = lambda request, number: Reply(f"you sent <{KEY}>".encode(), status=400)
+    value = {"api-key": KEY, "Authorization": f"Bearer {KEY}", "Cookie": f"a=b; c={KEY}"}[name]
+    async with embedder_of(service, api_key="", retries=0, headers={name: value}) as embedder:
+        with pytest.raises(EmbeddingError, match="you sent <") as caught:
+            await embedder.embed(["a"])
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_header_that_cannot_be_sent_is_refused_without_showing_it():
+    with pytest.raises(ValueError, match="the header X-Key must be") as caught:
+        HttpOptions(headers={"X-Key": f"{KEY}\n"})
+    assert KEY not in str(caught.value)
 
 
 async def test_the_environment_names_address_and_key(service, monkeypatch):

@@ -27,7 +27,7 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import cache, chunks, extension, reaching, session  # noqa: E402
+from vectorstores._pg import cache, chunks, extension, reaching, removal, session  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 DIM = 16
@@ -270,7 +270,11 @@ async def test_writes_find_their_rows_by_id_on_every_version(postgres_database):
         state = next(iter(store._postgres._loops.values()))
         for statement, parameters, condition in (
             (chunks._LOCK, (["c1", "c2"], "test"), r"namespace = .* AND \(id = wanted.id"),
-            (chunks._DELETE, (["c1", "c2"], "test", "test"), r"namespace = .* AND \(id = wanted.id"),
+            (
+                removal.CHUNKS.statement(store._postgres._known.about),
+                removal.CHUNKS.parameters("test", ["c1", "c2"]),
+                r"namespace = .* AND \(id = wanted.id",
+            ),
             (cache._PURGE, ([b"1", b"2"],), r"owner = o(_1)?.owner\) AND \(key = wanted.key"),
         ):
             async with state.pool.connection() as connection:
@@ -418,7 +422,7 @@ def test_a_program_that_does_not_close_its_store_ends(postgres_database):
         timeout=60,
         check=True,
     )
-    assert done.stdout == "end\n"
+    assert (done.stdout, done.stderr) == ("end\n", "")
 
 
 class Counting(HashingEmbedder):
@@ -515,6 +519,8 @@ async def test_keys_and_namespaces_that_are_none_are_refused(postgres_database):
 
 
 def test_a_limit_below_a_millisecond_is_none_that_is_off():
-    about = session.About("s", DIM, 1, (), 1, "public", iterative=True, guarded=False, noted=True)
+    about = session.About(
+        "s", DIM, 1, (), 1, "public", iterative=True, guarded=False, noted=True, deletes=True
+    )
     said = session.session_settings(PostgresOptions(statement_timeout=0.0001), about, "s").as_string(None)
     assert "\"statement_timeout\" = '1ms'" in said

@@ -1,4 +1,4 @@
-"""Embeddings that were computed before: by digest, without the texts; those least recently used go first."""
+"""Embeddings that were computed before: by digest, without the texts; the oldest go first."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from vectorstores._pg import removal
+
 if TYPE_CHECKING:
     from vectorstores._pg.pool import Connection
+    from vectorstores._pg.session import About
     from vectorstores.base import FloatArray
 
 CAPACITY: Final = 50_000
-_TOUCHES: Final = 1000
 _SELDOM: Final = 64
+# What another writer holds, it is deleting.
 # Owner by owner, since the index begins with it: before PostgreSQL 18 a search by the key alone reads all of it.
 _PURGE: Final = (
     b"WITH RECURSIVE owners (owner) AS ((SELECT owner FROM embeddings ORDER BY owner LIMIT 1) UNION ALL"
@@ -21,21 +24,18 @@ _PURGE: Final = (
     b" FROM owners o WHERE o.owner IS NOT NULL),"
     b" gone AS MATERIALIZED (SELECT held.owner, held.key"
     b" FROM owners o CROSS JOIN unnest(%b::bytea[]) AS wanted (key) CROSS JOIN LATERAL (SELECT e.owner, e.key"
-    b" FROM embeddings e WHERE e.owner = o.owner AND e.key = wanted.key LIMIT 1 FOR UPDATE) AS held)"
+    b" FROM embeddings e WHERE e.owner = o.owner AND e.key = wanted.key LIMIT 1 FOR UPDATE SKIP LOCKED) AS held)"
     b" DELETE FROM embeddings e USING gone WHERE e.owner = gone.owner AND e.key = gone.key"
 )
 
 
 class EmbeddingCache:
-    """The table ``embeddings``, a part of it for each role, bounded.
+    """The table ``embeddings``, a part of it for each role, bounded."""
 
-    A read does not write: which keys were used is noted here, and stored with the next write.
-    """
-
-    def __init__(self, dim: int, capacity: int = CAPACITY) -> None:
-        self._size = 4 * dim
+    def __init__(self, about: About, capacity: int = CAPACITY) -> None:
+        self._about = about
+        self._size = 4 * about.dim
         self._capacity = capacity
-        self._touched: set[bytes] = set()
 
     async def read(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         """Return the embeddings that are known."""
@@ -45,14 +45,11 @@ class EmbeddingCache:
             prepare=True,
             binary=True,
         )
-        found: dict[bytes, FloatArray] = {
+        return {
             bytes(key): np.frombuffer(vector, dtype="<f4")
             for key, vector in await cursor.fetchall()
             if len(vector) == self._size
         }
-        if len(self._touched) < _TOUCHES:
-            self._touched.update(found)
-        return found
 
     async def write(self, connection: Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
         """Keep embeddings; the oldest make room for them."""
@@ -61,15 +58,6 @@ class EmbeddingCache:
         cursor = await connection.execute(b"SELECT nextval('embedding_clock')", prepare=True)
         found: Any = await cursor.fetchone()
         clock = int(found[0])
-        touched, self._touched = self._touched, set()
-        if touched:
-            # Rows that another writer holds are passed over: nobody waits for a note of use.
-            await connection.execute(
-                b"UPDATE embeddings SET used = %b::bigint WHERE owner = current_user AND key IN (SELECT key"
-                b" FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[]) FOR UPDATE SKIP LOCKED)",
-                (clock, list(touched)),
-                prepare=True,
-            )
         for key in sorted(embeddings):
             await connection.execute(
                 b"INSERT INTO embeddings (key, vector, used) VALUES (%b, %b, %b::bigint) ON CONFLICT DO NOTHING",
@@ -86,14 +74,20 @@ class EmbeddingCache:
         found: Any = await cursor.fetchone()
         over = int(found[0]) - self._capacity
         if over > 0:
-            await connection.execute(
-                b"DELETE FROM embeddings WHERE owner = current_user AND key IN (SELECT key FROM embeddings"
-                b" WHERE owner = current_user ORDER BY used LIMIT %b::bigint FOR UPDATE SKIP LOCKED)",
+            oldest = await connection.execute(
+                b"SELECT key FROM embeddings WHERE owner = current_user ORDER BY used LIMIT %b::bigint",
                 (over + self._capacity // 20,),
             )
+            await self._remove(connection, [bytes(key) for (key,) in await oldest.fetchall()])
 
     async def purge(self, connection: Connection, keys: Iterable[bytes]) -> None:
         """Forget embeddings, those of every role that this one may see."""
         wanted = sorted(keys)
-        if wanted:
+        if wanted and self._about.deletes:
             await connection.execute(_PURGE, (wanted,), prepare=True)
+        elif wanted:
+            await self._remove(connection, wanted)
+
+    async def _remove(self, connection: Connection, keys: Sequence[bytes]) -> None:
+        gone = removal.EMBEDDINGS
+        await connection.execute(gone.statement(self._about), gone.parameters(keys), prepare=True)

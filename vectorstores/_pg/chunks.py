@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
-from vectorstores._pg import bulk
+from vectorstores._pg import bulk, removal
 from vectorstores._pg.wire import Vector, known
 from vectorstores.base import Chunk, Page, StoreCorruptError
 
@@ -26,19 +26,11 @@ FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
 _SCAN: Final = json.JSONDecoder().raw_decode
 _JSON: Final = ("%b::text::json", "%b::text::jsonb")
-# Row by row, so that whatever the planner believes of the table, each is found by its id: PostgreSQL before 17 would
-# read the whole namespace, and compare each with all of the ids. In the order of the ids, which are given sorted, so
-# that two writers of the same chunks wait for each other and not in a circle.
-_BY_IDS: Final = (
-    b"FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
-    b" (SELECT id, number, coalesce(embed_text, content) AS text"
+# Row by row and in the order of the ids, which are given sorted: see removal.CHUNKS.
+_LOCK: Final = (
+    b"SELECT held.id, held.text FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
+    b" (SELECT id, coalesce(embed_text, content) AS text"
     b" FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held"
-)
-_LOCK: Final = b"SELECT held.id, held.text " + _BY_IDS
-_DELETE: Final = (
-    b"WITH gone AS MATERIALIZED (SELECT held.number " + _BY_IDS + b")"
-    b" DELETE FROM chunks c USING gone WHERE c.namespace = %b AND c.number = gone.number"
-    b" RETURNING coalesce(c.embed_text, c.content)"
 )
 
 
@@ -110,10 +102,13 @@ def _parameters(namespace: str, row: Row, about: About) -> tuple[object, ...]:
     return (row.content, row.embed_text, row.metadata, *facts, Vector(row.vector), namespace, row.id)
 
 
-async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str]) -> list[str]:
+async def delete_chunks(
+    connection: Connection, namespace: str, ids: Sequence[str], about: About
+) -> list[str]:
     """Delete chunks that exist and return their searched texts."""
-    parameters = (sorted(known(ids)), namespace, namespace)
-    cursor = await connection.execute(_DELETE, parameters, prepare=True, binary=True)
+    gone = removal.CHUNKS
+    parameters = gone.parameters(namespace, sorted(known(ids)))
+    cursor = await connection.execute(gone.statement(about), parameters, prepare=True, binary=True)
     return [text for (text,) in await cursor.fetchall()]
 
 

@@ -29,7 +29,10 @@ def index_name(generation: int) -> str:
 def add_column(generation: int, dim: int, *, beside: int = 0) -> list[sql.Composed]:
     """Return the statements that add a column; for a while it stands beside one of ``beside`` components."""
     column = sql.Identifier(column_name(generation))
-    statements = [sql.SQL("ALTER TABLE chunks ADD COLUMN {} vector({})").format(column, sql.Literal(dim))]
+    statements = [
+        sql.SQL("ALTER TABLE chunks ADD COLUMN {} vector({})").format(column, sql.Literal(dim)),
+        sql.SQL("ALTER TABLE chunks ALTER COLUMN {} SET STATISTICS 0").format(column),
+    ]
     if dim <= INLINE_DIM:
         # MAIN goes elsewhere only where the row would not fit into a page: two long vectors don't.
         fits = 4 * (dim + (beside if beside <= INLINE_DIM else 0)) <= _PAGE

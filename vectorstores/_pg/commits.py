@@ -18,8 +18,11 @@ import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
+from vectorstores._pg import removal
+
 if TYPE_CHECKING:
     from vectorstores._pg.pool import Connection
+    from vectorstores._pg.session import About
 
 # Half of each page is left free, so that a row is replaced beside itself and its index stays as it is.
 _TABLE: Final = """
@@ -33,7 +36,7 @@ _TABLE: Final = """
 """
 _HAS: Final = (
     "SELECT has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')"
-    " AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')"
+    " AND has_any_column_privilege(c.oid, 'UPDATE')"
     " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'commits'"
 )
 _OWNER: Final = (
@@ -50,11 +53,6 @@ _TELL: Final = b", pg_notify(%b, %b)"
 _NOTE: Final = (
     b"WITH noted AS (INSERT INTO commits (connection, number) VALUES (%b::uuid, %b::bigint)"
     b" ON CONFLICT (connection) DO UPDATE SET number = excluded.number, at = excluded.at) "
-)
-# Longer than any call is tried again.
-_FORGET: Final = (
-    b"DELETE FROM commits WHERE connection IN (SELECT connection FROM commits WHERE at < now() - interval '1 day'"
-    b" ORDER BY connection FOR UPDATE SKIP LOCKED)"
 )
 _ASK: Final = b"SELECT pg_xact_status(%b::text::xid8), pg_postmaster_start_time()::text, pg_is_in_recovery()"
 _LAST: Final = b"SELECT number FROM commits WHERE connection = %b::uuid"
@@ -88,10 +86,11 @@ class _Line:
 
 
 class Commits:
-    """Marks the writes of a pool's connections. ``noted`` says that there is a table for it."""
+    """Marks the writes of a pool's connections, in a table if the store has one."""
 
-    def __init__(self, *, noted: bool) -> None:
-        self._noted = noted
+    def __init__(self, about: About) -> None:
+        self._noted = about.noted
+        self._sweep = removal.COMMITS.statement(about)
         self._lines: WeakKeyDictionary[Connection, _Line] = WeakKeyDictionary()
         self._swept = False
 
@@ -101,7 +100,7 @@ class Commits:
         line.number += 1
         if self._noted and not self._swept:
             self._swept = True
-            await connection.execute(_FORGET)
+            await connection.execute(self._sweep)
         statement = (_NOTE if self._noted else b"") + _NUMBER + (b"" if told is None else _TELL)
         noted = (line.id, line.number) if self._noted else ()
         cursor = await connection.execute(statement, (*noted, *(told or ())), prepare=True)
@@ -162,15 +161,22 @@ async def is_to_be_made(connection: Connection, schema: str) -> bool:
     cursor = await connection.execute(_HAS, (schema,))
     if await cursor.fetchone() is not None:
         return False
+    owner = await owner_of(connection, schema)
+    return owner is not None and owner[1]
+
+
+async def owner_of(connection: Connection, schema: str) -> tuple[str, bool] | None:
+    """Return the role that owns the tables, and whether this one may do as it may; None where there are none."""
     found: Any = await (await connection.execute(_OWNER, (schema,))).fetchone()
-    return bool(found and found[1])
+    return None if found is None else (str(found[0]), bool(found[1]))
 
 
 async def make_table(connection: Connection, schema: str) -> None:
     """Make the table, for all who may write chunks. Part of the caller's transaction."""
     place = sql.Identifier(schema)
     await connection.execute(sql.SQL(_TABLE).format(place=place))
-    owner: Any = await (await connection.execute(_OWNER, (schema,))).fetchone()
+    owner = await owner_of(connection, schema)
+    assert owner is not None, "the tables were made before"  # noqa: S101 - a slip of this package, not of a caller
     await connection.execute(
         sql.SQL("ALTER TABLE {}.commits OWNER TO {}").format(place, sql.Identifier(owner[0]))
     )

@@ -20,7 +20,7 @@ from vectorstores._pg import chunks, notify, records
 from vectorstores._pg.address import Place, embedded_folder
 from vectorstores._pg.cache import EmbeddingCache
 from vectorstores._pg.errors import translated
-from vectorstores._pg.pool import Connection, Pool, running_loop
+from vectorstores._pg.pool import Connection, Pool, in_background, outcome, running_loop
 from vectorstores._pg.reaching import on_connection, resolve
 from vectorstores._pg.runner import Change, Kind, Runner
 from vectorstores._pg.schema import Wanted, prepare
@@ -68,7 +68,7 @@ class _Known:
 class _Loop:
     """What belongs to one event loop."""
 
-    lock: asyncio.Lock
+    opening: asyncio.Task[None] | None = None
     pool: Pool | None = None
     runner: Runner | None = None
 
@@ -90,10 +90,11 @@ class PostgresEngine:
         self._check_usable()
         state = self._loops.get(loop)
         if state is None or state.runner is None:
-            state = self._loops.setdefault(loop, _Loop(asyncio.Lock()))
-            async with state.lock:
-                if state.runner is None:
-                    await self._connect(state)
+            state = self._loops.setdefault(loop, _Loop())
+            if state.opening is None or state.opening.done():
+                # Callers with limits shorter than this takes would else begin it anew each time.
+                state.opening = in_background(self._connect, state)
+            await outcome(state.opening)
         return self._ready().opened
 
     def _check_usable(self) -> None:
@@ -138,7 +139,7 @@ class PostgresEngine:
         )
         opened = Opened(embedder, wanted.embedder_id, wanted.dim)
         searches = Searches(about, settings.options)
-        return _Known(opened, about, place, Filters(about.columns), searches, EmbeddingCache(about.dim))
+        return _Known(opened, about, place, Filters(about.columns), searches, EmbeddingCache(about))
 
     def _resolve(self) -> Place:
         settings = self._settings
@@ -248,10 +249,11 @@ class PostgresEngine:
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
         known = self._ready()
+        about = known.about
         refuse_records(records)
 
         async def work(connection: Connection) -> Change[int]:
-            gone = await chunks.delete_chunks(connection, namespace, ids) if ids else []
+            gone = await chunks.delete_chunks(connection, namespace, ids, about) if ids else []
             await self._with(connection, namespace, records, gone)
             kind: Kind = "chunks" if gone else "records"
             return self._change(namespace, kind, len(gone), changed=bool(gone or records))
@@ -341,9 +343,10 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
+        about = self._ready().about
 
         async def work(connection: Connection) -> Change[int]:
-            count = await records.delete_records(connection, namespace, collection, keys)
+            count = await records.delete_records(connection, namespace, collection, keys, about)
             return self._change(namespace, "records", count, changed=count > 0)
 
         return await self._runner().write(work)

@@ -23,7 +23,7 @@ _COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet ac
 _WORDS: Final = {
     pg.DiskFull: "the server's disk is full ({}); nothing of the call was stored",
     pg.ReadOnlySqlTransaction: "the server takes no writes, like a standby ({}); use the address of the primary",
-    pg.QueryCanceled: "a statement took too long ({}); see PostgresOptions",
+    pg.QueryCanceled: "a statement was cancelled at the server ({})",
 }
 
 
@@ -63,6 +63,9 @@ def translated(error: psycopg.Error, place: Place) -> VectorStoreError:
         )
     if isinstance(error, pg.InsufficientPrivilege):
         return StoreUnavailableError(f"{place}: {said}; {advice(said, place)}")
+    # Its time limit and pg_cancel_backend() share a code. In another language, what the server said has to do.
+    if isinstance(error, pg.QueryCanceled) and "statement timeout" in said:
+        return StoreUnavailableError(f"{place}: a statement took too long ({said}); see PostgresOptions")
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return StoreUnavailableError(f"{place}: {words.format(said)}")

@@ -42,24 +42,37 @@ async def make_index(pool: Pool, building: Building, wanted: Callable[[Connectio
     Raises :class:`StoreUnavailableError` if the server can't.
     """
     schema = pool.place.schema
-    async with pool.connection() as connection:
+    async with pool.connection() as connection, pool.connection() as guard:
         try:
             # Whoever waits for a lock of the server keeps such a build from its end: we ask, and come back.
             while not await _is_there(connection, schema, building.name) and await wanted(connection):
-                if await _ask(connection, b"SELECT pg_try_advisory_lock(hashtextextended(%b, 0))", schema):
-                    await _build(connection, building, schema, wanted)
-                else:
+                await guard.execute(b"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")
+                if await is_building(guard, schema):
+                    await guard.rollback()
                     await anyio.sleep(_LOOK_AGAIN)
+                else:
+                    await _build(connection, building, schema, wanted)
         except psycopg.Error as error:
             raise translated(error, pool.place) from error
         finally:
-            # Its settings and its lock go with it.
+            # Their settings and the lock go with them.
             connection.pgconn.finish()
+            guard.pgconn.finish()
 
 
 async def is_building(connection: Connection, schema: str) -> bool:
     """Say whether a process makes an index; if not, none begins before this transaction ends."""
-    return not await _ask(connection, b"SELECT pg_try_advisory_xact_lock(hashtextextended(%b, 0))", schema)
+    try:
+        async with connection.transaction():
+            # Only who owns the tables may take it, and neither a secured role nor a change of scopes waits for it.
+            await connection.execute(
+                sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT").format(
+                    sql.Identifier(schema, "scopes")
+                )
+            )
+    except pg.LockNotAvailable:
+        return True
+    return False
 
 
 async def _build(
@@ -78,7 +91,6 @@ async def _build(
         await _drop(connection, building)
         await connection.execute(b"SET max_parallel_maintenance_workers = 0")
         await connection.execute(building.statement)
-    await connection.execute(b"SELECT pg_advisory_unlock_all()")
 
 
 async def _drop(connection: Connection, building: Building) -> None:
@@ -95,12 +107,6 @@ async def give_memory(connection: Connection) -> None:
         b" FROM pg_settings WHERE name = 'maintenance_work_mem'",
         (_MEMORY,),
     )
-
-
-async def _ask(connection: Connection, statement: bytes, schema: str) -> bool:
-    cursor = await connection.execute(statement, (f"vectorstores indexes of {schema}",))
-    found: Any = await cursor.fetchone()
-    return bool(found[0])
 
 
 async def _is_there(connection: Connection, schema: str, name: str) -> bool:

@@ -23,6 +23,7 @@ from vectorstores._pg.columns import INLINE_DIM, MAX_DIM, add_column, add_index,
 from vectorstores._pg.indexing import Building, is_building, make_index
 from vectorstores._pg.pool import Connection, Pool, running_loop
 from vectorstores._pg.reaching import on_connection, resolve
+from vectorstores._pg.rights import grant_column
 from vectorstores._pg.runner import Change, Runner
 from vectorstores._pg.schema import describe, lock_schema, read_meta
 from vectorstores._pg.settings import PostgresOptions
@@ -100,6 +101,7 @@ class PostgresMove:
         generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
         for statement in add_column(generation, target.dim, beside=int(said["dim"])):
             await connection.execute(statement)
+        await grant_column(connection, column_name(generation))
         for statement in _trigger(generation):
             await connection.execute(statement)
         values = (target.embedder_id, repr(target.embedder), str(target.dim), str(generation))

@@ -1,7 +1,11 @@
 """Connections of one event loop, handed out one call at a time.
 
-No task runs in the background, unlike in ``psycopg_pool``, whose workers outlive their cancellation while they connect:
-a program that ended without closing its store then hung for ever.
+Connections are made, and statements run, in tasks of their own, so that a cancelled caller leaves at once and nothing
+is lost by that: its statement is cancelled on the server, the connection is kept, and one that was being made serves
+others. Callers with limits shorter than it takes to connect would else never be served again.
+
+No task outlives its work, unlike in ``psycopg_pool``, whose workers outlive their cancellation while they connect: a
+program that ended without closing its store then hung for ever.
 """
 
 from __future__ import annotations
@@ -10,17 +14,17 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
-import anyio
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from vectorstores._pg.commits import Commits
+from vectorstores._pg.quiet import quiet
 from vectorstores._pg.session import About, connection_arguments, session_settings
 from vectorstores._pg.wire import Context
 from vectorstores.base import StoreClosedError, StoreUnavailableError
@@ -29,10 +33,15 @@ if TYPE_CHECKING:
     from vectorstores._pg.address import Place
     from vectorstores._pg.settings import PostgresOptions
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Connection = AsyncConnection[Any]
 
 # A connection that nobody needed for so long is closed.
 _MAX_IDLE: Final = 600.0
+_ROLLBACK: Final = 15.0
+# How long a statement whose caller has left may end by itself. Most do, and to cancel one costs the server a process.
+_LEFT_ALONE: Final = 0.1
 
 
 class NotConnectedError(psycopg.OperationalError):
@@ -44,7 +53,7 @@ class Pool:
 
     def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
         self.place = place
-        self.commits = Commits(noted=about.noted)
+        self.commits = Commits(about)
         self._options = options
         self._arguments = connection_arguments(options, Context(about.vector_oid))
         self._settings = session_settings(options, about, place.schema)
@@ -53,6 +62,7 @@ class Pool:
         # The one used last is lent first, so that those that are not needed grow old.
         self._idle: list[tuple[Connection, float]] = []
         self._all: WeakSet[Connection] = WeakSet()
+        self._working: dict[Connection, asyncio.Task[Any]] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -82,7 +92,7 @@ class Pool:
         try:
             yield connection
         finally:
-            await self.give_back(connection)
+            self.give_back(connection)
 
     async def take(self) -> Connection:
         """Lend a connection, which must be given back.
@@ -94,21 +104,52 @@ class Pool:
         else:
             await self._wait()
         try:
-            return self._take() or await self._connect()
+            lent = self._take()
         except BaseException:
             self._release()
             raise
-
-    async def give_back(self, connection: Connection) -> None:
-        """Keep a connection for others, or close it if it is in the middle of something."""
+        if lent is not None:
+            return lent
+        connecting = in_background(self._connect)
         try:
-            status = connection.pgconn.transaction_status
-            if status == TransactionStatus.IDLE and connection.pgconn.pipeline_status == PipelineStatus.OFF:
-                self._keep(connection)
-            else:
-                await self._discard(connection)
-        finally:
+            return await outcome(connecting)
+        except BaseException:
+            # Also when it is done: the caller may have been cancelled at that very moment.
+            connecting.add_done_callback(self._arrived)
+            raise
+
+    def _arrived(self, connecting: asyncio.Task[Connection]) -> None:
+        """Keep a connection whose caller has left, or let another caller try if it could not be made."""
+        if connecting.cancelled() or connecting.exception() is not None:
             self._release()
+        else:
+            self.give_back(connecting.result())
+
+    async def run(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run work on a connection that is lent. When the caller is cancelled, its statement is cancelled behind it."""
+        task = self._working[connection] = in_background(work, connection)
+        try:
+            return await outcome(task)
+        finally:
+            if not task.done():
+                # psycopg cancels the statement and waits for the answer. Asked again, it closes the connection.
+                asyncio.get_running_loop().call_later(_LEFT_ALONE, task.cancel)
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection for others once its work has ended; close it if that is in the middle of something."""
+        task = self._working.pop(connection, None)
+        status = connection.pgconn.transaction_status
+        if status == TransactionStatus.INTRANS and (task is None or task.done()):
+            # Its caller was cancelled between the end of its work and COMMIT.
+            task = in_background(roll_back, connection)
+        if task is not None and not task.done():
+            task.add_done_callback(lambda _: self.give_back(connection))
+            return
+        if status == TransactionStatus.IDLE and connection.pgconn.pipeline_status == PipelineStatus.OFF:
+            self._keep(connection)
+        else:
+            connection.pgconn.finish()
+        self._release()
 
     def _release(self) -> None:
         while self._waiters:
@@ -123,7 +164,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.append(waiter)
-        expiry = loop.call_later(self._options.checkout_timeout, _expire, waiter)
+        expiry = loop.call_later(self._options.checkout_timeout, _wake, waiter, False)  # noqa: FBT003
         try:
             lent = await waiter
         except asyncio.CancelledError:
@@ -172,18 +213,55 @@ class Pool:
         elif not connection.closed:
             self._idle.append((connection, time.monotonic()))
 
-    async def _discard(self, connection: Connection) -> None:
-        # A call was cancelled in the middle: the server is told to stop, and nobody waits for its answer.
-        with anyio.CancelScope(shield=True):
-            if connection.info.transaction_status == TransactionStatus.ACTIVE:
-                with contextlib.suppress(psycopg.Error):
-                    await connection.cancel_safe(timeout=2.0)
-        connection.pgconn.finish()
+
+async def roll_back(connection: Connection) -> None:
+    """End a transaction, if there is one, or else the connection, whereupon the server does."""
+    if connection.pgconn.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+        try:
+            with contextlib.suppress(psycopg.Error, TimeoutError):
+                async with asyncio.timeout(_ROLLBACK):
+                    await connection.rollback()
+        finally:
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                connection.pgconn.finish()
 
 
-def _expire(waiter: asyncio.Future[bool]) -> None:
+def in_background(work: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> asyncio.Task[T]:
+    """Start a task that is outside of its starter's cancel scopes, and whose error is told to whoever waits for it."""
+    task = asyncio.create_task(_quietly(work, *args, **options))
+    _tasks.add(task)
+    task.add_done_callback(_ended)
+    return task
+
+
+async def outcome(task: asyncio.Task[T]) -> T:
+    """Wait for a task, which goes on when the waiter is cancelled."""
+    # Not asyncio.wait(), which takes twice as long, nor shield(), which logs the error of a task that nobody waits for.
+    waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: _wake(waiter))
+    await waiter
+    return task.result()
+
+
+# An event loop keeps weak references to its tasks.
+_tasks: Final[set[asyncio.Task[Any]]] = set()
+
+
+async def _quietly(work: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    # The work begins here: of a task that is cancelled before, nothing is left that nobody awaited.
+    with quiet():
+        return await work(*args, **options)
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _tasks.discard(task)
+    if not task.cancelled():
+        task.exception()  # else asyncio logs the error of a task that nobody waits for any more
+
+
+def _wake(waiter: asyncio.Future[bool], result: bool = True) -> None:  # noqa: FBT001, FBT002 - for call_later()
     if not waiter.done():
-        waiter.set_result(False)
+        waiter.set_result(result)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:

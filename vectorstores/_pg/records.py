@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from vectorstores._engine import conflict_message, taken_message
+from vectorstores._pg import removal
 from vectorstores._pg.wire import known
 from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
     from vectorstores._pg.pool import Connection
+    from vectorstores._pg.session import About
     from vectorstores.base import JSON
 
 _APPEND: Final = (
@@ -111,14 +113,13 @@ async def scan_records(
     return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-async def delete_records(connection: Connection, namespace: str, collection: str, keys: Sequence[str]) -> int:
+async def delete_records(
+    connection: Connection, namespace: str, collection: str, keys: Sequence[str], about: About
+) -> int:
     """Delete records and return how many there were."""
-    cursor = await connection.execute(
-        b"DELETE FROM records WHERE namespace = %b AND collection = %b AND key = ANY(%b::text[]) RETURNING 1",
-        (namespace, collection, known(keys)),
-        prepare=True,
-        binary=True,
-    )
+    gone = removal.RECORDS
+    parameters = gone.parameters(namespace, collection, known(keys))
+    cursor = await connection.execute(gone.statement(about), parameters, prepare=True, binary=True)
     return len(await cursor.fetchall())
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from psycopg import pq, sql
+from psycopg import AsyncConnection, pq, sql
 from psycopg.conninfo import conninfo_to_dict
+
+from vectorstores._pg import removal
 
 if TYPE_CHECKING:
     from vectorstores._pg.address import Place
@@ -14,8 +16,54 @@ if TYPE_CHECKING:
 TABLES: Final = ("meta", "scopes", "chunks", "records", "embeddings", "commits")
 
 
+# What is written of a row that is there. Who may UPDATE a whole table, or DELETE from it, may LOCK it as well.
+_COLUMNS: Final = (
+    "SELECT c.relname, array_agg(a.attname::text) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND a.attnum > 0 AND NOT a.attisdropped"
+    " AND (c.relname = 'chunks' AND a.attname NOT IN ('namespace', 'number', 'id')"
+    " OR c.relname = 'records' AND a.attname IN ('value', 'version', 'number')"
+    " OR c.relname = 'commits' AND a.attname IN ('number', 'at')) GROUP BY c.relname ORDER BY c.relname"
+)
+_UPDATERS: Final = (
+    "SELECT r.rolname FROM pg_attribute a CROSS JOIN aclexplode(a.attacl) AS acl JOIN pg_roles r ON r.oid = acl.grantee"
+    " WHERE a.attrelid = 'chunks'::regclass AND a.attname = 'content' AND acl.privilege_type = 'UPDATE'"
+)
+
+
+async def least_grants(connection: AsyncConnection[Any], schema: str, role: str) -> list[sql.Composed]:
+    """Return the statements that let a secured role work, with no right by which it could stop others."""
+    place, name = sql.Identifier(schema), sql.Identifier(role)
+    columns = await (await connection.execute(_COLUMNS, (schema,))).fetchall()
+    return [
+        sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(place, name),
+        sql.SQL("GRANT SELECT ON {0}.meta, {0}.scopes TO {1}").format(place, name),
+        sql.SQL("GRANT SELECT, INSERT ON {0}.chunks, {0}.records, {0}.embeddings, {0}.commits TO {1}").format(
+            place, name
+        ),
+        *(
+            sql.SQL("GRANT UPDATE ({}) ON {} TO {}").format(
+                sql.SQL(", ").join(map(sql.Identifier, each)), sql.Identifier(schema, table), name
+            )
+            for table, each in columns
+        ),
+        *(
+            sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(each.signature(schema), name)
+            for each in removal.ALL
+        ),
+        sql.SQL("GRANT USAGE ON SEQUENCE {}.embedding_clock TO {}").format(place, name),
+    ]
+
+
+async def grant_column(connection: AsyncConnection[Any], column: str) -> None:
+    """Let those roles write a new column of chunks that may write the others, column by column."""
+    for (role,) in await (await connection.execute(_UPDATERS)).fetchall():
+        await connection.execute(
+            sql.SQL("GRANT UPDATE ({}) ON chunks TO {}").format(sql.Identifier(column), sql.Identifier(role))
+        )
+
+
 def grants(schema: str, role: str) -> list[sql.Composed]:
-    """Return the statements that let a role work. It may read ``scopes``, and not write itself into it."""
+    """Return the statements that let a trusted role work, which may see all."""
     place, name = sql.Identifier(schema), sql.Identifier(role)
     return [
         sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(place, name),
@@ -39,7 +87,10 @@ def advice(said: str, place: Place) -> str:
         return "use the address of the role that owns the tables"
     role, database = _who_and_where(place)
     statements = "; ".join(each.as_string(None) for each in grants(place.schema, role))
-    return f"an administrator runs in database {database}: {statements};"
+    return (
+        "the owner of the tables lets a role into a namespace by PostgresVectorStore.secure(); for a role that may see"
+        f" all, an administrator runs in database {database}: {statements};"
+    )
 
 
 def advice_at_the_door(said: str, place: Place) -> str:

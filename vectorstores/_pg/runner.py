@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
 
 import anyio
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from vectorstores._pg.commits import Mark, StillOpenError, was_committed
 from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
-from vectorstores._pg.pool import NotConnectedError
+from vectorstores._pg.pool import NotConnectedError, roll_back
 from vectorstores._pg.quiet import quiet
 from vectorstores._pg.reaching import start_again, unreachable
 from vectorstores.base import StoreUnavailableError, VectorStoreError
@@ -73,12 +72,15 @@ class Runner:
             return await self._insist(lambda: self._read_once(work), error)
 
     async def _read_once(self, work: Work[T]) -> T:
-        connection = await self._pool.take()
-        try:
+        async def look(connection: Connection) -> T:
             async with asyncio.timeout(self._options.statement_timeout + _GRACE):
                 return await work(connection)
+
+        connection = await self._pool.take()
+        try:
+            return await self._pool.run(connection, look)
         finally:
-            await self._pool.give_back(connection)
+            self._pool.give_back(connection)
 
     async def write(self, work: Work[Change[T]], *, copies: bool = False, size: int = 1) -> T:
         """Run work in a transaction, again when it failed for a passing reason: it happens once or not at all.
@@ -89,27 +91,32 @@ class Runner:
         doubt: _Doubt[T] | None = None
         patience = (self._options.statement_timeout + _GRACE) * (1 + size // 2000)
 
+        async def prepare(connection: Connection) -> tuple[T, Mark | None]:
+            nonlocal doubt
+            async with asyncio.timeout(patience):
+                if doubt is not None:
+                    if await was_committed(connection, doubt.mark):
+                        return doubt.result, None
+                    doubt = None
+                change, mark = await self._prepare(connection, work, copies=copies)
+                return change.result, mark
+
         async def once() -> T:
             nonlocal doubt
             async with self._pool.connection() as connection:
-                with anyio.fail_after(patience):
-                    if doubt is not None:
-                        if await was_committed(connection, doubt.mark):
-                            return doubt.result
-                        doubt = None
-                    change, mark = await self._prepare(connection, work, copies=copies)
-                    if mark is None:
-                        return change.result
-                    doubt = _Doubt(mark, change.result)
-                    # From here on the outcome is the server's: a cancelled caller waits for the answer.
-                    try:
-                        with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
-                            await connection.execute(b"COMMIT")
-                    except psycopg.Error as error:
-                        if not is_lost(error):
-                            doubt = None  # the server has said no
-                        raise
-                    return change.result
+                result, mark = await self._pool.run(connection, prepare)
+                if mark is None:
+                    return result
+                doubt = _Doubt(mark, result)
+                # From here on the outcome is the server's: a cancelled caller waits for the answer.
+                try:
+                    with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
+                        await connection.execute(b"COMMIT")
+                except psycopg.Error as error:
+                    if not is_lost(error):
+                        doubt = None  # the server has said no
+                    raise
+                return result
 
         try:
             return await self._insist(once)
@@ -134,7 +141,7 @@ class Runner:
                     return change, None
                 return change, await self._pool.commits.mark(connection, change.told)
         except BaseException:
-            await _undo(connection)
+            await roll_back(connection)
             raise
 
     async def _insist(
@@ -188,14 +195,3 @@ class Runner:
         if isinstance(error, psycopg.Error):
             return translated(error, self._pool.place)
         return StoreUnavailableError(f"{self._pool.place}: the server did not answer in time; is it running?")
-
-
-async def _undo(connection: Connection) -> None:
-    status = connection.info.transaction_status
-    if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-        # What can't be rolled back is rolled back by the server when the connection is closed.
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_GRACE):
-            try:
-                await connection.rollback()
-            except psycopg.Error:
-                await connection.close()

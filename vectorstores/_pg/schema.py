@@ -69,6 +69,20 @@ _TABLES: Final = """
     CREATE SEQUENCE embedding_clock;
     CREATE TABLE scopes (role name NOT NULL, namespace text COLLATE "C" NOT NULL, PRIMARY KEY (role, namespace));
 """
+# An estimate tells a secured role whether a text that it guesses is among others' rows, where there are statistics. The
+# plans of this package need none of these columns'.
+_UNCOUNTED: Final = {
+    "chunks": ("id", "content", "embed_text", "metadata", "facts"),
+    "records": ("collection", "key", "value"),
+    "embeddings": ("key", "vector"),
+}
+_COUNTED: Final = (
+    "SELECT a.attname, format_type(a.atttypid, a.atttypmod), o.collname, EXISTS (SELECT FROM pg_stats s"
+    " WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname)"
+    " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " LEFT JOIN pg_collation o ON o.oid = a.attcollation"
+    " WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY(%s) AND a.attstattarget IS DISTINCT FROM 0"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,7 @@ async def describe(connection: Connection, place: Place, said: Mapping[str, str]
         iterative=version >= ITERATIVE,
         guarded=await _is_guarded(connection, place),
         noted=await commits.has_table(connection, place.schema),
+        deletes=await _may_delete(connection, place),
     )
 
 
@@ -131,10 +146,24 @@ def _check_server(connection: Connection, place: Place) -> None:
 
 
 async def lock_schema(connection: Connection, place: Place) -> None:
-    """Wait until nobody else changes the tables of the store, and keep others from it until the transaction ends."""
-    await connection.execute(
-        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"vectorstores {place.schema}",)
-    )
+    """Wait until nobody else changes the tables of the store, and keep others from it until the transaction ends.
+
+    No advisory lock, which any role of the database may take. Raises as :func:`check_owner` does.
+    """
+    await check_owner(connection, place)
+    table = sql.Identifier(place.schema, "meta")
+    await connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(table))
+
+
+async def check_owner(connection: Connection, place: Place) -> str:
+    """Return the role that owns the tables. Raises :class:`StoreUnavailableError` unless this one may do as it may."""
+    owner = await commits.owner_of(connection, place.schema)
+    if owner is None or not owner[1]:
+        raise StoreUnavailableError(
+            f"{place}: the role {connection.info.user} must be owner of the tables for this; use the address of the"
+            " role that owns the tables"
+        )
+    return owner[0]
 
 
 async def read_meta(connection: Connection, place: Place) -> dict[str, str] | None:
@@ -181,45 +210,50 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
         raise StoreUnavailableError(
             f"{place}: pgvector holds vectors up to dimension {MAX_DIM}, not {wanted.dim}"
         )
-    schema = sql.Identifier(place.schema)
-    async with connection.transaction():
-        # Whoever comes second waits here, and then finds the tables.
-        await lock_schema(connection, place)
+    try:
+        async with connection.transaction():
+            return await _make_tables(connection, place, wanted)
+    except (pg.UniqueViolation, pg.DuplicateTable) as error:
+        # Whoever makes a schema or a table second waits for the first, and then meets this.
         said = await read_meta(connection, place)
         if said is not None:
             return said
-        vector_schema = await make_extension(connection, place)
-        try:
-            async with connection.transaction():
-                await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
-        except pg.InsufficientPrivilege as error:
-            if not await _has_schema(connection, place):
-                raise _not_allowed(connection, place) from error
-        # For the length of this transaction: the connection is not one of the store's yet.
-        await connection.execute(_local(search_path(place.schema, vector_schema)))
-        try:
-            await connection.execute(_TABLES)
-            await commits.make_table(connection, place.schema)
-            for statement in _vector_statements(wanted):
-                await connection.execute(statement)
-        except pg.InsufficientPrivilege as error:
+        raise StoreUnavailableError(
+            f"{place}: the schema holds other tables ({error.diag.message_primary}); name one of its own by schema="
+        ) from error
+
+
+async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> dict[str, str]:
+    schema = sql.Identifier(place.schema)
+    vector_schema = await make_extension(connection, place)
+    try:
+        async with connection.transaction():
+            await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+    except pg.InsufficientPrivilege as error:
+        if not await _has_schema(connection, place):
             raise _not_allowed(connection, place) from error
-        except pg.DuplicateTable as error:
-            raise StoreUnavailableError(
-                f"{place}: the schema holds other tables ({error.diag.message_primary}); name one of its own by schema="
-            ) from error
-        said = {
-            "format": str(FORMAT),
-            "store": new_id(),
-            "embedder": wanted.embedder_id,
-            "embedder_name": wanted.embedder_name,
-            "dim": str(wanted.dim),
-            "generation": "1",
-            "indexed": json.dumps(wanted.indexed),
-        }
-        for item in said.items():
-            await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
-        return said
+    # For the length of this transaction: the connection is not one of the store's yet.
+    await connection.execute(_local(search_path(place.schema, vector_schema)))
+    try:
+        await connection.execute(_TABLES)
+        await keep_no_statistics(connection, place.schema)
+        await commits.make_table(connection, place.schema)
+        for statement in _vector_statements(wanted):
+            await connection.execute(statement)
+    except pg.InsufficientPrivilege as error:
+        raise _not_allowed(connection, place) from error
+    said = {
+        "format": str(FORMAT),
+        "store": new_id(),
+        "embedder": wanted.embedder_id,
+        "embedder_name": wanted.embedder_name,
+        "dim": str(wanted.dim),
+        "generation": "1",
+        "indexed": json.dumps(wanted.indexed),
+    }
+    for item in said.items():
+        await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
+    return said
 
 
 async def _add_commits(connection: Connection, place: Place) -> None:
@@ -248,10 +282,45 @@ def _vector_statements(wanted: Wanted) -> list[sql.Composed]:
     return [*statements, *add_column(1, wanted.dim), *([] if index is None else [index])]
 
 
+async def keep_no_statistics(connection: Connection, schema: str) -> None:
+    """Keep no statistics of columns that need none, and forget those that a store of an earlier version has."""
+    for table, columns in _UNCOUNTED.items():
+        name = sql.Identifier(schema, table)
+        for column, kind, collation, counted in await (
+            await connection.execute(_COUNTED, (schema, table, list(columns)))
+        ).fetchall():
+            statements = [
+                sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS 0").format(
+                    name, sql.Identifier(column)
+                )
+            ]
+            if counted:
+                # To the type that it has: nothing is written anew, and its statistics go.
+                of = (
+                    sql.SQL("")
+                    if collation is None
+                    else sql.SQL("COLLATE {}").format(sql.Identifier(collation))
+                )
+                statements.append(
+                    sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} {}").format(
+                        name, sql.Identifier(column), sql.SQL(kind), of
+                    )
+                )
+            for statement in statements:
+                await connection.execute(statement)
+
+
 async def _is_guarded(connection: Connection, place: Place) -> bool:
     """Say whether row-level security holds for this role."""
     table = sql.SQL("{}.chunks").format(sql.Identifier(place.schema)).as_string(connection)
     return bool((await _one(await connection.execute("SELECT row_security_active(%s)", (table,))))[0])
+
+
+async def _may_delete(connection: Connection, place: Place) -> bool:
+    table = sql.SQL("{}.chunks").format(sql.Identifier(place.schema)).as_string(connection)
+    return bool(
+        (await _one(await connection.execute("SELECT has_table_privilege(%s, 'DELETE')", (table,))))[0]
+    )
 
 
 def _local(statement: sql.Composed) -> sql.Composed:

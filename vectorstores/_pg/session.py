@@ -28,6 +28,8 @@ class About:
     iterative: bool
     guarded: bool
     noted: bool
+    deletes: bool
+    """Whether this role may DELETE; else it uses the functions of :mod:`vectorstores._pg.removal`."""
 
     @property
     def column(self) -> str:

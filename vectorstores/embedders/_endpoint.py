@@ -21,6 +21,7 @@ from vectorstores.json_http import (
     new_client,
     parsed,
     retry_after,
+    secrets_of,
     without,
 )
 
@@ -34,6 +35,14 @@ _INLINE_BYTES: Final = 50_000
 
 class RefusedError(EmbeddingError):
     """The service would not embed these texts; others may fare better."""
+
+
+class RefusedSizeError(RefusedError):
+    """The service refused the texts as it would if they were too long, or too many; ``status`` is its answer's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +59,19 @@ class Patience:
 class _Answer:
     body: Mapping[str, JSON] = field(default_factory=dict)
     error: EmbeddingError | None = None
+    status: int = 0
     again: bool = False
     after: float | None = None
 
 
 class Endpoint:
     """One address that takes JSON objects by POST, for one event loop; closed by :meth:`close` or at the end
-    of the loop. ``secret`` is taken out of every error.
+    of the loop. What ``headers`` say is taken out of every error.
     """
 
-    def __init__(
-        self, url: httpx.URL, *, headers: Mapping[str, str], secret: str, patience: Patience
-    ) -> None:
+    def __init__(self, url: httpx.URL, *, headers: Mapping[str, str], patience: Patience) -> None:
         self.url = url
-        self._secret = secret
+        self._secrets = secrets_of(headers)
         self._patience = patience
         self._client = new_client(url, headers, total=patience.timeout, connect=patience.connect_timeout)
         self._holder = close_at_end_of_loop(self._client)
@@ -76,26 +84,32 @@ class Endpoint:
         """Close the connections."""
         await self._holder.aclose()
 
-    async def post(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    async def post(self, body: Mapping[str, JSON], *, long: bool = False) -> Mapping[str, JSON]:
         """Post an object and return the object that answers.
 
         Repeats on 408, 409, 429, 5xx and broken connections with growing waits, or after the ``Retry-After``
-        of the service. Raises :class:`RefusedError` for 400, 413 and 422, else :class:`EmbeddingError`.
+        of the service. Raises :class:`RefusedSizeError` for 400, 413 and 422, and where what is ``long`` was answered
+        with the same 500 twice; else :class:`EmbeddingError`.
         """
         patience = self._patience
+        before = ""
         for attempt in range(patience.retries + 1):
             answer = await self._try(body)
             if answer.error is None:
                 return answer.body
+            # Some services run into an error of their own where a text is too long, and will again.
+            if long and answer.status == 500 and str(answer.error) == before:
+                raise RefusedSizeError(before, answer.status)
+            before = str(answer.error)
             longest = patience.longest_wait
             if answer.after is not None and answer.after > longest:
                 raise EmbeddingError(
                     f"{answer.error} (it asks to wait {answer.after:.0f} s, more than longest_wait, {longest:g} s)"
                 ) from answer.error
             if not answer.again or attempt == patience.retries:
-                if attempt == 0:
+                if attempt == 0 or isinstance(answer.error, RefusedError):
                     raise answer.error
-                raise type(answer.error)(f"{answer.error} (asked {attempt + 1} times)") from answer.error
+                raise EmbeddingError(f"{answer.error} (asked {attempt + 1} times)") from answer.error
             wait = min(0.5 * 2.0**attempt, longest) * random.uniform(0.5, 1.0)  # noqa: S311
             await anyio.sleep(wait if answer.after is None else answer.after)
         raise AssertionError("unreachable: the last try returns or raises")
@@ -135,12 +149,14 @@ class Endpoint:
             return _Answer(
                 error=RefusedError(f"{self.url} answered with something that is no JSON object: {said}")
             )
-        kind = RefusedError if status in _REFUSALS else EmbeddingError
+        said = f"{self.url} answered {status}: {said}"
+        refused = status in _REFUSALS
         return _Answer(
-            error=kind(f"{self.url} answered {status}: {said}"),
+            error=RefusedSizeError(said, status) if refused else EmbeddingError(said),
+            status=status,
             again=is_retried(status),
             after=retry_after(response.headers.get("retry-after")),
         )
 
     def _clean(self, text: str) -> str:
-        return excerpt(without(self._secret, text)[: 20 * EXCERPT])
+        return excerpt(without(self._secrets, text)[: 20 * EXCERPT])

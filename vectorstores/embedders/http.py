@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,17 +23,20 @@ import numpy as np
 from vectorstores._checks import unit_vector
 from vectorstores._combine import Failure
 from vectorstores.base import EmbeddingError, InvalidChunkError
-from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError
+from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError, RefusedSizeError
 from vectorstores.embedders._merge import Merger
 from vectorstores.embedders._texts import check_texts
-from vectorstores.json_http import is_loopback, parse_base_url
+from vectorstores.json_http import check_headers, is_loopback, parse_base_url
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
 
+_log: Final = logging.getLogger(__name__)
 _OPENAI: Final = "https://api.openai.com/v1"
 # Of one request, unless a single text is longer: services bound the tokens of a request as well.
 _MOST_CHARACTERS: Final = 200_000
+# A text of so many characters is too long for no model.
+_SHORT: Final = 64
 # More numbers than this would be felt on the event loop while they are checked.
 _INLINE_NUMBERS: Final = 4_000
 
@@ -64,6 +68,7 @@ class HttpOptions:
         for name, least in (("batch_size", 1), ("concurrency", 1), ("retries", 0), ("longest_wait", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        check_headers(self.headers)
         for name in ("timeout", "connect_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
@@ -76,7 +81,8 @@ class HttpEmbedder:
     from ``OPENAI_BASE_URL`` unless given, else it is OpenAI's own; ``api_key`` from ``OPENAI_API_KEY``, and a
     service on this machine needs none; ``""`` sends none. Both are read here, at construction. ``revision``
     tells apart models that change under one name: it is part of ``id``, as are ``model`` and ``dim``, but not
-    the address.
+    the address. Of a text that the service refuses as too long (by 400, 413, 422, or the same 500 twice), the
+    longest beginning of 2^n characters that it takes is embedded; the log says so once, as a warning.
 
     Calls that come while ``options.concurrency`` requests are under way are sent together. Close it, or use
     ``async with``; else connections are closed when the event loop ends. Raises ``ValueError`` for a bad
@@ -112,6 +118,7 @@ class HttpEmbedder:
         self._url = base.copy_with(path=base.path.rstrip("/") + "/embeddings")
         self._key = key
         self._options = options or HttpOptions()
+        self._told = False
         self._line: anyio.lowlevel.RunVar[_Line | None]
         self._line = anyio.lowlevel.RunVar(f"vectorstores-{uuid.uuid4()}", None)
 
@@ -183,7 +190,6 @@ class HttpEmbedder:
                     **options.headers,
                     **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
                 },
-                secret=self._key,
                 patience=Patience(
                     options.timeout, options.connect_timeout, options.retries, options.longest_wait
                 ),
@@ -200,18 +206,64 @@ class HttpEmbedder:
         self, endpoint: Endpoint, requests: Sequence[Sequence[str]]
     ) -> list[list[JSON] | Failure]:
         """Ask for the vectors of several callers; if they are refused together, for each caller's alone."""
-        try:
-            return await self._ask(endpoint, requests)
-        except RefusedError as error:
-            if len(requests) == 1:
+        if len(requests) == 1:
+            try:
+                return [await self._fitting(endpoint, requests[0])]
+            except RefusedError as error:
                 return [Failure(error)]
-        found: list[list[JSON] | Failure] = []
-        for request in requests:
-            found += await self._send(endpoint, [request])
-        return found
+        try:
+            rows = await self._ask(endpoint, [text for request in requests for text in request])
+        except RefusedError:
+            return [found for request in requests for found in await self._send(endpoint, [request])]
+        ends = np.cumsum([0, *(len(request) for request in requests)]).tolist()
+        return [rows[start:end] for start, end in pairwise(ends)]
 
-    async def _ask(self, endpoint: Endpoint, requests: Sequence[Sequence[str]]) -> list[list[JSON] | Failure]:
-        texts = [text or " " for request in requests for text in request]
+    async def _fitting(self, endpoint: Endpoint, texts: Sequence[str]) -> list[JSON]:
+        """Ask for vectors, in halves where the texts are refused together, and of beginnings where one is too long."""
+        try:
+            return await self._ask(endpoint, texts)
+        except RefusedSizeError as error:
+            if len(texts) == 1:
+                return await self._beginning(endpoint, texts[0], error)
+        half = len(texts) // 2
+        return [row for part in (texts[:half], texts[half:]) for row in await self._fitting(endpoint, part)]
+
+    async def _beginning(self, endpoint: Endpoint, text: str, refusal: RefusedSizeError) -> list[JSON]:
+        """Ask for the vector of a text's longest beginning that is taken.
+
+        Its length is a power of two, and depends on no other text, so that every process finds the same vector.
+        """
+        if len(text) <= _SHORT:
+            raise refusal
+        try:
+            await self._ask(endpoint, [text[:_SHORT]])
+        except RefusedError:
+            raise refusal from None  # of another reason: a short text is refused, too
+        # What passes now may have been an outage, and nothing about the text.
+        size = len(text) if refusal.status == 500 else _lower_power_of_two(len(text))
+        while True:
+            try:
+                rows = await self._ask(endpoint, [text[:size]])
+            except RefusedSizeError:
+                if size <= _SHORT:
+                    raise
+                size = _lower_power_of_two(size)
+                continue
+            if size < len(text) and not self._told:
+                self._told = True
+                _log.warning(
+                    "%s refused a text of %d characters (%d), and embedded the first %d of them; so it will be with "
+                    "other texts that are too long for %s",
+                    self._url,
+                    len(text),
+                    refusal.status,
+                    size,
+                    self._model,
+                )
+            return rows
+
+    async def _ask(self, endpoint: Endpoint, texts: Sequence[str]) -> list[JSON]:
+        texts = [text or " " for text in texts]
         body: dict[str, JSON] = {
             "model": self._model,
             "input": texts,
@@ -219,9 +271,8 @@ class HttpEmbedder:
         }
         if self._options.send_dimensions:
             body["dimensions"] = self._dim
-        rows = _in_order((await endpoint.post(body)).get("data"), len(texts), str(self._url))
-        ends = np.cumsum([0, *(len(request) for request in requests)]).tolist()
-        return [rows[start:end] for start, end in pairwise(ends)]
+        answer = await endpoint.post(body, long=any(len(text) > _SHORT for text in texts))
+        return _in_order(answer.get("data"), len(texts), str(self._url))
 
     def _checked(self, rows: Sequence[JSON], start: int) -> FloatArray:
         """Return embeddings as an array; ``start`` is the index of the first among its caller's texts."""
@@ -255,6 +306,10 @@ def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
         size += len(text)
     if texts:
         yield start, list(texts[start:])
+
+
+def _lower_power_of_two(number: int) -> int:
+    return int(1 << ((number - 1).bit_length() - 1))
 
 
 def _in_order(data: JSON, expected: int, url: str) -> list[JSON]:

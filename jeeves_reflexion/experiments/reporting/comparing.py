@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from jeeves_reflexion.comparisons import McNemar, counted, detectable, in_words, mcnemar, paired_difference
+from jeeves_reflexion.comparisons import (
+    FEWEST,
+    LEVEL,
+    PairedDifference,
+    detectable,
+    in_words,
+    paired_difference,
+)
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.reporting.reading import Run
 from jeeves_reflexion.experiments.reporting.values import Compared
 from jeeves_reflexion.experiments.results import Split
-from jeeves_reflexion.statistics import Difference
 
-LEVEL: Final = 0.05
 _HARDLY: Final = 0.75
 
 _BASELINES: Final[tuple[ArmName, ...]] = ("retry", "react", "last-attempt")
@@ -36,13 +41,12 @@ def compare(
         for arm in run.arms
         if arm != baseline and (compared := _compared(run, judge, split, (baseline, arm), trial, unit))
     ]
-    adjusted = holm([each.mcnemar.p for each in found])
+    adjusted = holm([each.difference.p for each in found])
     return tuple(_with_holm(each, p, len(found)) for each, p in zip(found, adjusted, strict=True))
 
 
 def _with_holm(each: Compared, p: float, n: int) -> Compared:
-    found = each.difference.better or each.difference.worse
-    if found and each.mcnemar.p < LEVEL <= p:
+    if each.difference.p < LEVEL <= p:
         each = replace(
             each, words=f"{each.words}; as one of {n} comparisons it is not settled (Holm p = {p:.2f})"
         )
@@ -59,23 +63,16 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def words(difference: Difference, test: McNemar, tasks: int, share: float, *, unit: str = "task") -> str:
-    """Say what a comparison shows; a difference is one where its interval and McNemar's test both see it.
-
-    ``share`` is the baseline's success, by which the smallest difference is told that so many tasks would show.
-    """
-    clear = difference.better or difference.worse
-    if clear and test.p >= LEVEL:
-        by = f"{100 * difference.value:+.0f} points ({100 * difference.low:+.0f} to {100 * difference.high:+.0f})"
-        return (
-            f"not settled: {by} by the interval, which McNemar's test does not bear out (p = {test.p:.2f},"
-            f" {counted(tasks, unit)})"
-        )
-    told = in_words(difference, tasks, unit=unit)
-    if clear:
+def words(found: PairedDifference, *, unit: str = "task") -> str:
+    """Say what a comparison shows, by its one test; where that is nothing, which difference it would have found."""
+    told = f"{in_words(found, found.tasks, unit=unit)}, p = {found.p:.2g}"
+    if found.better or found.worse:
         return told
-    # At the ends of the scale the formula would promise that any difference shows.
-    needed = detectable(tasks, share=min(max(share, 0.1), 0.9))
+    if found.tasks < FEWEST:
+        return f"{told}; so few {unit}s would hardly show any"
+    if found.standard_error == 0.0:
+        return f"{told}; all {unit}s differ alike, which tells nothing of what could be found"
+    needed = detectable(found.standard_error)
     if needed >= _HARDLY:
         return f"{told}; so few {unit}s would hardly show any"
     return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
@@ -90,10 +87,8 @@ def _compared(
         return None
     first, second = (_scores(run, judge, split, (arm, trial), seeds) for arm in arms)
     difference = paired_difference(first, second)
-    test = mcnemar(_by_most(first), _by_most(second))
-    share = sum(map(sum, first.values())) / (len(first) * len(seeds))
-    told = words(difference, test, len(first), share, unit=unit)
-    return Compared(arms[1], arms[0], trial, len(first), len(seeds), difference, test, test.p, told)
+    told = words(difference, unit=unit)
+    return Compared(arms[1], arms[0], trial, len(seeds), difference, difference.p, told)
 
 
 def _scores(
@@ -106,7 +101,3 @@ def _scores(
         ]
         for task in run.tasks_of(split)
     }
-
-
-def _by_most(scores: dict[str, list[float]]) -> dict[str, bool]:
-    return {task: 2 * sum(each) > len(each) for task, each in scores.items()}

@@ -132,7 +132,7 @@ def _facts(run: Run, row: Tried) -> str:
     told.append(f"{trial.seconds:.1f} s")
     used = row.usage
     least = "at least " if used.unreported else ""
-    told.append(f"{least}{used.tokens} tokens" if used.calls else "tokens unknown")
+    told.append(f"{least}{used.tokens} tokens" if used.calls > used.unreported else "tokens unknown")
     return ", ".join(told)
 
 

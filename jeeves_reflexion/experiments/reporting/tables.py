@@ -74,16 +74,17 @@ def _compared(part: Part, report: Report) -> Table:
             "trial",
             "what it shows",
             f"{report.unit}s",
-            "only the arm",
-            "only the baseline",
-            "McNemar p",
+            "arm better",
+            "baseline better",
+            "sign-flip p",
             "Holm p",
         ),
         tuple(_comparison(each) for each in part.compared),
-        f"Pairs of the same {report.unit}s: 95 % interval over {report.unit}s with all their seeds (bootstrap, or"
-        f" Bonett and Price 2012 where that is wider), and McNemar's exact test on {report.unit}s"
-        + (", solved where more than half of the seeds solved them" if _several_seeds(part) else "")
-        + f"; Holm p is adjusted for the {len(part.compared)} comparisons of this table.",
+        f"Pairs of the same {report.unit}s"
+        + (", each counted once by the mean of its seeds" if _several_seeds(part) else "")
+        + f": the sign-flip test over {report.unit}s, with the 95 % interval of the differences that it does not reject"
+        " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
+        f" {len(part.compared)} comparisons of this table.",
     )
 
 
@@ -92,15 +93,15 @@ def _several_seeds(part: Part) -> bool:
 
 
 def _comparison(each: Compared) -> tuple[str, ...]:
-    test = each.mcnemar
+    found = each.difference
     return (
         each.arm,
         str(each.trial),
         each.words,
-        str(each.tasks),
-        str(test.only_second),
-        str(test.only_first),
-        p_text(test.p),
+        str(found.tasks),
+        str(found.only_second),
+        str(found.only_first),
+        p_text(found.p),
         p_text(each.p_holm),
     )
 

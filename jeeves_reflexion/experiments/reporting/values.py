@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jeeves_reflexion.comparisons import McNemar
+from jeeves_reflexion.comparisons import PairedDifference
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.results import Point, Split
-from jeeves_reflexion.statistics import Difference
 from jeeves_reflexion.types import Lift
 
 
@@ -23,19 +22,17 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """An arm held against the baseline at one trial, over the ``tasks`` and ``seeds`` that both finished.
+    """An arm held against the baseline at one trial, over the tasks of the ``seeds`` that both finished.
 
-    ``p_holm`` is McNemar's p, adjusted for all comparisons of its table (Holm 1979). Where there are several seeds, a
-    task counts for McNemar as solved if more than half of them solved it. ``words`` say what the comparison shows.
+    ``p_holm`` is the p of the sign-flip test, adjusted for all comparisons of its table (Holm 1979). ``words`` say what
+    the comparison shows.
     """
 
     arm: ArmName
     baseline: ArmName
     trial: int
-    tasks: int
     seeds: int
-    difference: Difference
-    mcnemar: McNemar
+    difference: PairedDifference
     p_holm: float
     words: str
 

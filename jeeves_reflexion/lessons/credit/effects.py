@@ -4,11 +4,13 @@ Whether a recalled lesson is offered is a coin toss (:class:`Withholding`), so t
 the lesson alone: tasks, their difficulty and the other lessons are shared out evenly (Fisher 1935). Without withheld
 attempts there is no comparison and no claim: lessons are recalled for hard tasks, and a correlation would blame them.
 
-Three questions, three methods. *How much?* :func:`lift`: difference of means with Newcombe's interval, for one look.
-*Is it harmful, whenever one looks?* :func:`judge`: an interval that holds at all times at once (normal-mixture
-confidence sequence, Robbins 1970; Waudby-Smith et al. 2021, arXiv 2103.06476), because an interval for one look that
-is looked at after every attempt excludes the truth sooner or later. *In which order?* :func:`utility`: shrunken towards
-what lessons of this library do on the whole (empirical Bayes, Efron and Morris 1973). Pure: no store, no clock.
+Three questions, three methods. *How much?* :func:`lift`: difference of means with Newcombe's interval, for one look;
+:func:`shrunken` draws it towards what lessons of this library do on the whole (empirical Bayes, Efron and Morris
+1973): lessons that are shown, ranked or praised by their estimate were selected for it, and such an estimate is too far
+from the mean (Efron 2011). *Is it harmful, whenever one looks?* :func:`judge`: an interval that holds at all times at
+once (normal-mixture confidence sequence, Robbins 1970; Waudby-Smith et al. 2021, arXiv 2103.06476), because an interval
+for one look that is looked at after every attempt excludes the truth sooner or later. *In which order?*
+:func:`utility`: the shrunken lift. Pure: no store, no clock.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ HALF_LIFE_DAYS: Final = 90.0
 _TYPICAL_LIFT: Final = 0.2  # where the confidence sequence is tightest; it holds for any
 _MAX_SHARE: Final = 0.5
 _WHOLE_PART: Final = 0.2
+_FLOOR_PART: Final = 0.25
 _PRIOR_FROM: Final = 10
 _LEAST_SPREAD: Final = 0.02
 _DAY: Final = 86400.0
@@ -49,7 +52,7 @@ _NOTHING_KNOWN: Final[Mapping[str, int]] = {}
 
 Stratum: TypeAlias = tuple[float, ...]
 """Attempts that were drawn alike: for a lesson the share withheld; for the library also the share of whole recalls, how
-many lessons were at stake, how many of them were exempt, and the shares of those with one of their own."""
+many lessons were at stake, how many of them no draw decided on, and the shares of those with one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,9 @@ class Judgement:
 class Draw:
     """Which lessons of one recall are withheld, and by which shares that was drawn.
 
-    ``whole`` says that the recall was drawn to be withheld as a whole, for the lift of the library. ``exempt`` are the
-    lessons that no draw by themselves decided on, ``shares`` the shares of those that were not drawn by ``share``.
+    ``whole`` says that the recall was drawn to be withheld as a whole, for the lift of the library. ``shares`` are the
+    shares of lessons that were not drawn by ``share``. ``exempt`` are lessons that no draw by themselves decided on: in
+    ledgers of earlier versions, those that were shown to help.
     """
 
     share: float = 0.0
@@ -111,7 +115,8 @@ class Withholding:
     Each lesson that would be offered is withheld with probability ``share`` (0 to 0.5), by itself; and the whole recall
     with probability ``whole_share`` (a fifth of ``share`` unless given), which is what tells the lift of the library.
     What is withheld is not replaced by the next best: the lift is that of the lesson against its absence. The same
-    seed, key and lesson give the same draw.
+    seed, key and lesson give the same draw. A lesson that is shown to help goes on being withheld, at :attr:`floor`: a
+    lift that is measured no more would stay at the height that it was selected for.
 
     ``early`` (``share`` unless given, and never below it) is the share for a lesson of which nothing is known. It is
     halved after :data:`EARLY_ATTEMPTS` scored attempts, and after each time twice as many more, down to ``share``: so
@@ -146,6 +151,11 @@ class Withholding:
         """Whether anything is ever withheld."""
         return bool(self.share or self.whole_share)
 
+    @property
+    def floor(self) -> float:
+        """The share for a lesson that is shown to help: a quarter of ``share``."""
+        return _FLOOR_PART * self.share
+
     def share_for(self, scored: int) -> float:
         """Return the share for a lesson of which so many scored attempts are known that a draw decided."""
         if self.early is None:
@@ -158,27 +168,26 @@ class Withholding:
         key: str,
         lesson_ids: Sequence[str],
         *,
-        exempt: Collection[str] = (),
-        whole: bool = True,
         scored: Mapping[str, int] = _NOTHING_KNOWN,
+        helpful: Collection[str] = (),
     ) -> Draw:
         """Draw for one recall, named by its ``key`` (see :func:`recall_key`), over the lessons that it would offer.
 
-        ``exempt`` lessons are not withheld by themselves, and with ``whole=False`` the recall is not withheld as a
-        whole: for what is known well enough to cost nothing more. ``scored`` says how much is known of each lesson
-        (see :meth:`share_for`).
+        ``scored`` says how much is known of each lesson (see :meth:`share_for`); ``helpful`` are those that are shown
+        to help (see :attr:`floor`).
         """
         if not self.on:
             return NO_DRAW
         whole_share = _WHOLE_PART * self.share if self.whole_share is None else self.whole_share
-        whole_share = whole_share if whole else 0.0
         # A lesson's id is a string, so that this draw can't be that of a lesson.
         none = self._uniform(key, None) < whole_share
-        apart = frozenset(each for each in lesson_ids if each in exempt)
-        shares = {each: self.share_for(scored.get(each, 0)) for each in lesson_ids if each not in apart}
+        shares = {
+            each: self.floor if each in helpful else self.share_for(scored.get(each, 0))
+            for each in lesson_ids
+        }
         drawn = (each for each, share in shares.items() if self._uniform(key, each) < share)
         own = {each: share for each, share in shares.items() if share != self.share}
-        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), apart, own)
+        return Draw(self.share, whole_share, none, frozenset(lesson_ids if none else drawn), shares=own)
 
     def _uniform(self, key: str, lesson_id: str | None) -> float:
         digest = blake2b(json.dumps([self.seed, key, lesson_id]).encode(), digest_size=8).digest()
@@ -205,9 +214,10 @@ def lift(cells: Cells, *, least: int = MIN_EACH) -> Lift:
     return Lift(found.value, found.low, found.high, n_with, n_without)
 
 
-def shown(cells: Cells, known: Lift) -> Lift:
-    """Return a lift of a few attempts as it may be shown: without a value below :data:`MIN_EACH` of each."""
-    return known if _compared(cells) >= MIN_EACH else Lift(n_with=known.n_with, n_without=known.n_without)
+def shown(cells: Cells, known: Lift, prior: Prior) -> Lift:
+    """Return a lift as it may be shown: shrunken, and without a value below :data:`MIN_EACH` of each."""
+    enough = _compared(cells) >= MIN_EACH
+    return shrunken(known, prior) if enough else Lift(n_with=known.n_with, n_without=known.n_without)
 
 
 def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICAL_LIFT) -> Judgement:
@@ -225,16 +235,12 @@ def judge(cells: Cells, *, error: float = RETIRE_ERROR, typical: float = _TYPICA
         return Judgement("unknown", f"not enough data: {of}; {MIN_EACH} of each are needed")
     once = difference_of_means(*means)
     ever = difference_of_means(*means, z=_z_ever((once.high - once.low) / (2 * Z95), error, typical))
-    found = f"{_points(once.value)} with it ({_points(once.low)} to {_points(once.high)}; {of})"
+    # Without an interval for one look: what is retired or praised was selected, and its own would be too sure.
+    found = f"observed {_points(once.value)} ({of}), at any look {_points(ever.low)} to {_points(ever.high)}"
     if ever.high < 0.0:
-        return Judgement(
-            "retire",
-            f"attempts score lower with it: {found}; at most {_points(ever.high)} at any look",
-        )
+        return Judgement("retire", f"attempts score lower with it: {found}")
     if ever.low > 0.0:
-        return Judgement(
-            "helps", f"attempts score higher with it: {found}; at least {_points(ever.low)} at any look"
-        )
+        return Judgement("helps", f"attempts score higher with it: {found}")
     return Judgement("keep", f"neither help nor harm is shown: {found}")
 
 
@@ -245,16 +251,24 @@ def standard_error(lift: Lift) -> float | None:
     return (lift.high - lift.low) / (2 * Z95)
 
 
-def utility(lift: Lift, prior: Prior) -> float:
+def shrunken(lift: Lift, prior: Prior) -> Lift:
     """Return the lift to reckon with: the data's, drawn towards the prior's mean the more the less data there is.
 
-    The posterior mean of a normal effect with a normal prior; without data the prior's mean.
+    Mean and 95 % interval of the posterior of a normal effect with a normal prior. They hold for lessons that were
+    selected by their data too, and whenever one looks, as far as the prior is right.
     """
     error = standard_error(lift)
     if lift.value is None or not error:
-        return prior.mean
+        return lift
     data, before = 1 / error**2, 1 / prior.spread**2
-    return (data * lift.value + before * prior.mean) / (data + before)
+    mean, spread = (data * lift.value + before * prior.mean) / (data + before), Z95 / math.sqrt(data + before)
+    return Lift(mean, mean - spread, mean + spread, lift.n_with, lift.n_without)
+
+
+def utility(lift: Lift, prior: Prior) -> float:
+    """Return the lift to rank by: the :func:`shrunken` one, without data the prior's mean."""
+    value = shrunken(lift, prior).value
+    return prior.mean if value is None else value
 
 
 def prior_of(lifts: Iterable[Lift]) -> Prior:

@@ -76,15 +76,18 @@ class Credits:
     library: Tally = NO_TALLY
     prior: Prior = Prior()  # noqa: RUF009 - frozen
     _lifts: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _judged: dict[str | None, Judgement] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _judged: dict[str, Judgement] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tally(self, lesson_id: str) -> Tally:
         """Return the counts of a lesson."""
         return self.tallies.get(lesson_id, NO_TALLY)
 
     def lift(self, lesson_id: str) -> Lift:
-        """Return the lift of a lesson (see :func:`~jeeves_reflexion.lessons.credit.effects.lift`)."""
-        return shown(self.tally(lesson_id).cells, self._hint(lesson_id))
+        """Return the lift of a lesson as it may be shown, corrected for what was selected by it.
+
+        See :func:`~jeeves_reflexion.lessons.credit.effects.shrunken`; below five attempts of each it has no value.
+        """
+        return shown(self.tally(lesson_id).cells, self._hint(lesson_id), self.prior)
 
     def library_lift(self) -> Lift:
         """Return the lift of recalling at all.
@@ -100,20 +103,18 @@ class Credits:
 
     def judge(self, lesson_id: str) -> Judgement:
         """Say whether a lesson is to be retired, and why."""
-        return self._judge(lesson_id, self.tally(lesson_id))
+        known = self._judged.get(lesson_id)
+        if known is None:
+            known = self._judged[lesson_id] = judge(self.tally(lesson_id).cells)
+        return known
 
     def draw(self, drawing: Withholding, key: str, lesson_ids: Sequence[str]) -> Draw:
-        """Draw for one recall, sparing what is shown to help: withholding it costs more than it tells."""
+        """Draw for one recall, less of what is known well, and least of what is shown to help."""
         if not drawing.on:
             return NO_DRAW
-        proven = {each for each in lesson_ids if self.judge(each).kind == "helps"}
-        whole = self.library_judgement().kind in ("unknown", "keep")
+        helpful = {each for each in lesson_ids if self.judge(each).kind == "helps"}
         scored = {each: self.scored(each) for each in lesson_ids}
-        return drawing.draw(key, lesson_ids, exempt=proven, whole=whole, scored=scored)
-
-    def library_judgement(self) -> Judgement:
-        """Say whether recalling at all helps or harms."""
-        return self._judge(_LIBRARY, self.library)
+        return drawing.draw(key, lesson_ids, scored=scored, helpful=helpful)
 
     def utility(self, lesson_id: str) -> float:
         """Return the lift to rank a lesson by: shrunken towards the library's prior."""
@@ -124,12 +125,6 @@ class Credits:
         known = self._lifts.get(lesson_id)
         if known is None:
             known = self._lifts[lesson_id] = lift(self.tally(lesson_id).cells, least=RANK_EACH)
-        return known
-
-    def _judge(self, key: str | None, tally: Tally) -> Judgement:
-        known = self._judged.get(key)
-        if known is None:
-            known = self._judged[key] = judge(tally.cells)
         return known
 
     def own_prior(self) -> Prior:

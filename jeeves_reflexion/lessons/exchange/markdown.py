@@ -32,7 +32,7 @@ from typing import Final
 import filelock
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.files import replace_file
+from jeeves_reflexion.files import read_regular, replace_file
 from jeeves_reflexion.forms import flat_text
 from jeeves_reflexion.lessons.gate import MAX_CHARACTERS, shape_problem
 from jeeves_reflexion.lessons.records import lesson_fields, lesson_from_fields
@@ -50,6 +50,8 @@ _TITLE: Final = re.compile(r"# Lesson: (?P<date>\d{4}-\d{2}-\d{2}) - (?P<agent>\
 _TASK: Final = "## Task"
 _FENCE: Final = re.compile(r"(?P<fence>`{3,})[a-z]*\s*")
 _EXCERPT_CHARACTERS: Final = 200
+MOST_BYTES: Final = 1_000_000
+"""A larger file is no lesson."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def export_lessons(folder: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]
 
 
 def _export(folder: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> int:
-    found, _ = _read(folder)
+    found, _, _ = _read(folder)
     places = {file.lesson.id: path for path, file in found.items()}
     taken = {path.name for path in found} | {path.name for path in folder.glob("*.md")}
     count = 0
@@ -206,14 +208,14 @@ def lesson_changes(folder: Path, stored: Iterable[Lesson]) -> LessonChanges:
     """Compare a folder with the lessons that are stored, by their ids; changes nothing.
 
     A lesson counts as changed when its sentence is another; a file that can't be read is malformed, and its lesson is
-    not taken for removed.
+    not taken for removed. While a file can't even be read as text, it may hold any lesson, and none is.
     """
     if not folder.is_dir():
         raise LessonStoreError(f"{folder} is no folder of lessons: export lessons to it first")
     known = {lesson.id: lesson for lesson in stored}
-    found, malformed = _read(folder)
+    found, malformed, unclear = _read(folder)
     files = {file.lesson.id: file.lesson for file in found.values()}
-    kept = {*files, *(bad.id for bad in malformed)}
+    kept = known.keys() if unclear else {*files, *(bad.id for bad in malformed)}
     return LessonChanges(
         tuple(lesson for id, lesson in files.items() if id not in known),
         tuple(
@@ -230,21 +232,28 @@ def lesson_changes(folder: Path, stored: Iterable[Lesson]) -> LessonChanges:
 _ID: Final = re.compile(r'"lesson_id":"([^"]{1,64})"')
 
 
-def _read(folder: Path) -> tuple[dict[Path, LessonFile], tuple[Malformed, ...]]:
+def _read(folder: Path) -> tuple[dict[Path, LessonFile], tuple[Malformed, ...], bool]:
+    """Return what the files hold, those that can't be read, and whether one of these may hold any lesson."""
     found: dict[Path, LessonFile] = {}
     malformed: list[Malformed] = []
+    unclear = False
     for path in sorted(folder.glob("*.md")):
         try:
-            text = path.read_bytes().decode("utf-8", "replace")
+            data = read_regular(path, MOST_BYTES)
         except OSError as error:
             malformed.append(Malformed(path, f"it can't be read: {error}"))
+            unclear = True
             continue
         try:
-            found[path] = lesson_of_markdown(text)
-        except MarkdownError as error:
-            named = _ID.findall(text)  # the comment comes last: a task may have said the same before
-            malformed.append(Malformed(path, str(error), named[-1] if named else ""))
-    return found, tuple(malformed)
+            found[path] = lesson_of_markdown(data.decode("utf-8"))
+        except (UnicodeDecodeError, MarkdownError) as error:
+            kind = "it is no UTF-8 text: save it as UTF-8: " if isinstance(error, UnicodeDecodeError) else ""
+            # The comment comes last: a task may have said the same before. Without NULs it reads in UTF-16 too.
+            named = _ID.findall(data.replace(b"\0", b"").decode("utf-8", "replace"))
+            malformed.append(Malformed(path, f"{kind}{error}", named[-1] if named else ""))
+            # A text that names no lesson is none of ours; what is no text, or was emptied, may have been.
+            unclear = unclear or (not named and bool(kind or not data.strip()))
+    return found, tuple(malformed), unclear
 
 
 def _digest(text: str) -> str:

@@ -22,7 +22,7 @@ from typing import Final
 import filelock
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.files import not_written, replace_file, sync_folder
+from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
 from jeeves_reflexion.lessons.reflections.markdown import Entry, MarkdownError, from_markdown, to_markdown
 from jeeves_reflexion.lessons.reflections.naming import file_name, slug
 
@@ -111,7 +111,7 @@ def read_folder(root: Path, agent: str, *, archived: bool = False) -> Listing:
 def read_file(path: Path, agent: str) -> Stored | Malformed | None:
     """Read one file; None if it has gone."""
     try:
-        data = _bytes(path)
+        data = read_regular(path, MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -126,16 +126,6 @@ def read_file(path: Path, agent: str) -> Stored | Malformed | None:
         kind = "it is no UTF-8 text: save it as UTF-8: " if isinstance(error, UnicodeDecodeError) else ""
         return Malformed(path, f"{kind}{error}", id)
     return Stored(path, entry, entry.id or _id_of(path, agent), hashlib.sha256(data).hexdigest()[:32])
-
-
-def _bytes(path: Path) -> bytes:
-    if path.is_symlink():
-        raise OSError("it is a link: put the file itself here")
-    with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise OSError(f"it has more than {MOST_BYTES} bytes: shorten it")
-    return data
 
 
 def write_entry(root: Path, entry: Entry) -> Stored:

@@ -26,6 +26,7 @@ from jeeves_reflexion.lessons.reflections.relevance import relevant
 from jeeves_reflexion.lessons.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.lessons.reflections.syncing import Changes
 from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.mars import PRINCIPLE
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.types import (
@@ -98,8 +99,7 @@ class ReflectionLibrary:
 
         Approved rules and playbooks come first, and take no place of the ``k``.
         """
-        if k < 1:
-            raise ConfigurationError(f"k must be at least 1, not {k}")
+        k = checked_k(k)
         if self.index is None:
             found = (await self.journal.list(self.agent)).stored
             near = [(one, 0.0, why) for one, why in relevant(found, task, k=len(found))]

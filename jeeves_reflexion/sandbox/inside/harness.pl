@@ -9,14 +9,20 @@
 :- dynamic load_problem/2.
 
 % A directive that the sandbox refuses, or a line that can't be read, is an error of the whole program: without this,
-% swipl would print it and go on.
-user:message_hook(Message, Kind, Lines) :-
-    memberchk(Kind, [error]),
-    ( source_location(File, Line), file_base_name(File, 'code.pl') -> true ; Line = null ),
-    ( syntax_line(Message, Found) -> At = Found ; At = Line ),
-    with_output_to(string(Text), print_message_lines(current_output, '', Lines)),
-    assertz(load_problem(Text, At)),
-    fail.
+% swipl would print it and go on. It always succeeds, so that swipl prints no message itself: a message is a term of the
+% code, and format/3 would call what stands at "~@" in it, or at "~p" a hook, outside of library(sandbox).
+user:message_hook(Message, Kind, _) :-
+    (   memberchk(Kind, [error, warning])
+    ->  text(Message, Text),
+        format(user_error, "~w: ~w~n", [Kind, Text]),
+        (   Kind == error
+        ->  ( source_location(File, Line), file_base_name(File, 'code.pl') -> true ; Line = null ),
+            ( syntax_line(Message, Found) -> At = Found ; At = Line ),
+            assertz(load_problem(Text, At))
+        ;   true
+        )
+    ;   true
+    ).
 
 syntax_line(error(syntax_error(_), file(_, Line, _, _)), Line).
 syntax_line(error(syntax_error(_), stream(_, Line, _, _)), Line).
@@ -69,7 +75,7 @@ call_goal(Goal, Result, Outcome) :-
     ).
 
 no_json(Result, _{error: _{kind: value, type: type_error, message: Message, line: null}}) :-
-    format(string(Text), "~W", [Result, [quoted(true), max_depth(6)]]),
+    text(Result, Text),
     string_concat("result is no JSON: ", Text, Message).
 
 % Atoms and strings are text, but for true, false and null; json([k=v]) and dicts are objects.
@@ -92,16 +98,25 @@ plain_at(Depth, Value, Plain) :- plain(Value, Depth, Plain).
 plain_pair(Depth, Key-Value, Key-Plain) :- plain(Value, Depth, Plain).
 
 problem(Error, _{error: _{kind: Kind, type: Type, message: Message, line: null}}) :-
-    ( Error = error(resource_error(_), _) -> Kind = memory_mb ; Kind = raised ),
+    ( subsumes_term(error(resource_error(_), _), Error) -> Kind = memory_mb ; Kind = raised ),
     ( Error = error(Formal, _), nonvar(Formal) -> functor(Formal, Name, _) ; Name = exception ),
     atom_string(Name, Type),
-    (   catch(message_to_codes(Error, Message), _, fail)
-    ->  true
-    ;   format(string(Message), "~W", [Error, [quoted(true), max_depth(6)]])
+    text(Error, Message).
+
+% A term of the code as text: written, never formatted, and without hooks (portray). Of an error, what it is and where.
+text(Term, Text) :-
+    (   nonvar(Term), Term = error(Formal, Context), nonvar(Formal)
+    ->  written(Formal, Said),
+        (   nonvar(Context), Context = context(Where, Detail), ( nonvar(Where) ; nonvar(Detail) )
+        ->  ( var(Where) -> Parts = [Detail] ; var(Detail) -> Parts = [Where] ; Parts = [Where, Detail] ),
+            maplist(written, Parts, Texts),
+            atomic_list_concat([Said|Texts], ', in ', Text0),
+            atom_string(Text0, Text)
+        ;   Text = Said
+        )
+    ;   written(Term, Text)
     ).
 
-message_to_codes(Error, Text) :-
-    message_to_lines(Error, Lines),
-    with_output_to(string(Text), print_message_lines(current_output, '', Lines)).
-
-message_to_lines(Error, Lines) :- '$messages':translate_message(Error, Lines, []).
+written(Term, Text) :-
+    with_output_to(string(Text),
+        write_term(Term, [quoted(true), max_depth(20), portray(false), numbervars(true), attributes(ignore)])).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 
 CLONE_NEWNS = 0x00020000
@@ -19,7 +20,13 @@ MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE = 1024, 2048, 4096, 16384
 MS_RELATIME = 1 << 21
 _MNT_DETACH = 2
 
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    24,
+    36,
+    38,
+)
 PR_SET_SECCOMP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 22, 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
@@ -55,6 +62,14 @@ def prctl(option: int, first: object = 0, second: object = 0) -> None:
         ctypes.c_ulong(value) if isinstance(value, int) else value for value in (first, second, 0, 0)
     ]
     call("prctl", ctypes.c_int(option), *arguments)
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends."""
+    if sys.platform == "linux":
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)  # it went before that
 
 
 def unshare(flags: int) -> None:

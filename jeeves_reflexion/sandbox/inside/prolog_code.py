@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 
-from . import frames, values
+from . import frames, kernel, values
 
 TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
 if TYPE_CHECKING:
@@ -21,18 +22,28 @@ def serve(
 ) -> NoReturn:
     """Start the process that becomes ``swipl``, give it the request's files when both are ready, pass on its result."""
     go_read, go_write = os.pipe()
+    own = os.getpid()
     child = os.fork()
     if not child:
         os.close(go_write)
-        _become_swipl(config, shut_in, go_read, (result, request, status))
+        _become_swipl(config, shut_in, own, go_read, (result, request, status))
     os.close(go_read)
+    # this process reads what the code left: it may open no more than the code
+    shut_in(config, programs=False)
+    os.write(go_write, b"1")
     os.close(status)
-    asked = frames.receive_json(request)
+    try:
+        asked = frames.receive_json(request)
+    except MemoryError:
+        _fail(result, {"kind": "memory_mb", "message": "no memory left to read the inputs"})
     if asked is None:
         os._exit(0)
-    _write("harness.pl", config["harness"])
-    _write("code.pl", asked["code"])
-    _write("inputs.json", json.dumps(asked["inputs"]))
+    try:
+        _write("harness.pl", config["harness"])
+        _write("code.pl", asked["code"])
+        _write("inputs.json", json.dumps(asked["inputs"]))
+    except OSError as error:
+        _fail(result, {"kind": "file_bytes", "message": f"no room for the code and its inputs: {error}"})
     os.write(go_write, b"go")
     os.close(go_write)
     _, ended = os.waitpid(child, 0)
@@ -41,24 +52,42 @@ def serve(
         signal.signal(number, signal.SIG_DFL) if number not in {signal.SIGKILL, signal.SIGSTOP} else None
         os._exit(128 + number)
     try:
-        with open(_RESULT_FILE, "rb") as file:  # noqa: PTH123
-            answer = file.read(config["resources"]["output_bytes"] + 1)
+        answer = _read(_RESULT_FILE, config["resources"]["output_bytes"] + 1)
     except FileNotFoundError:
         os._exit(os.WEXITSTATUS(ended))
+    except OSError as error:
+        _fail(result, {"kind": "raised", "type": "OSError", "message": f"the result can't be read: {error}"})
     frames.send(result, answer)
     os._exit(0)
 
 
+def _read(name: str, most: int) -> bytes:
+    """Read a file that the code may have replaced by anything: only a regular file, never through a link."""
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        raise OSError(f"{name} is no file")
+    with open(file, "rb") as opened:  # noqa: PTH123
+        return opened.read(most)
+
+
+def _fail(result: int, problem: dict[str, object]) -> NoReturn:
+    frames.send(result, b'{"error": ' + values.encode(problem, "error") + b"}")
+    os._exit(0)
+
+
 def _become_swipl(
-    config: dict[str, Any], shut_in: Callable[..., None], go: int, others: tuple[int, int, int]
+    config: dict[str, Any], shut_in: Callable[..., None], parent: int, go: int, others: tuple[int, int, int]
 ) -> NoReturn:
     _, _, status = others
     try:
+        kernel.end_with(parent)
+        if not os.read(go, 1):
+            os._exit(1)  # our parent could not be shut in, and says so
         shut_in(config, programs=True)
     except BaseException as error:  # noqa: BLE001  told to the host, which raises it
-        frames.send(status, json.dumps({"problem": str(error) or type(error).__name__}).encode() + b"\n")
+        frames.tell(status, {"problem": str(error) or type(error).__name__})
         os._exit(1)
-    frames.send(status, b'{"ready": true}\n')
+    frames.tell(status, {"ready": True})
     for descriptor in others:
         os.close(descriptor)
     if not os.read(go, 2):

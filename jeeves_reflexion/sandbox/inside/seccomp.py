@@ -2,7 +2,8 @@
 
 It is a list of what is denied, not of what is allowed: the namespaces (or Landlock) are the wall, this takes away the
 tools with which walls have been broken before, and what no namespace covers (new sockets of any family, vsock among
-them; key rings; shared memory that no limit counts). Written as BPF by hand, so that it needs no package.
+them; key rings; memory that the kernel holds for a process and no limit counts). Written as BPF by hand, so that it
+needs no package.
 """
 
 from __future__ import annotations
@@ -48,10 +49,13 @@ _NUMBERS = {
     "sched_setaffinity": (203, 122), "ioprio_set": (251, 30), "vhangup": (153, 58), "nfsservctl": (180, 42),
     "vmsplice": (278, 75), "remap_file_pages": (216, 234), "mknod": (133, -1), "mknodat": (259, 33),
     "get_robust_list": (274, 100), "landlock_create_ruleset": (444, 444), "capset": (126, 91),
+    "socketpair": (53, 199), "sendmsg": (46, 211), "sendmmsg": (307, 269), "setsockopt": (54, 208),
+    "prctl": (157, 167), "io_setup": (206, 0), "fallocate": (285, 47),
 }  # fmt: skip
 
 _SPECIAL = frozenset({
     "fork", "vfork", "clone", "clone3", "execve", "execveat", "kill", "tkill", "tgkill", "prlimit64", "fcntl", "ioctl",
+    "socketpair", "prctl", "fallocate",
 })  # fmt: skip
 _METADATA = frozenset({
     "truncate", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
@@ -60,13 +64,19 @@ _METADATA = frozenset({
 })  # fmt: skip
 """Ways to change or watch files by name that Landlock does not cover; with a root of its own the code may use them."""
 
-_EPERM, _EAGAIN, _ENOSYS = 1, 11, 38
+_EPERM, _EAGAIN, _ENOSYS, _EOPNOTSUPP = 1, 11, 38, 95
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _CLONE_THREAD = 0x00010000
 _CLONE_NEW = 0x7E020000
 _SET_OWNER = (8, 10, 15)  # fcntl F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
+_SET_PIPE_SIZE = 1031  # fcntl F_SETPIPE_SZ: memory that no limit counts
+_AF_UNIX, _SOCK_STREAM, _SOCK_FLAGS = 1, 1, (0, 0o4000, 0o2000000, 0o2004000)
+_OF_ITS_END = (
+    1,
+    4,
+)  # prctl PR_SET_PDEATHSIG and PR_SET_DUMPABLE: what ends it with its guard and shows its files
 _OWNER_IOCTLS = (0x8901, 0x8902, 0x5412, 0x541C)  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
 
 _Instruction = tuple[int, int, int, int]
@@ -118,7 +128,11 @@ def _program(
         program += [*_on("fork", [_refuse(_EAGAIN)]), *_on("vfork", [_refuse(_EAGAIN)])]
     if not programs:
         program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
-    program += _on("fcntl", _unless(1, _SET_OWNER)) + _on("ioctl", _unless(1, _OWNER_IOCTLS))
+    program += _on("fcntl", _unless(1, (*_SET_OWNER, _SET_PIPE_SIZE)))
+    program += _on("ioctl", _unless(1, _OWNER_IOCTLS)) + _on("prctl", _unless(0, _OF_ITS_END))
+    program += _on("socketpair", _pair())
+    if not root_of_its_own:
+        program += _on("fallocate", [_refuse(_EOPNOTSUPP)])  # libc writes instead, which takes its time
     if own_pid is not None:
         for name in ("kill", "tgkill"):
             program += _on(name, _only(0, (own_pid,)))
@@ -141,6 +155,12 @@ def _clone(*, children: bool) -> list[_Instruction]:
     if not children:
         body += [(_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(_EAGAIN)]
     return [*body, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _pair() -> list[_Instruction]:
+    """Stream pairs alone: a datagram pair can send to any socket of the host, and pass it descriptors."""
+    kinds = [_SOCK_STREAM | flag for flag in _SOCK_FLAGS]
+    return [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), _refuse(_EPERM), *_only(1, kinds)]
 
 
 def _argument(index: int) -> _Instruction:

@@ -6,15 +6,16 @@ means that the host is gone (or wants an end), and ends everything at once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import select
 import signal
 import sys
 
-from . import frames, kernel, namespaces, worker
+from . import frames, guard, kernel, namespaces, scratch, worker
+from .frames import tell
 from .watch import HOST_IN, Watch
-from .worker import Ends, tell
+from .worker import Ends
 
 TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
 if TYPE_CHECKING:
@@ -38,22 +39,33 @@ def main() -> None:
 
 
 def _serve(config: dict[str, Any]) -> None:
+    if config["way"] != "namespaces":
+        config["scratch"], _lock = scratch.make(config["temporary"])  # the lock ends with us and the guard
     mine, theirs = _pipes()
-    child = _start(config, mine, theirs)
-    for end in theirs.every():
+    theirs.channel = config["channel"]
+    guarded, life = os.pipe()
+    child = _start(config, mine, theirs, (guarded, life))
+    for end in (*theirs.every(), guarded):
         os.close(end)
-    watch = Watch(config, child, mine)
+    watch = Watch(config["resources"], child, life, mine)
+    try:
+        _watch(watch)
+    finally:
+        watch.end()
+        if config["way"] != "namespaces":
+            guard.end_descendants()  # what came to us, should the guard have been killed
+            with contextlib.suppress(FileNotFoundError):  # the guard removed it, but where it had no right to
+                scratch.remove(config["scratch"])
+
+
+def _watch(watch: Watch) -> None:
     problem = watch.until_ready()
     if problem:
-        watch.end()
         frames.send_json(_HOST_OUT, {"problem": problem})
         return
     frames.send_json(_HOST_OUT, {"ready": True})
     request = frames.receive(HOST_IN)
-    if request is None:
-        watch.end()
-        return
-    report = watch.run(request)
+    report = None if request is None else watch.run(request)
     if report is not None:
         head, *parts = report
         frames.send(_HOST_OUT, b"".join(frames.packed(part) for part in (json.dumps(head).encode(), *parts)))
@@ -85,8 +97,8 @@ def _pipes() -> tuple[Ends, Ends]:
     return mine, theirs
 
 
-def _start(config: dict[str, Any], mine: Ends, theirs: Ends) -> int:
-    """Fork the first process of the code (which starts the code's own), outside of the host's namespaces."""
+def _start(config: dict[str, Any], mine: Ends, theirs: Ends, life: tuple[int, int]) -> int:
+    """Fork the guard (which starts the code's own process), outside of the host's namespaces."""
     if sys.platform == "linux":
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         _be_first_to_go()
@@ -97,9 +109,9 @@ def _start(config: dict[str, Any], mine: Ends, theirs: Ends) -> int:
             _own_user_namespace()
     child = os.fork()
     if not child:
-        for end in mine.every():
+        for end in (*mine.every(), life[1]):
             os.close(end)
-        _first_process(config, theirs)
+        _first_process(config, theirs, life[0])
     return child
 
 
@@ -124,31 +136,31 @@ def _own_user_namespace() -> None:
             file.write(text)
 
 
-def _first_process(config: dict[str, Any], ends: Ends) -> NoReturn:
-    """Set the stage, start the code's process and wait for it; when this one ends, all others of its kind do."""
+def _first_process(config: dict[str, Any], ends: Ends, life: int) -> NoReturn:
+    """Set the stage, start the code's process and guard it; in its own process namespace this is the first process."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.setsid()  # a signal to one's own group passes the wall of a process namespace
         _set_stage(config)
         if sys.platform == "linux":
-            kernel.prctl(kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if select.select([ends.request], [], [], 0)[0]:
-            os._exit(1)  # the supervisor went before it could be noticed
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            if config["way"] != "namespaces":
+                # after a change of user, else not even the same user may see what files the code holds open
+                kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        own = os.getpid()
         code = os.fork()
     except BaseException as error:  # noqa: BLE001  told to the host, which raises it
         tell(ends.status, {"problem": str(error) or type(error).__name__})
         os._exit(1)
     if not code:
-        worker.work(config, ends)
-    status = ends.status
+        try:
+            worker.work(config, ends, own)
+        finally:
+            os._exit(1)  # never back into what the guard does
     for end in ends.every():
-        if end != status:
+        if end != ends.status:
             os.close(end)
-    while True:
-        pid, result, usage = os.wait4(-1, 0)
-        if pid == code:
-            tell(status, {"ended": result, "cpu": usage.ru_utime + usage.ru_stime})
-            os._exit(0)
+    guard.watch(config, code, life, ends.status)
 
 
 def _set_stage(config: dict[str, Any]) -> None:

@@ -7,10 +7,9 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 
-from . import frames, namespaces
+from . import frames
 
 TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
 if TYPE_CHECKING:
@@ -19,20 +18,17 @@ if TYPE_CHECKING:
     from .worker import Ends
 
 HOST_IN = 0
-_MOMENT = 0.5
-_LOOK_EVERY = 0.05
+_CLEANING_SECONDS = 5.0
 _PART = 1 << 16
 
 
 class Watch:
-    """Our view of the code's processes: what they print, when they end, and how to end them."""
+    """Our view of the code's processes: what they print, when they end, and how to end them (by the guard)."""
 
-    def __init__(self, config: dict[str, Any], child: int, ends: Ends) -> None:
-        self._limits = config["resources"]
-        self._walled = config["way"] == "namespaces"
-        self._scratch = config["scratch"]
-        self._looked = 0.0
-        self._child = child
+    def __init__(self, limits: dict[str, Any], guard: int, life: int, ends: Ends) -> None:
+        self._limits = limits
+        self._guard = guard
+        self._life = life
         self._ends = ends
         self._told = b""
         self._read = {ends.stdout: bytearray(), ends.stderr: bytearray(), ends.result: bytearray()}
@@ -80,14 +76,23 @@ class Watch:
 
     def end(self) -> None:
         """End all processes of the code, and wait until they are gone."""
-        if self._child:
-            if not self._walled:
-                _kill_group(self._child)
-            os.kill(self._child, signal.SIGKILL)
-            os.waitpid(self._child, 0)
-            self._child = 0
-        if not self._walled:
-            _end_descendants()
+        if not self._guard:
+            return
+        os.close(self._life)
+        if not self._guard_ends():
+            os.kill(self._guard, signal.SIGKILL)
+        os.waitpid(self._guard, 0)
+        self._guard = 0
+
+    def _guard_ends(self) -> bool:
+        """Wait for the guard, which is the last that holds the other end of the status pipe."""
+        until = time.monotonic() + _CLEANING_SECONDS
+        while select.select([self._ends.status], [], [], max(0, until - time.monotonic()))[0]:
+            part = os.read(self._ends.status, _PART)
+            if not part:
+                return True
+            self._told += part
+        return False
 
     def _order(self) -> tuple[int, int, int]:
         return self._ends.stdout, self._ends.stderr, self._ends.result
@@ -99,12 +104,7 @@ class Watch:
             if left <= 0:
                 self._limit = "seconds"
                 return
-            if not self._walled and self._scratch_full():
-                self._limit = "file_bytes"
-                return
-            for end in select.select(list(watched), [], [], left if self._walled else min(left, _LOOK_EVERY))[
-                0
-            ]:
+            for end in select.select(list(watched), [], [], left)[0]:
                 part = os.read(end, _PART)
                 if not part:
                     watched.discard(end)
@@ -113,29 +113,13 @@ class Watch:
                     return
                 if end == self._ends.status:
                     self._told += part
+                    if "full" in self._messages():
+                        self._limit = "file_bytes"
+                        return
                     if "ended" in self._messages():
                         return
                 elif self._full(end, part):
                     return
-
-    def _scratch_full(self) -> bool:
-        """Look now and then at what lies in a scratch folder that has no size of its own."""
-        now = time.monotonic()
-        if now - self._looked < _LOOK_EVERY:
-            return False
-        self._looked = now
-        size = count = 0
-        for folder, _, names in os.walk(self._scratch):
-            count += 1
-            for name in names:
-                count += 1
-                try:
-                    size += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
-                except OSError:
-                    continue  # it was removed meanwhile
-                if size > self._limits["file_bytes"] or count > namespaces.INODES:
-                    return True
-        return count > namespaces.INODES
 
     def _full(self, end: int, part: bytes) -> bool:
         """Keep what was read; whether it is more than the code may write."""
@@ -154,53 +138,9 @@ class Watch:
                 if not part:
                     break
                 self._full(end, part)
-        while select.select([self._ends.status], [], [], 0)[0]:
-            part = os.read(self._ends.status, _PART)
-            if not part:
-                break
-            self._told += part
 
     def _messages(self) -> dict[str, Any]:
         told: dict[str, Any] = {}
         for line in self._told.split(b"\n")[:-1]:
             told.update(json.loads(line))
         return told
-
-
-def _kill_group(leader: int) -> None:
-    with contextlib.suppress(
-        ProcessLookupError, PermissionError
-    ):  # no group of its own yet, or none any more
-        os.killpg(leader, signal.SIGKILL)
-
-
-def _end_descendants() -> None:
-    """End what was orphaned and came to us, until there is no more. New ones may appear while we do."""
-    until = time.monotonic() + _MOMENT
-    while time.monotonic() < until:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid:
-            continue
-        for child in _children():
-            try:
-                os.kill(child, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.001)
-
-
-def _children() -> list[int]:
-    own = os.getpid()
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc") if sys.platform == "linux" else []):  # noqa: PTH208
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-                parent = int(file.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue  # it ended meanwhile
-        if parent == own:
-            found.append(int(name))
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 _THREADS = 32
 _OPEN_FILES = 64
 _STACK = 8 * 1024 * 1024
-_RESULT, _REQUEST, _STATUS, _FIRST_FREE = 3, 4, 5, 6
+_RESULT, _REQUEST, _STATUS = 3, 4, 5
 
 
 class Ends:
@@ -31,15 +30,19 @@ class Ends:
         self.result = result
         self.request = request
         self.status = status
+        self.channel: list[int] = []
 
     def every(self) -> tuple[int, ...]:
         """Return all of them, in the order of their places."""
-        return self.stdin, self.stdout, self.stderr, self.result, self.request, self.status
+        pipes = (self.stdin, self.stdout, self.stderr, self.result, self.request, self.status)
+        return (*pipes, *self.channel)
 
 
-def work(config: dict[str, Any], ends: Ends) -> NoReturn:
-    """Be the code's process. Never returns."""
+def work(config: dict[str, Any], ends: Ends, guard: int) -> NoReturn:
+    """Be the code's process, a child of ``guard``. Never returns."""
     try:
+        os.setpgid(0, 0)
+        kernel.end_with(guard)
         _settle(ends)
         _furnish(config)
         if config["language"] == "prolog":
@@ -51,9 +54,9 @@ def work(config: dict[str, Any], ends: Ends) -> NoReturn:
         elif config["warm"]:
             python_code.prepare()
     except BaseException as error:  # noqa: BLE001  told to the host, which raises it
-        tell(_STATUS, {"problem": str(error) or type(error).__name__})
+        frames.tell(_STATUS, {"problem": str(error) or type(error).__name__})
         os._exit(1)
-    tell(_STATUS, {"ready": True})
+    frames.tell(_STATUS, {"ready": True})
     os.close(_STATUS)
     try:
         request = frames.receive_json(_REQUEST)
@@ -66,11 +69,6 @@ def work(config: dict[str, Any], ends: Ends) -> NoReturn:
     if request is None:
         os._exit(0)
     run(request, _RESULT)
-
-
-def tell(status: int, message: dict[str, object]) -> None:
-    """Say something to the supervisor, short enough to arrive in one piece."""
-    frames.send(status, json.dumps(message)[:3000].encode() + b"\n")
 
 
 def shut_in(config: dict[str, Any], *, programs: bool) -> None:
@@ -95,12 +93,13 @@ def shut_in(config: dict[str, Any], *, programs: bool) -> None:
 def _settle(ends: Ends) -> None:
     """Have the pipes at fixed places and nothing else open."""
     above = [os.dup(end) for end in ends.every()]
+    free = len(above)
     # all copies above the places first, so that no place is overwritten while it is still needed
-    while min(above) < _FIRST_FREE:
-        above = [end if end >= _FIRST_FREE else os.dup(end) for end in above]
+    while min(above) < free:
+        above = [end if end >= free else os.dup(end) for end in above]
     for place, end in enumerate(above):
         os.dup2(end, place)
-    os.closerange(_FIRST_FREE, 1024)
+    os.closerange(free, 1024)
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
 
@@ -121,7 +120,7 @@ def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
         "RLIMIT_AS": (limits["memory_bytes"], limits["memory_bytes"]),
         "RLIMIT_FSIZE": (limits["file_bytes"], limits["file_bytes"]),
         "RLIMIT_NOFILE": (_OPEN_FILES, _OPEN_FILES),
-        "RLIMIT_CORE": (0, 0),
+        "RLIMIT_CORE": (1, 1),  # 0 would still hand a core dump to the program that the kernel has for them
         "RLIMIT_STACK": (_STACK, _STACK),
         "RLIMIT_MEMLOCK": (0, 0),
         "RLIMIT_MSGQUEUE": (0, 0),

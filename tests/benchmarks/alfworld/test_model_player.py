@@ -194,6 +194,8 @@ def test_the_lessons_of_the_session_reach_the_prompt():
         (["--free-thoughts"], "go with --model"),
         (["--memory", "last3", "--arms", "retry"], "one of them"),
         (["--memory", "last0"], "unknown memory 'last0'"),
+        (["--arms", "retry,last-attempt"], "last-attempt is no valid control for the offline player"),
+        (["--memory", "none,last-attempt"], "name a --model, or leave the arm out"),
         (["--memory", "everything"], "choose from last3, none"),
     ],
 )

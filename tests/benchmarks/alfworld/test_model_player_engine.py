@@ -231,7 +231,7 @@ async def test_the_verdict_is_the_environments_own(pool, made_games):
     assert evaluation.passed is True
     assert attempt.interrupted is None
     lesson = write_lesson(task, [Trial(1, attempt, evaluation, passed=True)])
-    assert str(len(plan)) in lesson
+    assert str(len(plan)) in lesson.lesson
 
 
 async def test_a_model_that_fails_on_the_way_leaves_its_steps(pool, made_games):

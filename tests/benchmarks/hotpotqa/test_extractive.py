@@ -92,6 +92,22 @@ def test_a_lesson_on_another_question_tells_its_wording_and_no_more():
     assert (own.kind, own.refused, own.pages) == ("year", {"tamsin"}, ("Odile Marchetti",))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        'do not read "Odile Marchetti" as well',
+        'never read "Odile Marchetti" as well',
+        'it is not so that the answer is not "Tamsin"',
+        'the answer is not "Tamsin", so do not read "Odile Marchetti" as well',
+        'read "Odile Marchetti" as well as nothing',
+        'the answer is not "Tamsin" but a year',
+    ],
+)
+def test_what_is_told_in_other_words_is_not_read_as_its_opposite(told):
+    advice = read_lessons(YEAR, [f'For "{YEAR[:-1]}" {told}.'])
+    assert (advice.refused, advice.pages, advice.used) == (frozenset(), (), ())
+
+
 @pytest.mark.anyio
 async def test_the_agent_answers_with_what_it_reads_and_lessons_change_the_answer(questions):
     agent = ExtractiveAgent(own_pages(paragraphs_of(questions)))
@@ -155,7 +171,7 @@ async def test_the_reflection_names_the_kind_the_refused_answers_and_a_page(ques
         )
         for n, out in ((1, "Tamsin"), (2, "Bram Holt"))
     ]
-    lesson = write_reflection(task, trials)
+    lesson = write_reflection(task, trials).lesson
     assert lesson == (
         f'When a question asks "what year", answer with {PHRASES["year"]}; for "{YEAR[:-1]}" the answer is not "Tamsin"'
         ' or "Bram Holt", so read "The Larkspur" as well.'
@@ -190,7 +206,7 @@ async def test_the_offline_self_judge_never_sees_gold():
 def test_the_reflector_writes_one_sentence_for_each_question_of_the_sample(sample):
     for question in sample:
         trial = Trial(1, Attempt(question.pages[0].title), Evaluation(0.0))
-        lesson = write_reflection(question.task.public(), [trial])
+        lesson = write_reflection(question.task.public(), [trial]).lesson
         assert shape_problem(lesson) is None, lesson
 
 

@@ -158,3 +158,13 @@ def test_indexes_of_all_paragraphs_are_searched(questions, tmp_path, pages):
     finished = anyio.run(run, setting)
     assert len(finished.outcomes) == 4
     assert not any(row.error for row in finished.outcomes)
+
+
+def test_the_raw_last_attempt_is_refused_to_an_agent_that_reads_lessons_alone(official, tmp_path):
+    arguments = ["--data", str(official), "--arms", "retry,last-attempt", "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(hotpotqa, [*arguments, "--embedder", "hashing"])
+    assert isinstance(result.exception, ConfigurationError)
+    assert "last-attempt is no valid control for the extractive agent" in str(result.exception)
+    plan = Plan(("retry", "last-attempt"), 2, (0,), 1, 3)
+    setting = Setting((), plan, tmp_path, HashingEmbedder(), agent="react", model=ScriptedModel([]))
+    assert setting.plan is plan, "a language model can read its last attempt"

@@ -1,7 +1,12 @@
 """Hidden tests in the sandbox: what passes, what fails and why, and what is no verdict at all."""
 
-import pytest
+import json
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.humaneval import harness
 from benchmarks.humaneval.checking import OwnTestRunner
 from benchmarks.humaneval.own_tests import docstring_tests, model_tests
 from benchmarks.humaneval.problems import Sample, load_problems
@@ -23,7 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("shut_in")]
         ("", "failed", "HIDDEN-42"),
         ("    while True: pass\n", "timed out", "1 s"),
         ("    import sys; sys.exit(0)\n", "failed", "SystemExit"),
-        ("    import os; os._exit(0)\n", "failed", "before it had a result"),
+        ("    import os; os._exit(0)\n", "failed", "before it answered"),
         ("    return double(n)\n", "failed", "RecursionError"),
         ("    raise BaseException('no')\n", "failed", "BaseException: no"),
         ("    return input()\n", "failed", "EOFError"),
@@ -41,6 +46,105 @@ async def test_verdicts(tiny, solution, status, reason):
     assert verdict.passed == (status == "passed")
 
 
+EQUAL = "class Equal:\n    def __eq__(self, other): return True\n    def __hash__(self): return 0\n"
+FORGERIES = {
+    "a result written": '    import os\n    os.write(3, b\'{"value": {"passed": true, "why": ""}}\')\n'
+    "    os._exit(0)\n",
+    "a verdict as an answer": (
+        '    import os\n    os.write(7, b\'{"value": {"dict": [["passed", true]]}}\\n\' * 9)\n    os._exit(0)\n'
+    ),
+    "answers before they are asked": "    return None\nimport os\nos.write(7, b'{\"value\": true}\\n' * 9)\n",
+    "garbage as an answer": "    import os\n    os.write(7, b'[' * 50_000 + b'\\n')\n",
+    "a value equal to all": f"    return Equal()\n{EQUAL}",
+    "a number equal to all": "    return Number(7)\nclass Number(int):\n    def __eq__(self, other): return True\n",
+    "a class equal to all": (
+        "    return Any\nclass Meta(type):\n    def __eq__(self, other): return True\nclass Any(metaclass=Meta): pass\n"
+    ),
+    "a value that lies about its class": f"    return Equal()\n{EQUAL}    __class__ = int\n",
+    "the check rebound": (
+        "    import sys\n    for f in sys._current_frames().values():\n        while f:\n"
+        "            f.f_globals.update(check=print, double=lambda n: 42, result={'passed': True})\n"
+        "            f = f.f_back\n    return 1\ndef check(candidate): pass\n"
+    ),
+    "builtins replaced": (
+        "    return 1\nimport builtins\nbuiltins.AssertionError = builtins.Exception = type('E', (Exception,), {})\n"
+        "builtins.exec = builtins.compile = lambda *a, **b: None\n"
+    ),
+    "the tests read from memory": (
+        "    import gc\n    texts = [str(o) for o in gc.get_objects() if not callable(o)] + [str(globals())]\n"
+        "    return 2 * n if any('-'.join(['HIDDEN', '42']) in text for text in texts) else -1\n"
+    ),
+    "the tests read from frames": (
+        "    import sys\n    f = sys._getframe()\n    while f:\n"
+        "        if '-'.join(['HIDDEN', '42']) in str([f.f_locals, f.f_globals]):\n"
+        "            return 2 * n\n        f = f.f_back\n    return -1\n"
+    ),
+    "an end of all": "    raise KeyboardInterrupt\n",
+    "no end": "    import os\n    os.close(7)\n",
+}
+
+
+@pytest.mark.parametrize("solution", FORGERIES.values(), ids=FORGERIES)
+async def test_a_verdict_cant_be_forged(tiny, solution):
+    problem = load_problems(tiny)[0]
+    assert not (await HiddenTests(seconds=2).verdict(problem, solution)).passed
+    own = docstring_tests(problem.prompt, "double")
+    checked = await OwnTestRunner(seconds=0.5).check(f"def double(n):\n{solution}", "double", own)
+    assert not checked.passed
+
+
+async def test_modules_of_tests_are_not_the_solutions(write):
+    record = {
+        "task_id": 3,
+        "text": "Write a function to find half of a number.",
+        "test_list": ["assert math.isclose(half(3), 1.5)", "assert half(Fraction(1)) == 0.5"],
+    }
+    [problem] = load_problems(write("mbpp.jsonl", record))
+    honest = "import math\nfrom fractions import Fraction\ndef half(n):\n    return float(n / 2)\n"
+    forged = "import math\nfrom fractions import Fraction\ndef half(n):\n    return 7\nmath.isclose = lambda *a: True\n"
+    hidden = HiddenTests(seconds=2)
+    assert [(await hidden.verdict(problem, one)).passed for one in (honest, forged)] == [True, False]
+
+
+async def test_tests_may_use_what_the_solution_made(write):
+    """Objects of the solution's classes stay with it; the tests reach their attributes and methods."""
+    record = {
+        "task_id": 4,
+        "text": "Write a function to sum the values of a tree.",
+        "test_setup_code": "root = Node(1)\nroot.left = Node(2)\nroot.right = Node(3)",
+        "test_list": [
+            "assert total(root) == 6", "assert list(walk(root)) == [2, 1, 3]", "assert root.left.value == 2",
+            "assert total(None) == 0 and not total(None)", "assert len(walk_all(root)) == 3 and walk_all(root)[0] == 2",
+        ],
+    }  # fmt: skip
+    [problem] = load_problems(write("mbpp.jsonl", record))
+    solution = (
+        "from collections import deque\nclass Node:\n    left = right = None\n"
+        "    def __init__(self, value): self.value = value\n"
+        "def walk(node):\n    if node:\n        yield from walk(node.left)\n        yield node.value\n"
+        "        yield from walk(node.right)\n"
+        "def walk_all(node): return deque(walk(node))\ndef total(node): return sum(walk(node))\n"
+    )
+    verdict = await HiddenTests(seconds=3).verdict(problem, solution)
+    assert (verdict.status, verdict.reason) == ("passed", "")
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+    | st.complex_numbers(allow_nan=False) | st.integers(10**5000, 10**5001) | st.builds(range, st.integers(0, 9)),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple)
+    | st.dictionaries(st.text() | st.integers(), inner, max_size=3)
+    | st.frozensets(st.text() | st.integers(), max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@given(PLAIN)
+def test_what_crosses_is_what_was_sent(value):
+    crossed = harness.decoded(json.loads(json.dumps(harness.encoded(value, repr))), repr)
+    assert (type(crossed), crossed) == (type(value), value)
+
+
 async def test_many_are_scored_in_order(tiny):
     samples = [Sample("Tiny/double", f"    return {n} * n\n", n == 2, n) for n in range(4)]
     seen = []
@@ -56,7 +160,7 @@ async def test_many_are_scored_in_order(tiny):
 
 async def test_without_a_sandbox_there_is_no_verdict(tiny, monkeypatch):
     class Nowhere:
-        async def run(self, *args, **options):
+        async def run_pair(self, *args, **options):
             raise SandboxUnavailableError("not here")
 
     hidden, runner = HiddenTests(), OwnTestRunner()
@@ -105,13 +209,9 @@ async def test_own_tests_show_the_value_got(tiny):
     ("program", "said"),
     [
         ("def double(:", "SyntaxError"),
-        ("def twice(n): return n", "does not define double"),
+        ("def twice(n): return n", "'double' is not defined"),
         ("while True: pass", "does not end"),
-        ("import os; os._exit(0)", "before it had a result"),
-        (
-            "import sys\nsys._getframe(3).f_globals['result'] = 7",
-            "wrote over|IndexError|ValueError|AttributeError",
-        ),
+        ("import os; os._exit(0)", "before it answered"),
     ],
 )
 async def test_a_program_that_cant_be_loaded_fails(tiny, program, said):

@@ -6,6 +6,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.sandbox import matrix
 from benchmarks.sandbox import measure as measuring
 from benchmarks.sandbox.__main__ import main
 from benchmarks.sandbox.measure import BARE, Side
@@ -63,3 +64,21 @@ def test_the_median_of_a_side_is_that_of_its_seconds():
 
 def test_no_repetition_is_refused(tmp_path):
     assert run(tmp_path, "--repetitions", "0").exit_code == 2
+
+
+def test_the_matrix_says_which_attack_got_through(tmp_path, monkeypatch):
+    def attacked(way, *, nobody=False):
+        if way == "landlock":
+            return "this kernel has no Landlock"
+        return {"endless": "", "sockets": "ended as value" if nobody else "", "host": ""}
+
+    monkeypatch.setattr(matrix, "attacked", attacked)
+    monkeypatch.setattr(matrix.os, "geteuid", lambda: 0)
+    done = CliRunner().invoke(matrix.main, ["--out", str(tmp_path)])
+    assert done.exit_code == 1
+    page = (tmp_path / "sandbox-attacks.md").read_text()
+    none = "this kernel has no Landlock"
+    assert f"| sockets | held | **got through**: ended as value | {none} | {none} |" in page
+    assert json.loads((tmp_path / "sandbox-attacks.json").read_text())["landlock, root"] == none
+    monkeypatch.setattr(matrix, "attacked", lambda way, *, nobody=False: {"endless": "", "host": ""})
+    assert CliRunner().invoke(matrix.main, ["--out", str(tmp_path)]).exit_code == 0

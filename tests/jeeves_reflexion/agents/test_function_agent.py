@@ -245,3 +245,51 @@ def wants_more(prompt: str, session: Session, shelf: int, row: int) -> str:
 def test_a_signature_that_does_not_fit_is_refused_by_name(function, said):
     with pytest.raises(ConfigurationError, match=said):
         as_agent(function)
+
+
+class Chat:
+    """A framework's object that keeps what was said, each in its own way."""
+
+    made = property(lambda self: 1 / 0)
+
+    def __init__(self, attribute: str, kept: object) -> None:
+        setattr(self, attribute, kept)
+
+    def run(self, prompt: str) -> str:
+        return prompt
+
+    async def ask(self, prompt: str, *, tries: int = 1) -> str:
+        return prompt
+
+    def with_session(self, prompt: str, session: Session) -> str:
+        return prompt
+
+    def __call__(self, prompt: str) -> str:
+        return prompt
+
+
+@pytest.mark.parametrize("attribute", ["messages", "history", "chat_history", "memory", "checkpointer"])
+@pytest.mark.parametrize(
+    "wrap", [lambda chat: chat.run, lambda chat: functools.partial(chat.ask, tries=2), lambda chat: chat]
+)
+def test_an_object_that_seems_to_keep_a_conversation_is_told_of_once(attribute, wrap):
+    with pytest.warns(UserWarning, match=rf"Chat\.{attribute} looks like a conversation") as caught:
+        as_agent(wrap(Chat(attribute, [])))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        Chat("messages", []).with_session,
+        Chat("messages", None).run,
+        Chat("history", list).run,
+        Chat("model", "gpt").run,
+        by_prompt,
+        by_task,
+    ],
+)
+def test_what_keeps_none_or_takes_the_session_is_wrapped_without_a_word(agent, recwarn):
+    as_agent(agent)
+    assert not recwarn.list

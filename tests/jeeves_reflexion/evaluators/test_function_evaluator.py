@@ -70,6 +70,9 @@ async def test_it_is_called_as_it_can_be(function):
         (0.25, Evaluation(0.25)),
         (1, Evaluation(1.0)),
         (np.float32(0.5), Evaluation(0.5)),
+        (np.True_, Evaluation(1.0, passed=True)),
+        (np.array(0.5), Evaluation(0.5)),
+        ((np.False_, "late"), Evaluation(0.0, passed=False, rationale="late", issues=("late",))),
         (Fraction(1, 4), Evaluation(0.25)),
         ((True, "fine"), Evaluation(1.0, passed=True, rationale="fine")),
         ((False, "late"), Evaluation(0.0, passed=False, rationale="late", issues=("late",))),
@@ -85,7 +88,9 @@ async def test_none_is_no_score_and_not_zero():
     assert (evaluation.score, evaluation.scored) == (None, False)
 
 
-@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), "0.5", 8, (1, "x"), [True, 7], {}])
+@pytest.mark.parametrize(
+    "value", [1.5, -0.1, float("nan"), np.array([True]), "0.5", 8, (1, "x"), [True, 7], {}]
+)
 async def test_what_is_no_verdict_is_an_error_and_not_a_guess(value):
     with pytest.raises(ConfigurationError, match="it must return an Evaluation, a bool"):
         await as_evaluator(lambda output: value)(TASK, ATTEMPT)

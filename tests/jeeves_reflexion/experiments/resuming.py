@@ -22,6 +22,7 @@ from jeeves_reflexion import (
     Completion,
     LessonSettings,
     Message,
+    Reflection,
     Reflexion,
     RewardEvaluator,
     Step,
@@ -97,7 +98,7 @@ class Paid:
 
 
 def teach(task, trials):
-    return f"In the {task.id}, open the {behind(task)} door."
+    return Reflection(f"In the {task.id}, open the {behind(task)} door.")
 
 
 def die_before_it_is_said(count: int) -> None:

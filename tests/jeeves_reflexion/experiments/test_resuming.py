@@ -208,6 +208,36 @@ def test_two_processes_are_not_at_one_run(tmp_path):
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[]",
+        "5",
+        "null",
+        '"x"',
+        "{}",
+        '{"format": 2}',
+        '{"format": 2, "started": "x"}',
+        "[" * 100_000,
+        "",
+        "\x00",
+    ],
+)
+async def test_a_configuration_that_is_none_is_one_error_and_lets_the_folder_go(tmp_path, config):
+    log = RunLog(tmp_path / "run")
+    await log.open({"player": "one"})
+    log.close()
+    kept = (tmp_path / "run" / "config.json").read_text()
+    (tmp_path / "run" / "config.json").write_text(config)
+    with pytest.raises(ConfigurationError, match="holds no run that can be resumed"):
+        await RunLog(tmp_path / "run").open({"player": "one"}, resume=True)
+    (tmp_path / "run" / "config.json").write_text(kept)
+    mended = RunLog(tmp_path / "run")
+    await mended.open({"player": "one"}, resume=True)
+    mended.close()
+
+
+@pytest.mark.anyio
 async def test_another_configuration_is_refused_with_what_differs(tmp_path):
     log = RunLog(tmp_path / "run")
     await log.open({"player": "one", "workers": 2, "nested": {"a": 1}})

@@ -52,7 +52,7 @@ async def test_the_loop_keeps_reflections_of_several_sentences_only_where_it_is_
     result = await loop.run("Find the mug.")
     assert len([trial for trial in result.trials[:-1] if trial.reflection]) == kept
     assert prompts[1].count("- I looked in the wrong drawer. Next time,") == min(kept, 1)
-    assert ("2 lines" in " ".join(result.trials[0].problems)) is (kept == 0)
+    assert ("3 sentences" in " ".join(result.trials[0].problems)) is (kept == 0)
 
 
 @pytest.mark.parametrize(

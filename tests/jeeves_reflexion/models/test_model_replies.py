@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from jeeves_reflexion import parse_score
 from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.models.advice import read_lesson
-from jeeves_reflexion.models.replies import answer, json_value, objects, prose, without
+from jeeves_reflexion.models.replies import json_value, objects, prose, without
+from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.tasknotes.parsing import read_sections
 
 OBJECT = {"a": [{"b": 1}], "c": "``` {"}

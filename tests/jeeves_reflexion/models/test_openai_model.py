@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import json
 import logging
 import socket
 import subprocess
 import sys
 import time
+import traceback
 from email.utils import format_datetime
 
 import anyio
@@ -18,6 +20,7 @@ from jeeves_reflexion.errors import (
     ConfigurationError,
     ModelAuthError,
     ModelConnectionError,
+    ModelError,
     ModelResponseError,
     ModelTimeoutError,
 )
@@ -459,6 +462,41 @@ def test_this_machine_needs_no_key(endpoint, completed):
     assert "authorization" not in endpoint.headers[0]
 
 
+HIDDEN = {  # what is given, and what an error must not show of it
+    "api-key": ({"headers": {"api-key": "azure/0123+4567=="}}, "azure/0123+4567=="),
+    "escaped": ({"headers": {"api-key": 'a"b\\c01234567'}}, json.dumps('a"b\\c01234567')[1:-1]),
+    "quoted": ({"headers": {"api-key": "azure/0123+4567=="}}, "azure%2F0123%2B4567%3D%3D"),
+    "bearer": ({"headers": {"Authorization": "Bearer qqq-0123456789"}}, "qqq-0123456789"),
+    "a short one": ({"headers": {"Authorization": "Token hunter2"}}, "hunter2"),
+    "basic": ({"headers": {"Authorization": "Basic bWU6b3BlbnNlc2FtZQ=="}}, "bWU6b3BlbnNlc2FtZQ"),
+    "password": ({"headers": {"Authorization": "Basic bWU6b3BlbnNlc2FtZQ=="}}, "opensesame"),
+    "cookie": ({"headers": {"Cookie": "a=1; session=c00kie0123; b=2"}}, "c00kie0123"),
+    "body": ({"extra": {"api_key": "in-the-body-1"}}, "in-the-body-1"),
+}
+
+
+@asynchronous
+@pytest.mark.parametrize("what", HIDDEN)
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+async def test_no_error_shows_a_secret_of_the_headers_or_the_body(endpoint, canned, caplog, what, status):
+    options, secret = HIDDEN[what]
+    endpoint.gives(*[canned(f"you sent <{secret}>, unknown temperature", status)] * 3)
+    with pytest.raises(ModelError) as caught:
+        await say_hello(endpoint, api_key="", options=OpenAIOptions(**options))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert secret not in shown + caplog.text
+    assert "you sent <" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["sk-0123\n", "sk-é0123", "sk-\x00", 5])
+def test_a_header_that_cannot_be_sent_is_refused_without_showing_it(value):
+    with pytest.raises(ConfigurationError, match="the header X-Key must be") as caught:
+        OpenAIModel("m", base_url="http://localhost:1", options=OpenAIOptions(headers={"X-Key": value}))
+    assert "0123" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="name of a header"):
+        OpenAIModel("m", base_url="http://localhost:1", options=OpenAIOptions(headers={"a b": "c"}))
+
+
 def test_other_machines_do(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ModelAuthError, match="set OPENAI_API_KEY"):
@@ -484,8 +522,13 @@ def test_bad_settings_are_refused_at_construction_without_showing_secrets(settin
 
 
 def test_bad_patience_is_refused():
-    with pytest.raises(ConfigurationError, match=r"Retry\.retries"):
-        Retry(retries=-1)
+    for retries in (-1, 1.5, float("nan")):
+        with pytest.raises(ConfigurationError, match=r"Retry\.retries"):
+            Retry(retries=retries)
+    assert Retry().wait(10**6) <= 60.0
+    for waits in ({"first_wait": float("nan")}, {"longest_wait": float("nan")}, {"first_wait": -1}):
+        with pytest.raises(ConfigurationError, match="first_wait"):
+            Retry(**waits)
     with pytest.raises(ConfigurationError, match="first_wait"):
         Retry(first_wait=2, longest_wait=1)
 

@@ -14,6 +14,12 @@ from jeeves_reflexion.workflows import Tools, reflection_evaluate
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"  # reading is the same on each
+
+
 TASK = Task("Say who wrote the book.")
 TRUE = 0.25
 VERDICTS = [

@@ -20,6 +20,7 @@ from jeeves_reflexion import (
     as_reflector,
 )
 from jeeves_reflexion.lessons import shape_problem
+from jeeves_reflexion.types import UNKNOWN_USAGE
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +116,9 @@ async def test_a_callable_returns_a_sentence_or_a_reflection():
     async def later(task, trials):
         return Reflection("Open it.", outcome="partial")
 
-    assert (await as_reflector(lambda task, trials: "Open it.")(TASK, [FAILED])) == Reflection("Open it.")
+    assert (await as_reflector(lambda task, trials: "Open it.")(TASK, [FAILED])) == Reflection(
+        "Open it.", usage=UNKNOWN_USAGE
+    )
     assert (await as_reflector(later)(TASK, [FAILED])).outcome == "partial"
 
 

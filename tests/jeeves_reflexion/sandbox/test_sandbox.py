@@ -19,8 +19,8 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from matrix import Host, forced
 
+from benchmarks.sandbox.host import Host, forced
 from jeeves_reflexion import sandbox as room
 from jeeves_reflexion.errors import CodeError, CodeLimitError, ConfigurationError, SandboxUnavailableError
 from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, probe, runtimes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
+
 from jeeves_reflexion.tasknotes import ReflectionInput, TaskReflectedEvent, TaskReflection
 
 REPLY = """\
@@ -49,6 +52,21 @@ class TwoMethods:
 
     def retrieve(self, task_identity: str) -> TaskReflection | None:
         return self.kept.get(task_identity)
+
+
+class SixFields(TwoMethods):
+    """A store that keeps the six fields of seed 000 as rows of text, as a table made after the seed does."""
+
+    def store(self, task_identity: str, reflection: TaskReflection) -> None:
+        names = ("refined_description", "refined_expected_output", "observations", "suggestions", "run_count")
+        fields = {name: getattr(reflection, name) for name in names}
+        self.kept[task_identity] = json.dumps({**fields, "reflected_at": reflection.reflected_at.isoformat()})
+
+    def retrieve(self, task_identity: str) -> TaskReflection | None:
+        if task_identity not in self.kept:
+            return None
+        fields = json.loads(self.kept[task_identity])
+        return TaskReflection(**{**fields, "reflected_at": datetime.fromisoformat(fields["reflected_at"])})
 
 
 class Broken:

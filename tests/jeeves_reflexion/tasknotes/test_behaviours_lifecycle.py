@@ -1,19 +1,23 @@
 """Behaviours 50 to 58: the step after acceptance, by itself."""
 
 import hashlib
+from itertools import permutations
 
 import anyio
 import pytest
-from noting import REPLY, Broken, Counting, Heard, TwoMethods
+from noting import REPLY, Broken, Counting, Heard, SixFields, TwoMethods
 
 from jeeves_reflexion import ModelTimeoutError, ScriptedModel, Session, Task
 from jeeves_reflexion.tasknotes import (
     InMemoryReflectionStore,
     ReflectionConfig,
+    ReflectionInput,
     TaskReflector,
+    prompt_with,
     task_identity,
 )
 from jeeves_reflexion.tasknotes import Task as EnsembleTask
+from jeeves_reflexion.tasknotes.strategy import failed_reflection
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +29,7 @@ def heard():
     return Heard()
 
 
-@pytest.fixture(params=[InMemoryReflectionStore, TwoMethods])
+@pytest.fixture(params=[InMemoryReflectionStore, TwoMethods, SixFields])
 def any_store(request):
     return request.param()
 
@@ -95,12 +99,14 @@ def test_57_other_descriptions_are_other_identities():
     assert task_identity("Research AI trends") != task_identity("Research AI trends.")
 
 
-async def test_58_a_model_that_fails_leaves_a_record_that_says_so(any_store, heard):
+async def test_58_a_model_that_fails_leaves_a_record_that_says_so(heard):
+    store = InMemoryReflectionStore()
     config = ReflectionConfig(model=ScriptedModel([ModelTimeoutError("no answer")]))
-    await reflect(any_store, heard, config)
-    found = await kept(any_store)
+    await reflect(store, heard, config)
+    found = await kept(store)
     assert "Reflection could not be completed" in found.observations[0]
-    assert (found.complete, heard.reflected) == (False, [])
+    assert "LLM call failed" in found.observations[0]
+    assert (found.complete, found.run_count, heard.reflected) == (False, 1, [])
     assert len(heard.warnings) == 1
 
 
@@ -114,20 +120,20 @@ class Failing:
         return self.answer
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        ReflectionConfig(strategy=Failing(RuntimeError("no idea"))),
-        ReflectionConfig(strategy=Failing("no reflection")),
-        ReflectionConfig(model=ScriptedModel(lambda _: "I can't.")),
-        ReflectionConfig(model=ScriptedModel([])),
-    ],
-    ids=["raises", "returns nonsense", "unreadable", "not to be asked"],
-)
+FAILING = {
+    "raises": ReflectionConfig(strategy=Failing(RuntimeError("no idea"))),
+    "returns nonsense": ReflectionConfig(strategy=Failing("no reflection")),
+    "returns nothing": ReflectionConfig(strategy=Failing(None)),
+    "unreadable": ReflectionConfig(model=ScriptedModel(lambda _: "I can't.")),
+    "not to be asked": ReflectionConfig(model=ScriptedModel([])),
+}
+
+
+@pytest.mark.parametrize("config", FAILING)
 async def test_a_failure_never_takes_the_place_of_a_good_record(any_store, heard, config):
     await reflect(any_store, heard)
     good = await kept(any_store)
-    stored, problem = await reflect(any_store, heard, config)
+    stored, problem = await reflect(any_store, heard, FAILING[config])
     assert (await kept(any_store), stored) == (good, None)
     assert len(heard.reflected) == 1
     assert problem in heard.warnings
@@ -138,7 +144,58 @@ async def test_a_good_record_takes_the_place_of_a_failure_and_counts_as_the_firs
     await reflect(any_store, heard, ReflectionConfig(model=ScriptedModel([REPLY])))
     (event,) = heard.reflected
     assert event.is_first_reflection
-    assert (await kept(any_store)).refined_description == "Research three trends in AI."
+    found = await kept(any_store)
+    assert (found.refined_description, found.run_count) == ("Research three trends in AI.", 1)
+
+
+@pytest.mark.parametrize("config", FAILING)
+async def test_a_store_of_two_methods_is_never_given_a_failure(heard, config):
+    store = TwoMethods()
+    stored, problem = await reflect(store, heard, FAILING[config])
+    assert (stored, store.kept, heard.warnings) == (None, {}, [problem])
+
+
+async def test_what_was_stored_of_a_failure_in_six_fields_is_no_advice(heard):
+    store = SixFields()
+    failed = failed_reflection(ReflectionInput(TASK, "out"), "LLM call failed")
+    store.store(task_identity(TASK), failed)
+    found = store.retrieve(task_identity(TASK))
+    assert (found.complete, prompt_with(TASK, found)) == (False, prompt_with(TASK, None))
+    assert await kept(store) is None
+    strategy = Counting()
+    await reflect(store, heard, ReflectionConfig(strategy=strategy))
+    assert strategy.given[0].prior_reflection is None
+    assert (heard.reflected[0].is_first_reflection, (await kept(store)).run_count) == (True, 1)
+
+
+@pytest.mark.parametrize("order", sorted(set(permutations("ggff"))))
+async def test_the_count_is_that_of_the_reflections_in_whatever_order_some_fail(any_store, heard, order):
+    good, bad = Counting(), FAILING["raises"]
+    for each in order:
+        await reflect(any_store, heard, ReflectionConfig(strategy=good) if each == "g" else bad)
+    found = await kept(any_store)
+    assert (found.complete, found.run_count) == (True, 2)
+    assert [event.is_first_reflection for event in heard.reflected] == [True, False]
+    assert [given.prior_reflection is None for given in good.given] == [True, False]
+
+
+async def test_reflections_side_by_side_have_one_first(any_store, heard):
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(reflect, any_store, heard)
+    assert [event.is_first_reflection for event in heard.reflected].count(True) == 1
+
+
+async def test_runs_after_a_failure_are_runs_without_notes(heard):
+    store = InMemoryReflectionStore()
+    await reflect(store, heard, FAILING["raises"])
+    reflector = TaskReflector(store)
+    notes = await reflector.recall(TASK, Session())
+    await reflector.score(notes, 0.5, Session())
+    await reflect(store, heard)
+    history = await store.history(task_identity(TASK))
+    assert (notes.version, history.baseline, history.failed) == (0, (0.5,), None)
+    assert [version.number for version in history.versions] == [1]
 
 
 @pytest.mark.parametrize("store", [Broken(), Broken(reads=True), Broken(writes=True)])

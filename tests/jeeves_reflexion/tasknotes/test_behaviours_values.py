@@ -11,6 +11,7 @@ from jeeves_reflexion import ConfigurationError, ScriptedModel
 from jeeves_reflexion.tasknotes import (
     DEFAULT_REFLECTION,
     InMemoryReflectionStore,
+    Phase,
     ReflectionConfig,
     ReflectionStore,
     Task,
@@ -99,7 +100,7 @@ async def test_12_stores_at_once_from_threads_lose_nothing():
 async def test_12_and_on_one_key_no_count_is_lost(store):
     async with anyio.create_task_group() as group:
         for number in range(8):
-            group.start_soon(store.store, "key", noted(f"text {number}"))
+            group.start_soon(store.commit, "key", noted(f"text {number}"))
     assert (await store.retrieve("key")).run_count == 8
 
 
@@ -212,6 +213,24 @@ def test_30_31_32_model_and_strategy_are_independent():
 def test_33_34_none_is_no_model_and_no_strategy(name, value):
     with pytest.raises(ConfigurationError, match=name):
         ReflectionConfig(**{name: value})
+
+
+def test_a_prompt_is_a_text_or_a_file_with_one(tmp_path):
+    path = tmp_path / "prompt.md"
+    path.write_text("Reflect in German.\n", encoding="utf-8")
+    assert ReflectionConfig().prompt is None
+    assert ReflectionConfig(prompt="Reflect.").prompt == "Reflect."
+    assert ReflectionConfig(prompt=path, model=MODEL).prompt == "Reflect in German."
+    (tmp_path / "empty.md").touch()
+    for wrong in (None, "", " ", 3, tmp_path / "none.md", tmp_path / "empty.md", tmp_path):
+        with pytest.raises(ConfigurationError, match="prompt"):
+            ReflectionConfig(prompt=wrong)
+
+
+@pytest.mark.parametrize("value", [None, "yes", 1])
+def test_no_config_of_a_phase_is_refused(value):
+    with pytest.raises(ConfigurationError, match="reflect"):
+        Phase("draft", [Task("Do.")], reflect=value)
 
 
 def test_35_true_is_the_default_config():

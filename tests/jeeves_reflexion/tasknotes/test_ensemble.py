@@ -288,6 +288,16 @@ async def test_a_configured_model_reflects_in_place_of_the_tasks():
     assert (len(cheap.calls), len(own.calls)) == (1, 1)
 
 
+async def test_a_configured_prompt_takes_the_place_of_ours():
+    model = ScriptedModel(["The answer.", REPLY])
+    task = Task("Write.", reflect=ReflectionConfig(prompt="Reflect in German."))
+    result = await Ensemble(model, reflection_store=InMemoryReflectionStore()).run(task)
+    assert result.outcomes[0].reflection.suggestions == ("Ask for sources.", "Bound the length.")
+    system, user = model.calls[1].messages
+    assert system.content == "Reflect in German."
+    assert "<task_description>\nWrite.\n</task_description>" in user.content
+
+
 async def test_the_tasks_own_model_reflects_before_the_ensembles():
     own = ScriptedModel(["The answer.", REPLY])
     await Ensemble(ScriptedModel([]), reflection_store=InMemoryReflectionStore()).run(
@@ -352,6 +362,30 @@ async def test_a_phase_learns_once_it_is_accepted_whole():
     assert (order, len(strategy.given)) == ([0], 1)
     assert result.outcomes[0].reflection is not None
     assert (await store.history(task.identity)).baseline == (1.0,)
+
+
+@pytest.mark.parametrize("review", [None, lambda outcomes: ReviewDecision.accept()])
+async def test_a_phase_says_how_its_tasks_are_reflected_on(review):
+    own, strategy = reflective("Has its own.")
+    whole = Counting()
+    plain, outside = Task("Has none."), Task("Outside.")
+    phase = Phase("draft", [plain, own, "A text."], review, reflect=ReflectionConfig(strategy=whole))
+    heard = Heard()
+    ensemble = Ensemble(agent=agent, listeners=[heard])
+    for _ in range(2):
+        result = await ensemble.run(outside, phase)
+    assert [given.description for given in whole.given] == ["Has none.", "A text."] * 2
+    assert [given.description for given in strategy.given] == ["Has its own."] * 2
+    assert [outcome.version for outcome in result.outcomes] == [None, 1, 1, 1]
+    assert [event.is_first_reflection for event in heard.reflected] == [True] * 3 + [False] * 3
+    assert sum("kept in memory" in message for message in heard.warnings) == 1
+    assert (plain.reflect, plain.reflection) == (False, None)
+
+
+async def test_a_phase_reflects_with_the_model_of_each_task():
+    model = ScriptedModel(["The answer.", REPLY])
+    await Ensemble(ScriptedModel([])).run(Phase("draft", [Task("Write.", agent=model)], reflect=True))
+    assert len(model.calls) == 2
 
 
 async def test_a_rejected_phase_leaves_no_reflection_and_scores_zero():
@@ -541,7 +575,6 @@ def test_run_sync_runs_outside_of_a_loop_alone():
     ("make", "said"),
     [
         (lambda: (Ensemble(), ["Write."]), "no agent"),
-        (lambda: (Ensemble(agent=agent), [Task("Write.", reflect=True)]), "no model"),
         (lambda: (Ensemble(agent=agent), [Task("Write.", context=[Task("Another.")])]), "context"),
         (lambda: (Ensemble(agent=agent), [Task("Write {a}.", inputs={"b": "1"})]), "no input for a"),
         (lambda: (Ensemble(agent=agent), [3]), "a task must be"),

@@ -101,7 +101,8 @@ def test_a_failed_reflection_takes_the_place_of_nothing_good():
     good = with_reflection(EMPTY, noted())
     assert with_reflection(good, failed) == good
     first = with_reflection(EMPTY, failed)
-    assert first.current == 1
+    assert (first.current, first.run_count, first.versions, first.reflection) == (0, 0, (), failed)
+    assert history_of("key", document_of(first)) == first
     assert with_reflection(first, noted()).reflection.complete
 
 

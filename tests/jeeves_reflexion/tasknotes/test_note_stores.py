@@ -8,19 +8,23 @@ import stat
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 from noting import noted
 
-from jeeves_reflexion import ConfigurationError
+from jeeves_reflexion import ConfigurationError, Task
 from jeeves_reflexion.tasknotes import (
     FileReflectionStore,
+    ReflectionInput,
     ReflectionStoreError,
     SqliteReflectionStore,
+    TaskReflection,
     VersionedReflectionStore,
     task_identity,
 )
+from jeeves_reflexion.tasknotes.strategy import failed_reflection
 from vectorstores import FaissVectorStore, HashingEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -38,10 +42,41 @@ async def test_scores_are_kept_beside_the_version_that_they_were_made_under(stor
 async def test_scores_and_reflections_of_many_tasks_at_once_are_all_kept(store):
     async with anyio.create_task_group() as group:
         for number in range(6):
-            group.start_soon(store.store, "key", noted(f"text {number}"))
+            group.start_soon(store.commit, "key", noted(f"text {number}"))
             group.start_soon(store.score, "key", 0, 1.0)
     history = await store.history("key")
     assert (history.run_count, len(history.versions), len(history.baseline)) == (6, 6, 6)
+
+
+@pytest.mark.parametrize("counts", [(7,), (7, 2), (3, 3), (1, 1, 1)])
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_reflection_is_given_back_as_it_was_stored(store, counts, same):
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    for number, count in enumerate(counts):
+        given = TaskReflection(
+            "d" if same else f"d{number}", "e", ["o"], ["s"], later - timedelta(days=number), count
+        )
+        await store.store("key", given)
+        assert await store.retrieve("key") == given
+    counted = await store.commit("key", noted("one more"))
+    assert counted.reflection.run_count == counts[-1] + 1
+
+
+async def test_what_was_taken_back_may_be_stored_again_by_hand(store):
+    await store.commit("key", noted("one"))
+    await store.rollback("key", to=0)
+    assert (await store.commit("key", noted("one"))).reflection is None
+    await store.store("key", noted("one"))
+    assert (await store.retrieve("key")).refined_description == "one"
+
+
+async def test_a_failure_that_is_stored_takes_no_good_ones_place(store):
+    failed = failed_reflection(ReflectionInput(Task("Do."), "out"), "no answer")
+    await store.store("key", failed)
+    assert await store.retrieve("key") == failed
+    await store.store("key", noted())
+    await store.store("key", failed)
+    assert (await store.retrieve("key")).complete
 
 
 async def test_what_proved_worse_is_rolled_back_by_the_store(store):
@@ -139,7 +174,7 @@ async def main(place, name, count):
     store = open_notes(place, namespace="tests")
     async with store:
         for number in range(int(count)):
-            await store.store("key", TaskReflection.of_first_run(f"{name} {number}", "e"))
+            await store.commit("key", TaskReflection.of_first_run(f"{name} {number}", "e"))
             await store.score("key", 0, 1.0)
 
 anyio.run(main, *sys.argv[1:])
@@ -181,7 +216,7 @@ def test_processes_at_once_lose_nothing_in_postgres(postgres_database):
 def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
     store = SqliteReflectionStore(tmp_path / "notes.db")
     threads = [
-        threading.Thread(target=anyio.run, args=(store.store, "key", noted(f"text {n}"))) for n in range(6)
+        threading.Thread(target=anyio.run, args=(store.commit, "key", noted(f"text {n}"))) for n in range(6)
     ]
     for thread in threads:
         thread.start()

@@ -56,6 +56,23 @@ def test_a_model_of_ones_own_answers_for_the_one_in_the_file(file, endpoint, tmp
     assert {body["model"] for body in endpoint.asked} == {"small"}
 
 
+@pytest.mark.parametrize("options", [("--json",), ("--quiet",), ()])
+def test_a_run_without_a_valid_output_ends_with_1_and_prints_its_state(file, endpoint, options):
+    endpoint.replies = ['{"name": "Ada"}'] * 20
+    state = '{"request": "Ada"}'
+    done = cli("run", file, "--state", state, "--base-url", endpoint.url, "--allow-weaker", *options)
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["success"] is False
+
+
+def test_a_workflow_without_a_loop_succeeds(tmp_path, endpoint):
+    file = tmp_path / "plain.yaml"
+    file.write_text("name: plain\nnodes: [{name: a, uses: llm.call, with: {prompt: hi, model: m}}]")
+    endpoint.replies = ["hello"]
+    done = cli("run", file, "--base-url", endpoint.url, "--allow-weaker")
+    assert (done.exit_code, "success" in json.loads(done.stdout)) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [

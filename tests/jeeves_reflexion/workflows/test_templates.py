@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 
+import anyio
+import anyio.to_thread
 import pytest
 
-from jeeves_reflexion.workflows import TemplateError, WorkflowFileError
+from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, template_sandbox
 from jeeves_reflexion.workflows.templates import holds, render, render_text
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +129,45 @@ async def test_what_could_run_away_or_get_out_is_refused_in_time(source):
         await rendered(source)
     assert time.process_time() - started < 4
     assert "node 'a', prompt" in str(error.value)
+
+
+@pytest.mark.parametrize("many", [30, 60, 300, 3_000])
+@pytest.mark.parametrize(
+    "link", ["|upper|lower", "|replace('a', 'b')", "|sort|list", ".upper().lower()", " + 'a'"]
+)
+async def test_a_chain_takes_no_longer_than_a_chain_should(many, link):
+    started = time.process_time()
+    source = "{{ state.data.long" + link * many + " }}"
+    with contextlib.suppress(TemplateError, WorkflowFileError):
+        await render(source, {"data": {"long": "abc " * 50_000}}, "x")
+    assert time.process_time() - started < 4
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ state.name|upper }}",
+        "{{ state.name.upper() }}",
+        "{{ state.name + 'x' }}",
+        "{{ state.name ~ 'x' }}",
+        "{% for each in [1] %}x{% endfor %}",
+        "{{ [1]|map('string')|list }}",
+    ],
+)
+async def test_all_that_takes_time_looks_at_the_clock(monkeypatch, source):
+    monkeypatch.setattr(template_sandbox, "MAX_SECONDS", -1.0)
+    with pytest.raises(TemplateError, match="takes longer than"):
+        await render(source, {"name": "Ada"}, "x")
+
+
+async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
+    let_go = threading.Event()
+    monkeypatch.setitem(
+        template_sandbox.environment.filters, "upper", lambda text: text if let_go.wait(20) else "never"
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, let_go.set)
+        assert await render("{{ state.name|upper }}!", {"name": "Ada"}, "x") == "Ada!"
 
 
 async def test_a_text_stays_a_text_where_a_text_is_wanted():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_results import a_task, a_trial, results
 
 from jeeves_reflexion import ConfigurationError, Evaluation
-from jeeves_reflexion.comparisons import McNemar
+from jeeves_reflexion.comparisons import PairedDifference
 from jeeves_reflexion.experiments import ARMS, Results, Tried
 from jeeves_reflexion.experiments.reporting import make_report, markdown
 from jeeves_reflexion.experiments.reporting.comparing import baseline_of, holm, words
-from jeeves_reflexion.statistics import Difference
 
 
 class Certain:
@@ -82,29 +83,43 @@ def test_arms_are_compared_in_pairs_of_tasks_at_the_second_and_the_last_trial():
     }
     (part,) = make_report(verdicts(better, trials=4)).parts
     second, last = part.compared
-    assert (second.trial, second.difference.value, second.mcnemar.p) == (2, 0.0, 1.0)
+    assert (second.trial, second.difference.value, second.difference.p) == (2, 0.0, 1.0)
     assert second.words.startswith("no difference that 10 tasks can show")
     assert (last.trial, last.difference.value) == (4, 0.8)
-    assert (last.mcnemar.only_first, last.mcnemar.only_second) == (0, 8)
-    assert last.mcnemar.p == pytest.approx(2 / 2**8)
+    assert (last.difference.only_first, last.difference.only_second) == (0, 8)
+    assert last.difference.p == pytest.approx(2 / 2**8)
     assert last.p_holm == pytest.approx(4 / 2**8)
     assert last.words.startswith("success is higher: +80 points")
     assert len(make_report(verdicts({"retry": [[[True]]], "own": [[[True]]]})).parts[0].compared) == 1
 
 
 def test_three_tasks_gained_are_no_proof():
-    """The bootstrap's interval is a point there, and would be sure alone."""
     (part,) = make_report(
         verdicts({"retry": [[[False]] * 3], "selective": [[[True]] * 3]}), unit="game"
     ).parts
-    assert part.compared[0].words.startswith("no difference that 3 games can show: +100 points (-10")
+    assert part.compared[0].words.startswith(
+        "no difference that 3 games can show: +100 points (-100 to +100)"
+    )
 
 
-def test_four_tasks_gained_are_not_settled():
-    """The interval is approximate: with so few tasks McNemar's exact test has to bear it out."""
-    (part,) = make_report(verdicts({"retry": [[[False]] * 4], "selective": [[[True]] * 4]})).parts
-    assert part.compared[0].words.startswith("not settled: +100 points (+7 to +100)")
-    assert "4 tasks" in part.compared[0].words
+@pytest.mark.parametrize(("n", "shown"), [(5, False), (6, True)])
+def test_fewer_than_six_tasks_show_nothing(n, shown):
+    (part,) = make_report(verdicts({"retry": [[[False]] * n], "selective": [[[True]] * n]})).parts
+    assert part.compared[0].words.startswith("success is higher: +100 points") is shown
+    assert ("hardly show any" in part.compared[0].words) is not shown
+
+
+def test_gains_in_a_minority_of_the_seeds_are_seen():
+    """Of three seeds one gains on each of 12 tasks: no task is solved by most seeds, and the difference is plain."""
+    one = [[True]] * 4 + [[False]] * 36
+    table = {
+        "retry": [[[False]] * 40] * 3,
+        "selective": [[*one[-4 * k :], *one[: -4 * k]] if k else one for k in range(3)],
+    }
+    (part,) = make_report(verdicts(table, seeds=(0, 1, 2))).parts
+    (found,) = part.compared
+    assert found.difference.value == pytest.approx(0.1)
+    assert found.words.startswith("success is higher: +10 points (+2 to +18), p = ")
 
 
 def test_arms_that_are_alike_are_drawn_beside_each_other():
@@ -146,9 +161,12 @@ def test_holm_is_the_example_worked_by_hand():
 
 
 def test_no_difference_tells_what_these_n_could_show():
-    none = Difference(0.0, -0.1, 0.1)
-    assert "about 20 points would be needed" in words(none, McNemar(3, 3, 1.0), 100, 0.5)
-    assert "so few tasks would hardly show any" in words(none, McNemar(0, 0, 1.0), 2, 0.5)
+    none = PairedDifference(0.0, -0.02, 0.02, 1.0, 0.0107, 100, 3, 3)
+    told = "no difference that 100 tasks can show: +0 points (-2 to +2), p = 1"
+    assert words(none) == f"{told}; about 3 points would be needed for 80 % power"
+    assert "so few tasks would hardly show any" in words(replace(none, tasks=2))
+    assert "so few tasks would hardly show any" in words(replace(none, standard_error=0.3))
+    assert "all tasks differ alike" in words(replace(none, standard_error=0.0))
 
 
 def test_several_seeds_give_pass_at_k_and_pass_hat_k():

@@ -22,12 +22,13 @@ from jeeves_reflexion.lessons.credit.effects import (
     lift,
     prior_of,
     recall_key,
+    shrunken,
     staleness,
     standard_error,
     utility,
 )
 from jeeves_reflexion.lessons.credit.tally import Credits, Tally
-from jeeves_reflexion.statistics import difference
+from jeeves_reflexion.statistics import Z95, difference
 from jeeves_reflexion.types import Lift
 
 IDS = [f"lesson{n}" for n in range(2000)]
@@ -129,6 +130,36 @@ def test_utility_lies_between_the_data_and_the_prior():
     assert -0.6 < utility(much, prior) < -0.5 < utility(little, prior) < 0.05
 
 
+def test_a_lift_is_shown_as_it_is_reckoned_with():
+    """The posterior of a normal effect, worked by hand: precisions add up, the mean is weighed by them."""
+    prior = Prior(0.0, 0.1)
+    seen = Lift(0.3, 0.3 - Z95 * 0.1, 0.3 + Z95 * 0.1, 40, 20)
+    found = shrunken(seen, prior)
+    assert (found.value, found.n_with, found.n_without) == (pytest.approx(0.15), 40, 20)
+    assert (found.low, found.high) == pytest.approx(
+        (0.15 - Z95 * 0.1 / math.sqrt(2), 0.15 + Z95 * 0.1 / math.sqrt(2))
+    )
+    assert utility(seen, prior) == found.value
+    assert shrunken(Lift(n_with=3), prior) == Lift(n_with=3)
+    cells = {(0.2,): Cell(60, 45.0, 15, 7.5)}
+    known = Credits({"a": Tally(cells)}, prior=prior)
+    assert known.lift("a") == shrunken(lift(cells), prior)
+    assert 0 < known.lift("a").value < lift(cells).value
+
+
+@settings(deadline=None)
+@given(scores, scores, st.floats(-0.3, 0.3), st.floats(0.02, 0.3))
+def test_a_shown_lift_lies_between_what_was_seen_and_the_prior_and_is_no_less_sure(
+    with_it, without, mean, spread
+):
+    seen = lift({(0.1,): cell(with_it, without)})
+    found = shrunken(seen, Prior(mean, spread))
+    low, high = sorted((seen.value, mean))
+    assert low - 1e-9 <= found.value <= high + 1e-9
+    assert found.low <= found.value <= found.high
+    assert found.high - found.low <= seen.high - seen.low
+
+
 def test_the_prior_is_what_lessons_of_the_library_do():
     rng = random.Random(2)
     lifts = []
@@ -205,19 +236,6 @@ def test_lessons_of_one_recall_are_drawn_apart_and_seeds_differ():
     assert 400 < len(of_a & a.draw("other", IDS).withheld) < 600
 
 
-def test_what_is_exempt_is_withheld_with_the_whole_recall_alone():
-    drawing = Withholding(0.5, seed=1)
-    draws = [drawing.draw(str(n), IDS[:4], exempt={IDS[0], "elsewhere"}) for n in range(400)]
-    assert {draw.exempt for draw in draws} == {frozenset(IDS[:1])}
-    assert all((IDS[0] in draw.withheld) == draw.whole for draw in draws)
-    assert any(draw.whole for draw in draws)
-    assert not any(drawing.draw(str(n), IDS[:4], whole=False).whole for n in range(400))
-    # It changes nothing for the others.
-    assert [d.withheld - {IDS[0]} for d in draws] == [
-        drawing.draw(str(n), IDS[:4]).withheld - {IDS[0]} for n in range(400)
-    ]
-
-
 def test_an_early_share_halves_with_the_attempts_and_ends_at_the_share():
     drawing = Withholding(0.05, early=0.5)
     shares = [drawing.share_for(n) for n in (0, 9, 10, 29, 30, 69, 70, 149, 150, 10**6)]
@@ -242,9 +260,9 @@ def test_an_early_share_that_would_do_nothing_is_refused(given, said):
 
 def test_lessons_of_one_recall_are_drawn_by_shares_of_their_own():
     drawing = Withholding(0.1, seed=3, whole_share=0.0, early=0.5)
-    scored = {IDS[1]: 12, IDS[2]: 1000, IDS[3]: 0}
-    draws = [drawing.draw(str(n), IDS[:4], exempt={IDS[3]}, scored=scored) for n in range(4000)]
-    for lesson_id, share in zip(IDS, (0.5, 0.25, 0.1, 0.0), strict=False):
+    scored = {IDS[1]: 12, IDS[2]: 1000}
+    draws = [drawing.draw(str(n), IDS[:3], scored=scored) for n in range(4000)]
+    for lesson_id, share in zip(IDS, (0.5, 0.25, 0.1), strict=False):
         withheld = sum(lesson_id in draw.withheld for draw in draws) / 4000
         assert withheld == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 4000))
     # Only what differs from the share is noted.

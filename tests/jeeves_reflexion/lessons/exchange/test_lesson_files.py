@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -138,6 +139,48 @@ def test_edits_additions_and_removals_are_shown(tmp_path):
     )
     assert export_lessons(folder, paired(stored[:1])) == 1  # over its own file
     assert len(list(folder.glob("*.md"))) == 4
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes and permissions of POSIX")
+SPOILED = {
+    "utf-16": lambda path: path.write_bytes(path.read_text("utf-8").encode("utf-16")),
+    "utf-32": lambda path: path.write_bytes(path.read_text("utf-8").encode("utf-32")),
+    "latin-1": lambda path: path.write_bytes(
+        path.read_text("utf-8").replace("status", "st\u00e4tus").encode("latin-1")
+    ),
+    "noise": lambda path: path.write_bytes(bytes(range(256))),
+    "empty": lambda path: path.write_bytes(b""),
+    "too large": lambda path: path.write_bytes(b" " * 2_000_000),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a link": lambda path: (
+        path.rename(path.with_suffix(".kept")),
+        path.symlink_to(path.with_suffix(".kept")),
+    ),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+}
+
+
+@posix
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_file_that_is_left_alone_has_no_lesson_taken_for_removed(tmp_path, how):
+    stored = [lesson(1), lesson(2, "Never guess a name.")]
+    export_lessons(tmp_path, paired(stored))
+    path = tmp_path / "2026-03-01-look-at-the-status-before.md"
+    SPOILED[how](path)
+    changes = lesson_changes(tmp_path, stored)
+    assert [bad.path for bad in changes.malformed] == [path]
+    assert (changes.added, changes.changed, changes.removed) == ((), (), ())
+
+
+@posix
+def test_a_link_to_a_file_elsewhere_shows_nothing_of_it(tmp_path):
+    (tmp_path / "secret").write_text("root:x:0:0")
+    folder = tmp_path / "lessons"
+    folder.mkdir()
+    (folder / "passwd.md").symlink_to(tmp_path / "secret")
+    (bad,) = lesson_changes(folder, ()).malformed
+    assert "root" not in bad.problem
+    assert "link" in bad.problem
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,9 @@
 """Attacks in Python, each with what must become of it."""
 # ruff: noqa: E501  the code of the attacks
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from jeeves_reflexion.sandbox import SandboxLimits
-
-ROOMY = SandboxLimits(seconds=20, memory_mb=128, output_bytes=100_000, file_bytes=2_000_000)
-"""For code that ends by itself, or at another limit than time, on a busy machine too."""
-MANY = replace(ROOMY, processes=8)
+from benchmarks.sandbox.attack import MANY, ROOMY, SMALL, Attack
 
 TOOLS = """
 def try_all(actions):
@@ -21,24 +16,37 @@ def try_all(actions):
     return done
 """
 
+BUFFERS = """
+import fcntl, os, socket
+held = 0
+def pairs(make):
+    global held
+    kept = []
+    try:
+        while True: kept.extend(make())
+    except OSError: pass
+    for end in kept:
+        try:
+            if make is os.pipe: fcntl.fcntl(end, 1031, 1 << 20)
+            else: end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10**8)
+        except OSError: pass
+        number = end if make is os.pipe else end.fileno()
+        os.set_blocking(number, False)
+        try:
+            while True: held += os.write(number, bytes(65536))
+        except OSError: pass
+"""
 
-@dataclass(frozen=True)
-class Attack:
-    """Code, and what must become of it: the limits it may end at, ``error``, or a value."""
-
-    name: str
-    code: str
-    ends: tuple[str, ...] = ("value",)
-    value: object = None
-    limits: SandboxLimits = ROOMY
-    seconds: float = 0.7
-    language: Any = "python"
-    namespaces_only: bool = False
-
-    def __post_init__(self) -> None:
-        if "seconds" in self.ends:
-            object.__setattr__(self, "limits", replace(self.limits, seconds=self.seconds))
-
+FILLING = """
+import time
+done = globals().get("done", lambda file: file.close())
+for n in range(40):
+    name = str(n)
+    file = open(name, "wb", 0); file.write(b"x" * 100_000); done(file)
+    time.sleep(0.002)
+time.sleep(3)
+result = "wrote twice as much as it may"
+"""
 
 ATTACKS = [
     Attack("endless", "while True: pass", ("seconds",)),
@@ -107,6 +115,38 @@ ATTACKS = [
     ),
     Attack("files_empty", "for n in range(10**9): open(str(n), 'w').close()", ("file_bytes", "seconds")),
     Attack(
+        "files_deep_down",
+        "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')\n" + FILLING,
+        ("file_bytes",),
+    ),
+    Attack(
+        "files_deeper_than_a_path",
+        "import os\nfor _ in range(40): os.mkdir('d' * 200); os.chdir('d' * 200)\n" + FILLING,
+        ("file_bytes",),
+    ),
+    Attack(
+        "files_in_folders_that_move",
+        """
+import os, time
+above, end, n = [], time.monotonic() + 3, 0
+for _ in range(12): above.append(os.open(".", os.O_RDONLY)); os.mkdir("a"); os.chdir("a")
+while time.monotonic() < end:
+    if n % 50 == 0 and n < 2000:
+        with open(str(n), "wb") as file: file.write(b"x" * 100_000)
+    for folder in above: os.rename("a", "b", src_dir_fd=folder, dst_dir_fd=folder)
+    for folder in above: os.rename("b", "a", src_dir_fd=folder, dst_dir_fd=folder)
+    n += 1
+result = "wrote twice as much as it may"
+""",
+        ("file_bytes",),
+    ),
+    Attack("files_unlisted", "import os\nos.mkdir('d', 0o300); os.chdir('d')\n" + FILLING, ("file_bytes",)),
+    Attack(
+        "files_deleted",
+        "import os\nkept = []\nname = '0'\ndef done(file): kept.append(file); os.remove(name)\n" + FILLING,
+        ("file_bytes",),
+    ),
+    Attack(
         "reading",
         TOOLS
         + """
@@ -149,6 +189,36 @@ result = try_all({"tcp": tcp, "udp": udp, "unix": unix, "abstract": abstract, "i
 result.pop("name", None)""",
         value={},
     ),
+    Attack(
+        "datagram_pairs",
+        TOOLS
+        + """
+import array, os, socket
+def pair(kind):
+    return socket.socketpair(socket.AF_UNIX, kind)
+def send(address):
+    pair(socket.SOCK_DGRAM)[0].sendto(b"x", address)
+def passing(kind):
+    one, other = pair(kind)
+    socket.send_fds(one, [b"x"], [0])
+    return socket.recv_fds(other, 9, 9)
+result = try_all({
+    "path": lambda: send(unix_path + ".datagrams"), "abstract": lambda: send("\\0" + abstract_name + ".datagrams"),
+    "passing": lambda: passing(socket.SOCK_DGRAM), "passing_in_a_stream": lambda: passing(socket.SOCK_STREAM),
+    "packets": lambda: pair(socket.SOCK_SEQPACKET), "vsock": lambda: socket.socketpair(40, socket.SOCK_STREAM),
+})""",
+        value={},
+    ),
+    Attack(
+        "stream_pairs",
+        "import asyncio, socket\none, other = socket.socketpair()\none.send(b'x')\n"
+        "result = [other.recv(9).decode(), asyncio.run(asyncio.sleep(0, 'y'))]",
+        value=["x", "y"],
+    ),
+    Attack(
+        "socket_buffers", BUFFERS + "pairs(socket.socketpair)\nresult = held < 20e6", value=True, limits=SMALL
+    ),
+    Attack("pipe_buffers", BUFFERS + "pairs(os.pipe)\nresult = held < 20e6", value=True, limits=SMALL),
     Attack(
         "writing",
         TOOLS
@@ -214,9 +284,11 @@ calls = {
     "io_uring_setup": (425, 425), "userfaultfd": (323, 282), "keyctl": (250, 219), "pidfd_open": (434, 434),
     "memfd_create": (319, 279), "chroot": (161, 51), "fsopen": (430, 430), "clone3": (435, 435), "shmget": (29, 194),
     "perf_event_open": (298, 241), "reboot": (169, 142), "open_by_handle_at": (304, 265), "execve": (59, 221),
+    "outliving its guard": (157, 167), "hiding its files": (157, 167),
 }
 zeros = [ctypes.c_long(0)] * 6
-special = {"unshare": [ctypes.c_long(0x10000000)] + zeros[1:]}
+special = {"unshare": [ctypes.c_long(0x10000000)] + zeros[1:], "outliving its guard": [ctypes.c_long(1)] + zeros[1:],
+    "hiding its files": [ctypes.c_long(4)] + zeros[1:]}
 result = [name for name, pair in calls.items() if not fails(ctypes.c_long(pair[not x86]), *special.get(name, zeros))]
 if not fails(ctypes.c_long(56 if x86 else 220), ctypes.c_long(0x10000000 | 17), *zeros[:5]):
     result.append("clone into a user namespace")

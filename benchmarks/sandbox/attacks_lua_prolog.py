@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from attacks import Attack
+from benchmarks.sandbox.attack import Attack
 
 LUA = [
     Attack("execute", "os.execute('id')", ("error",)),
@@ -40,7 +40,22 @@ LUA = [
 ]
 LUA = [replace(attack, name=f"lua_{attack.name}", language="lua") for attack in LUA]
 
+_THROUGH = (
+    'format("~@", [(open(\'result.json\', write, S), write(S, \'{"value": "through"}\'), close(S), halt)])'
+)
+"""A message whose printing would call a goal outside of ``library(sandbox)``."""
+_LINK = (
+    "format(\"~@\", [(use_foreign_library(foreign(files)), files:link_file('/etc/passwd', 'result.json', symbolic),"
+    " halt)])"
+)
+
 PROLOG = [
+    Attack("message_thrown", f"result(1) :- throw({_THROUGH}).", ("error",)),
+    Attack("message_in_an_error", f"result(1) :- throw(error({_THROUGH}, _)).", ("error",)),
+    Attack("message_of_a_directive", f":- throw({_THROUGH}).\nresult(1).", ("error",)),
+    Attack("message_printed", f"result(1) :- print_message(error, {_THROUGH}).", value=1),
+    Attack("message_warning", f"result(1) :- print_message(warning, {_THROUGH}).", value=1),
+    Attack("result_linked", f"result(1) :- throw({_LINK}).", ("error",)),
     Attack("shell", "result(X) :- shell('id', X).", ("error",)),
     Attack("shell_called", "result(1) :- G =.. [shell, 'id'], call(G).", ("error",)),
     Attack("shell_by_module", "result(1) :- system:shell('id').", ("error",)),

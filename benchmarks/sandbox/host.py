@@ -1,23 +1,29 @@
-"""A host to harm, and the running of attacks on it; also a program, so that another user can run them all."""
+"""A host to harm, and attacks on it; also a program, so that another user can run them all."""
+
+from __future__ import annotations
 
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from socket import AF_UNIX, SOCK_DGRAM, SOCK_STREAM, socket
+from socket import AF_INET, AF_UNIX, SOCK_DGRAM, SOCK_STREAM, AddressFamily, SocketKind, socket
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Self, cast
 from unittest import mock
 from uuid import uuid4
 
 import anyio
-from attacks import ATTACKS, Attack
-from attacks_lua_prolog import LUA, PROLOG
 
+from benchmarks.sandbox.attack import Attack
+from benchmarks.sandbox.attacks import ATTACKS
+from benchmarks.sandbox.attacks_lua_prolog import LUA, PROLOG
 from jeeves_reflexion.errors import CodeError, CodeLimitError, SandboxError
-from jeeves_reflexion.sandbox import Guarantees, Sandbox, launch, sandbox
+from jeeves_reflexion.sandbox import Guarantees, Sandbox, launch, runtimes, sandbox
+from jeeves_reflexion.sandbox.guarantees import Way
+from jeeves_reflexion.types import JSON
 
 
 class Host:
@@ -25,7 +31,7 @@ class Host:
 
     def __init__(self) -> None:
         self.marker = f"marker-{uuid4().hex}"
-        self.reached: list[str] = []
+        self._sockets: list[socket] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -34,31 +40,32 @@ class Host:
         self.witness = Path(self.folder) / "witness"
         self.witness.write_text("untouched")
         self.witness.chmod(0o666)
-        self.port = self._listen(socket(), ("127.0.0.1", 0))[1]
-        udp = self._stack.enter_context(socket(type=SOCK_DGRAM))
-        udp.bind(("127.0.0.1", self.port))
-        udp.setblocking(False)
-        self._udp = udp
         self.unix_path = f"{self.folder}/unix"
-        self._listen(socket(AF_UNIX), self.unix_path)
-        Path(self.unix_path).chmod(0o777)
         self.abstract_name = f"jeeves-{uuid4().hex}"
-        self._listen(socket(AF_UNIX), "\0" + self.abstract_name)
+        self.port: int = self._open(SOCK_STREAM, AF_INET, ("127.0.0.1", 0)).getsockname()[1]
+        self._open(SOCK_DGRAM, AF_INET, ("127.0.0.1", self.port))
+        for kind, ending in ((SOCK_STREAM, ""), (SOCK_DGRAM, ".datagrams")):
+            self._open(kind, AF_UNIX, self.unix_path + ending)
+            Path(self.unix_path + ending).chmod(0o777)
+            self._open(kind, AF_UNIX, f"\0{self.abstract_name}{ending}")
+        self.temporary = self._stack.enter_context(TemporaryDirectory())
+        Path(self.temporary).chmod(0o1777)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _listen(self, listener: socket, address: Any) -> Any:
-        self._stack.enter_context(listener)
-        assert listener.type == SOCK_STREAM
-        listener.bind(address)
-        listener.listen()
-        listener.settimeout(0)
-        self._listeners = [*getattr(self, "_listeners", []), listener]
-        return listener.getsockname()
+    def _open(self, kind: SocketKind, family: AddressFamily, address: str | tuple[str, int]) -> socket:
+        opened = self._stack.enter_context(socket(family, kind))
+        opened.bind(address)
+        if kind == SOCK_STREAM:
+            opened.listen()
+        opened.settimeout(0)
+        self._sockets.append(opened)
+        return opened
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> dict[str, JSON]:
+        """What an attack in Python or Lua is told of its host."""
         return {
             "host": os.getpid(),
             "home": str(Path.home()),
@@ -74,19 +81,13 @@ class Host:
         found = []
         if self.witness.read_text() != "untouched" or self.witness.stat().st_mode & 0o777 != 0o666:
             found.append("the witness was touched")
-        if sorted(path.name for path in Path(self.folder).iterdir()) != ["unix", "witness"]:
+        if sorted(path.name for path in Path(self.folder).iterdir()) != ["unix", "unix.datagrams", "witness"]:
             found.append("something was written beside the witness")
-        for listener in self._listeners:
-            try:
-                listener.accept()
-            except BlockingIOError:
-                continue
-            found.append(f"{listener.getsockname()!r} was reached")
-        try:
-            self._udp.recv(10)
-            found.append("UDP arrived")
-        except BlockingIOError:
-            pass
+        for opened in self._sockets:
+            with suppress(BlockingIOError):
+                opened.accept() if opened.type == SOCK_STREAM else opened.recv(10)
+                found.append(f"{opened.getsockname()!r} was reached")
+        found += [f"scratch {path.name} is left" for path in Path(self.temporary).iterdir()]
         return [*found, *(f"process {pid} is left" for pid in self.processes())]
 
     def processes(self) -> list[int]:
@@ -102,9 +103,9 @@ class Host:
 
 
 @contextmanager
-def forced(way: str, host: Host) -> Iterator[None]:
+def forced(way: Way, host: Host) -> Iterator[None]:
     """Have sandboxes use this way, and mark their processes."""
-    command = [*launch.interpreter(), host.marker]
+    command = [*runtimes.interpreter(), host.marker]
     guarantees = Guarantees(
         network=True, files=True, processes=True, way=way, user_namespaces=True, seccomp=True, rlimits=True,
         cgroups=False, text="",
@@ -112,6 +113,7 @@ def forced(way: str, host: Host) -> Iterator[None]:
     with (
         mock.patch.object(launch, "interpreter", return_value=command),
         mock.patch.object(sandbox, "probe", return_value=guarantees),
+        mock.patch.object(tempfile, "tempdir", host.temporary),
     ):
         yield
 
@@ -138,6 +140,7 @@ def judge(attack: Attack, ended: str, said: object) -> str:
 
 
 def fitting(way: str, languages: list[str]) -> list[Attack]:
+    """Return the attacks in these languages on what a way offers."""
     every = [attack for attack in [*ATTACKS, *LUA, *PROLOG] if attack.language in languages]
     return [attack for attack in every if way == "namespaces" or not attack.namespaces_only]
 
@@ -160,8 +163,8 @@ async def run_all(way: str, languages: list[str], host: Host) -> dict[str, str]:
 def main() -> None:
     """Run all attacks one way, and print what is wrong with each, and with the host, as JSON."""
     way, *languages = sys.argv[1:]
-    os.environ["SECRET"] = "SECRET-OF-THE-HOST"
-    with Host() as host, forced(way, host):
+    os.environ["SECRET"] = "SECRET-OF-THE-HOST"  # noqa: S105  there is nothing to protect
+    with Host() as host, forced(cast("Way", way), host):
         wrong = anyio.run(run_all, way, languages, host)
         print(json.dumps({**wrong, "host": "; ".join(host.harm())}))
 

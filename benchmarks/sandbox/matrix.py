@@ -1,0 +1,117 @@
+"""``python -m benchmarks.sandbox.matrix``: every attack, by both ways that shut the sandbox, as root and as nobody.
+
+The tests run each attack once, by the way that this machine has; this is the whole of it, for a change to the sandbox.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import click
+
+import jeeves_reflexion
+from benchmarks.results import out_option, write_result
+from jeeves_reflexion.sandbox.inside import landlock
+
+_NOBODY = "65534"
+_AS_NOBODY = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+_PACKAGES = [str(Path(module.__file__ or "").parent.parent) for module in (jeeves_reflexion, anyio)]
+_ENVIRONMENT = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(_PACKAGES), "PYTHONDONTWRITEBYTECODE": "1"}
+_SECONDS = 300
+
+Wrong = dict[str, str]
+"""What is wrong with each attack (nothing, where it ended as it must), and under ``host`` what harm there was."""
+
+
+@click.command()
+@out_option("sandbox-attacks.json and sandbox-attacks.md")
+def main(out: Path) -> None:
+    """Run every attack by both ways and users, and write which got through. Exits with 1 if one did."""
+    sides: dict[str, Wrong | str] = {}
+    for way in ("namespaces", "landlock"):
+        for user in ("root", "nobody") if os.geteuid() == 0 else ("ordinary user",):
+            sides[f"{way}, {user}"] = attacked(way, nobody=user == "nobody")
+    page = _page(sides)
+    write_result(out, "sandbox-attacks", sides, page)
+    click.echo(page)
+    if any(isinstance(side, dict) and any(side.values()) for side in sides.values()):
+        raise SystemExit(1)
+
+
+def _languages() -> list[str]:
+    lua = ["lua"] if importlib.util.find_spec("lupa") else []
+    return ["python", *lua, *(["prolog"] if shutil.which("swipl") else [])]
+
+
+def attacked(way: str, *, nobody: bool = False) -> Wrong | str:
+    """Run all attacks in a process of a user; return what is wrong with each, or why they can't be run."""
+    python = sys.executable
+    if os.geteuid() == 0 and (nobody or way == "landlock"):
+        python = _python_of_others()  # with Landlock root gives up its rights, and with them its folders
+        if not python:
+            return "no interpreter with our packages that an ordinary user may run"
+    if way == "landlock" and not landlock.version():
+        return "this kernel has no Landlock"
+    command = [*(_AS_NOBODY if nobody else []), python, "-m", "benchmarks.sandbox.host", way, *_languages()]
+    done = subprocess.run(  # noqa: S603
+        command, env=_ENVIRONMENT, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    if done.returncode:
+        raise click.ClickException(done.stderr[-3000:])
+    wrong: Wrong = json.loads(done.stdout)
+    return wrong
+
+
+@functools.cache
+def _python_of_others() -> str:
+    """An interpreter of our version that another user may run, with our packages; empty if there is none."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for candidate in (os.path.realpath(sys.executable), f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
+        # twice, since the first one still has root's rights when it is started
+        again = "subprocess.run([sys.executable, '-c', ''], check=True)"
+        code = f"import subprocess, sys, jeeves_reflexion.sandbox; {again}"
+        command = [*_AS_NOBODY, candidate, "-c", code]
+        try:
+            done = subprocess.run(  # noqa: S603
+                command, env=_ENVIRONMENT, cwd="/", capture_output=True, timeout=60, check=False
+            )
+        except OSError:
+            continue
+        if not done.returncode:
+            return candidate
+    return ""
+
+
+def _page(sides: dict[str, Wrong | str]) -> str:
+    names = list(dict.fromkeys(name for side in sides.values() if isinstance(side, dict) for name in side))
+    rows = [f"| {name} | {' | '.join(_cell(side, name) for side in sides.values())} |" for name in names]
+    intro = (
+        f"Measured by `python -m benchmarks.sandbox.matrix` on Python {platform.python_version()},"
+        f" {platform.machine()}, Linux {platform.release()}. Each row is an attack (`benchmarks/sandbox/attacks.py`,"
+        " `attacks_lua_prolog.py`); *held* means that it ended in the way that it must, at a limit, as an error or with"
+        " a harmless value, and the row `host` that nothing of the host was touched or reached, and no process and no"
+        " scratch folder was left. A dash: this way does not offer what is attacked."
+    )
+    head = [f"| attack | {' | '.join(sides)} |", "| --- |" + " --- |" * len(sides)]
+    return "\n".join(["# Attacks on the sandbox", "", intro, "", *head, *rows, ""])
+
+
+def _cell(side: Wrong | str, name: str) -> str:
+    if isinstance(side, str):
+        return side
+    if name not in side:
+        return "—"
+    return f"**got through**: {side[name]}" if side[name] else "held"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Checks what users put into values, as their annotations say, where it would else be found out much later."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound=type)
+
+
+def checked(cls: C) -> C:
+    """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
+
+    A tuple takes any list, but no single text, whose letters would be the items; a number takes one of numpy; a text
+    and a mapping take their own. Raises ``TypeError`` naming the field.
+    """
+    readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
+    after: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+
+    def __post_init__(self: Any) -> None:  # noqa: ANN401, N807 - any instance of any such class
+        for name, reader in readers.items():
+            given = getattr(self, name)
+            try:
+                value = reader(given)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.{name} must be {error}, not {given!r}") from None
+            if value is not given:
+                object.__setattr__(self, name, value)
+        if after is not None:
+            after(self)
+
+    cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
+    return cls
+
+
+def plain_number(value: object) -> object:
+    """Return the number of Python's own that a number of numpy or torch is; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise TypeError("a text (str)")
+    return value
+
+
+def _items(value: object) -> object:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError("a tuple")
+    return tuple(value)
+
+
+def _mapping(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise TypeError("a mapping")
+    return value
+
+
+def _number(value: object) -> object:
+    value = plain_number(value)
+    if not isinstance(value, numbers.Real):
+        raise TypeError("a number or None")
+    return float(value)
+
+
+def _truth(value: object) -> object:
+    value = plain_number(value)
+    if not isinstance(value, bool):
+        raise TypeError("True, False or None")
+    return value
+
+
+_READERS: Mapping[str, Callable[[object], object]] = {
+    "str": _text,
+    "tuple": _items,
+    "Mapping": _mapping,
+    "float": _number,
+    "bool": _truth,
+}
+
+
+def _reader(kind: str) -> Callable[[object], object] | None:
+    """Return what reads a field of this annotation; None where it is not checked."""
+    reader = _READERS.get(kind.removesuffix(" | None").partition("[")[0])
+    if reader is None or not kind.endswith(" | None"):
+        return reader
+    return lambda value: None if value is None else reader(value)

@@ -1,0 +1,102 @@
+"""What a model thinks aloud before it answers, in the marks of many models, and the answer without it."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_TAGS: Final = r"(?:\w+:)?(?:ant)?think(?:ing)?"
+_MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?monologue"
+
+
+def _marks(tags: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"[<\u25c1][|\uff5c]?(?P<close>/|end_(?:of_)?)?(?:(?:begin|start)_(?:of_)?)?"
+        rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}})?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
+        re.IGNORECASE,
+    )
+
+
+_MARK: Final = _marks(_TAGS)
+_ANY_MARK: Final = _marks(f"{_TAGS}|{_MORE_TAGS}")
+QUOTE_MARKS: Final = "\"'`\u201c\u201d\u2018\u2019"
+_BOTH_NAMED: Final = re.compile(r"\s*(?:and|or|to|,|/|\u2026|\.{3})\s*")
+_SOLID: Final = re.compile(r"\S")
+_NEAR: Final = 200
+_CHANNEL: Final = re.compile(r"<\|channel\|>|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL)
+_FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|(?<=[\s.!?])assistantfinal")
+# Tokens of chat templates around a turn, and what a model goes on to make up after its own.
+_END_OF_TURN: Final = re.compile(
+    r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)\s*(?:\Z|<\|(?:im_)?start\b)"
+)
+_START_OF_TURN: Final = re.compile(r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*)+")
+
+
+def spoken(text: str) -> str:
+    """Return a completion without what the model thinks aloud in marks that are made for it.
+
+    Thinking that was never closed holds no answer. A mark counts where it stands as one, at the start of a line or
+    behind the end of a sentence; a sentence that only names it keeps it. A text without such marks stays as it is.
+    """
+    if _CHANNEL.search(text):
+        final = list(_FINAL_CHANNEL.finditer(text))
+        text = text[final[-1].end() :] if final else ""
+    text = _unthinking(text, _MARK)
+    while end := _END_OF_TURN.search(text):
+        text = text[: end.start()]
+    return _START_OF_TURN.sub("", text)
+
+
+def answer(text: str) -> str:
+    """Return the answer in a reply: what is spoken, without thinking in marks of any other kind."""
+    return _unthinking(spoken(text), _ANY_MARK).strip()
+
+
+def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
+    kept: list[str] = []
+    start, opened = 0, False
+    marks = [mark for mark in pattern.finditer(text) if not _is_quoted(text, mark)]
+    closing = [mark.start() for mark in marks if _shuts(mark)]
+    for mark in marks:
+        if opened and _shuts(mark):
+            start, opened = mark.end(), False
+        elif not (opened or _shuts(mark)) and _opens(text, mark, closing):
+            kept.append(text[start : mark.start()])
+            opened = True
+        elif not opened and _shuts(mark) and _closes(text, mark):
+            kept.clear()  # the mark that opened it is missing: all before was thinking
+            start = mark.end()
+    if not kept and not start:
+        return text
+    return "".join(kept if opened else [*kept, text[start:]]).strip()
+
+
+def _shuts(mark: re.Match[str]) -> bool:
+    return bool(mark["close"] or mark["shut"])
+
+
+def _is_quoted(text: str, mark: re.Match[str]) -> bool:
+    around = text[mark.start() - 1 : mark.start()], text[mark.end() : mark.end() + 1]
+    return all(around) and all(one in QUOTE_MARKS for one in around)
+
+
+def _opens(text: str, mark: re.Match[str], closing: Sequence[int]) -> bool:
+    place = bisect.bisect(closing, mark.start())
+    if place < len(closing) and _BOTH_NAMED.fullmatch(text, mark.end(), closing[place]):
+        return False
+    before = text[max(0, mark.start() - _NEAR) : mark.start()]
+    if not before.rsplit("\n", 1)[-1].strip(" \t*_#"):
+        return True
+    return place < len(closing) and before.rstrip()[-1:] in ".!?:;)>}]*"
+
+
+def _closes(text: str, mark: re.Match[str]) -> bool:
+    before = text[max(0, mark.start() - _NEAR) : mark.start()].rsplit("\n", 1)[-1]
+    after = text[mark.end() : mark.end() + _NEAR].split("\n", 1)[0]
+    more = _SOLID.search(text, mark.end()) is not None
+    if not before.strip():
+        return more or not after.strip()
+    glued = not before[-1:].isspace() and after[:1].isalnum()
+    return more and (not after.strip() or glued or before.rstrip()[-1:] in ".!?")

@@ -1,0 +1,131 @@
+"""The process between the supervisor and the code: when the supervisor is gone, for whatever reason, it ends the code.
+
+It holds one end of a pipe whose other end the supervisor holds and never writes to. The kernel closes that when the
+supervisor ends, and the guard then ends all that the code started and removes its scratch folder. Should the guard
+itself be killed, the kernel ends the code (``PR_SET_PDEATHSIG``, or the end of its process namespace).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+from . import frames, scratch
+
+TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_LOOK_EVERY = 0.05
+_MOMENT = 0.5
+
+
+def watch(config: dict[str, Any], code: int, life: int, status: int) -> NoReturn:
+    """Wait until the supervisor lets go of ``life``, tell it how the code ended, and clean up. Never returns."""
+    try:
+        _wait(config, code, life, status)
+    except BaseException:  # noqa: BLE001  a guard that fails ends the code like one that is told to
+        sys.excepthook(*sys.exc_info())
+    try:
+        if config["way"] == "namespaces":
+            _end_namespace()
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # none of the group is left
+                os.killpg(code, signal.SIGKILL)
+            end_descendants()
+            # where it lies in a folder that this user may not change, the supervisor removes it
+            with contextlib.suppress(PermissionError):
+                scratch.remove(config["scratch"])
+    except BaseException:  # noqa: BLE001  what is left, the next run removes
+        sys.excepthook(*sys.exc_info())
+    os._exit(0)
+
+
+def _wait(config: dict[str, Any], code: int, life: int, status: int) -> None:
+    noticed, noticing = os.pipe()
+    os.set_blocking(noticing, False)
+    signal.set_wakeup_fd(noticing)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    looks = config["way"] != "namespaces"
+    while True:
+        if _reaped(code, status):
+            looks = False
+        if looks and scratch.full(
+            config["scratch"], config["resources"]["file_bytes"], _processes(config, code)
+        ):
+            frames.tell(status, {"full": True})
+            looks = False
+        ready = select.select([life, noticed], [], [], _LOOK_EVERY if looks else None)[0]
+        if life in ready:
+            return
+        if noticed in ready:
+            os.read(noticed, 512)
+
+
+def _reaped(code: int, status: int) -> bool:
+    """Collect what ended; whether the code's own process is among it."""
+    ended = False
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, result, usage = os.wait4(-1, os.WNOHANG)
+            if not pid:
+                break
+            if pid == code:
+                ended = True
+                frames.tell(status, {"ended": result, "cpu": usage.ru_utime + usage.ru_stime})
+    return ended
+
+
+def _processes(config: dict[str, Any], code: int) -> list[int]:
+    """The processes that may hold files: where the code can start none, its own; with Prolog also its one child."""
+    if sys.platform != "linux":
+        return []
+    alone = config["resources"]["processes"] == 1 and config["language"] != "prolog"
+    return [code] if alone else [code, *_children(code)]
+
+
+def _end_namespace() -> None:
+    """End all others of this process namespace and wait for them: the kernel would too, but after closing our pipes."""
+    if os.getpid() != 1:  # never may -1 be the processes of the host
+        raise OSError("the guard is not the first process of a namespace")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
+def end_descendants() -> None:
+    """End what this process started, and what was orphaned and came to it, until there is no more.
+
+    New ones may appear meanwhile; after half a second it gives up.
+    """
+    until = time.monotonic() + _MOMENT
+    while time.monotonic() < until:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid:
+            continue
+        for child in _children(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _children(own: int) -> list[int]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc") if sys.platform == "linux" else []):  # noqa: PTH208
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                parent = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it ended meanwhile
+        if parent == own:
+            found.append(int(name))
+    return found

@@ -1,0 +1,75 @@
+"""Values of users refuse, by name, what would else be found out much later; lists and numbers of numpy are taken."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from loop_parts import Grader, Writer
+
+from jeeves_reflexion import Attempt, Evaluation, Reflection, Reflexion, Step, Task
+from jeeves_reflexion.cli.plain import as_json
+
+WRONG = [
+    (lambda: Attempt(output=3), r"Attempt\.output must be a text \(str\), not 3"),
+    (lambda: Attempt(output=None), r"Attempt\.output"),
+    (lambda: Attempt(steps=None), r"Attempt\.steps must be a tuple, not None"),
+    (lambda: Attempt(steps="look"), r"Attempt\.steps"),
+    (lambda: Attempt(error=ValueError("x")), r"Attempt\.error must be a text"),
+    (lambda: Attempt(metadata=None), r"Attempt\.metadata must be a mapping"),
+    (lambda: Attempt(seconds="3"), r"Attempt\.seconds must be a number"),
+    (lambda: Task("x", tools="search"), r"Task\.tools must be a tuple, not 'search'"),
+    (lambda: Task("x", tools=3), r"Task\.tools"),
+    (lambda: Task(3), r"Task\.prompt must be a text"),
+    (lambda: Task("x", metadata=["a"]), r"Task\.metadata"),
+    (lambda: Evaluation("0.8"), r"Evaluation\.score must be a number or None, not '0.8'"),
+    (lambda: Evaluation(np.array([0.1, 0.2])), r"Evaluation\.score"),
+    (lambda: Evaluation(0.5, passed="no"), r"Evaluation\.passed must be True, False or None"),
+    (lambda: Evaluation(0.5, passed=0.9), r"Evaluation\.passed"),
+    (lambda: Evaluation(0.5, issues="it fails"), r"Evaluation\.issues must be a tuple"),
+    (lambda: Evaluation(0.5, suggestions={"a": 1}), r"Evaluation\.suggestions"),
+    (lambda: Evaluation(0.5, rationale=None), r"Evaluation\.rationale"),
+    (lambda: Reflection(None), r"Reflection\.lesson must be a text"),
+    (lambda: Reflection("look left", evidence=3), r"Reflection\.evidence"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), WRONG, ids=[said.split(" ")[0] for _, said in WRONG])
+def test_a_field_of_another_kind_is_named(make, said):
+    with pytest.raises(TypeError, match=said):
+        make()
+
+
+def test_a_list_is_a_tuple_and_a_number_of_numpy_is_one_of_python():
+    attempt = Attempt("a", steps=[Step("x")], seconds=np.float32(0.5))
+    task = Task("x", tools=["search", "open"])
+    verdict = Evaluation(np.float32(0.5), passed=np.True_, issues=["a"], confidence=np.float64(1.0))
+    reflection = Reflection("look left", evidence=iter([1, 2]))
+    assert (attempt.steps, task.tools) == ((Step("x"),), ("search", "open"))
+    assert (verdict.score, verdict.passed, verdict.issues) == (0.5, True, ("a",))
+    assert [
+        type(value) for value in (verdict.score, verdict.passed, verdict.confidence, attempt.seconds)
+    ] == [
+        float,
+        bool,
+        float,
+        float,
+    ]
+    assert reflection.evidence == (1, 2)
+    assert json.loads(json.dumps(as_json(verdict)))["passed"] is True
+
+
+@pytest.mark.parametrize("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])
+def test_a_number_out_of_range_is_a_value_error(score):
+    with pytest.raises(ValueError, match=r"Evaluation\.score must lie in"):
+        Evaluation(score)
+
+
+@pytest.mark.parametrize("make", [lambda: Attempt(output=3), lambda: Attempt(steps=None)])
+def test_an_agent_that_makes_such_an_attempt_ends_the_run_with_the_fields_name(make):
+    async def agent(task: Task, session) -> Attempt:
+        return make()
+
+    with pytest.raises(TypeError, match=r"Attempt\."):
+        Reflexion(agent, evaluator=Grader(0.0), reflector=Writer()).run_sync("x")

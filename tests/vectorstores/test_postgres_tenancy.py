@@ -1,0 +1,372 @@
+"""A secured role with SQL of its own: what it can't read, stop or hold up."""
+
+import uuid
+
+import anyio
+import pytest
+
+from vectorstores import (
+    Chunk,
+    HashingEmbedder,
+    PostgresVectorStore,
+    RecordWrite,
+    StoreUnavailableError,
+    reembed,
+)
+
+psycopg = pytest.importorskip("psycopg")
+pytestmark = pytest.mark.anyio
+DIM = 16
+TABLES = ("meta", "scopes", "chunks", "records", "embeddings", "commits")
+# Beside ACCESS SHARE, ROW SHARE and ROW EXCLUSIVE, under which rows are read and written.
+OTHER_MODES = ("SHARE UPDATE EXCLUSIVE", "SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def store_at(url: str, namespace: str = "own", dim: int = DIM) -> PostgresVectorStore:
+    return PostgresVectorStore(url, embedder=HashingEmbedder(dim), namespace=namespace)
+
+
+@pytest.fixture
+def admin(postgres_database):
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        # PostgreSQL 14 lets everybody make functions there.
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        yield connection
+
+
+@pytest.fixture
+def role(admin, postgres_database):
+    """A role that may log in, and its address."""
+    name = f"role_{uuid.uuid4().hex[:12]}"
+    parts = psycopg.conninfo.conninfo_to_dict(postgres_database)
+    admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'sesame'")
+    yield name, psycopg.conninfo.make_conninfo(**parts | {"user": name, "password": "sesame"})
+    admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+async def fill(owner: PostgresVectorStore) -> None:
+    await owner.add([Chunk("mine", id="c")])
+    secret = owner.scoped("secret")
+    await secret.add([Chunk("theirs", id="c")])
+    await secret.append_once("r", "k", 1)
+
+
+def tenant(url: str, **options: object):
+    connection = psycopg.connect(url, **options)
+    connection.execute("SET search_path = vectorstores, public")
+    return connection
+
+
+async def test_a_secured_role_takes_no_lock_but_those_of_rows(postgres_database, role):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        with tenant(url, autocommit=True) as thief:
+            taken = []
+            for table in TABLES:
+                for mode in OTHER_MODES:
+                    try:
+                        with thief.transaction():
+                            thief.execute(f"LOCK TABLE {table} IN {mode} MODE")
+                        taken.append((table, mode))
+                    except psycopg.errors.InsufficientPrivilege:
+                        pass
+            assert taken == []
+            for statement in (
+                *(f"SELECT 1 FROM {table} FOR SHARE" for table in ("meta", "scopes", "embeddings")),
+                *(f"TRUNCATE {table}" for table in TABLES),
+                *(f"DELETE FROM {table}" for table in TABLES),
+                *(f"CREATE INDEX ON {table} ((1))" for table in TABLES),
+                *(f"ALTER TABLE {table} SET (fillfactor = 50)" for table in TABLES),
+                "UPDATE chunks SET namespace = 'secret'",
+                "UPDATE records SET key = 'x'",
+                "CREATE FUNCTION unnest(text[]) RETURNS SETOF text LANGUAGE sql AS 'SELECT $1[1]'",
+                "SELECT setval('embedding_clock', 1)",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    thief.execute(statement)
+
+
+async def test_what_a_secured_role_may_hold_stops_nobody(postgres_database, role, admin):
+    """The locks of rows, all of its rows, and every advisory lock that was ever used."""
+    name, url = role
+    other = f"other_{name}"
+    admin.execute(f"CREATE ROLE {other}")
+    try:
+        async with store_at(postgres_database, "secret") as owner:
+            await fill(owner.scoped("own"))
+            await owner.secure(name, ["own"])
+            with tenant(url) as thief:
+                for table in TABLES:
+                    thief.execute(f"LOCK TABLE {table} IN ACCESS SHARE MODE")
+                for table in ("chunks", "records", "embeddings", "commits"):
+                    thief.execute(f"LOCK TABLE {table} IN ROW EXCLUSIVE MODE")
+                thief.execute("SELECT 1 FROM chunks FOR UPDATE")
+                for key in (
+                    "vectorstores vectorstores",
+                    "vectorstores another",
+                    "vectorstores indexes of vectorstores",
+                ):
+                    thief.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (key,))
+                with anyio.fail_after(30):
+                    await owner.add([Chunk(f"new {n}", id=f"n{n}") for n in range(40)])
+                    await owner.add([Chunk("mine", id="again")])
+                    assert await owner.delete(["n1"], records=[RecordWrite("r", "x", 1)]) == 1
+                    assert await owner.delete_records("r", ["x"]) == 1
+                    assert len(await owner.search("new 3", k=50)) == 41
+                    await owner.secure(other, ["own", "more"])
+                    await owner.secure(other, ["own"])
+                    async with PostgresVectorStore(
+                        postgres_database, embedder=HashingEmbedder(DIM), namespace="n", schema="another"
+                    ) as another:
+                        assert await another.count() == 0
+                    await owner.secure(name, [])
+                with pytest.raises(psycopg.OperationalError):
+                    thief.execute("SELECT 1")
+            assert await owner.delete_records("r", ["nobody"]) == 0
+    finally:
+        admin.execute(f"DROP OWNED BY {other}; DROP ROLE {other}")
+
+
+async def test_what_is_taken_away_is_gone_for_sessions_that_have_begun(postgres_database, role):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own", "secret"])
+        store = store_at(url)
+        assert await store.count() == await store.scoped("secret").count() == 1
+        with tenant(url) as thief:
+            thief.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            thief.execute("DECLARE reading CURSOR FOR SELECT content FROM chunks WHERE namespace = 'secret'")
+            await owner.secure(name, ["own"])
+            with pytest.raises(psycopg.OperationalError):
+                thief.execute("FETCH ALL FROM reading")
+        # Its programs go on with what is left.
+        assert await store.count() == 1
+        assert await store.scoped("secret").count() == 0
+        # Who loses nothing keeps its sessions.
+        with tenant(url) as at_work:
+            await owner.secure(name, ["own", "more"])
+            await owner.secure(name, ["more", "own"])
+            assert at_work.execute("SELECT count(*) FROM chunks").fetchone() == (1,)
+        await store.close()
+
+
+async def test_a_secured_role_does_its_work(postgres_database, role, admin):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        async with store_at(url) as store:
+            await store.add([Chunk(f"text {n}", id=f"c{n}") for n in range(40)])
+            await store.add([Chunk("replaced", id="c1"), Chunk("new", id="n")])
+            assert await store.update("c2", {"kind": "lesson"})
+            assert await store.delete(["c3", "c4", "nobody"]) == 2
+            assert (await store.compare_and_swap("r", "a", 1, version=None)).version == 1
+            assert (await store.compare_and_swap("r", "a", 2, version=1)).version == 2
+            assert await store.append_once("r", "b", 1)
+            assert not await store.append_once("r", "b", 1)
+            assert await store.delete_records("r", ["a", "nobody"]) == 1
+            hits = await store.search("replaced", k=1)
+            assert [hit.chunk.content for hit in hits] == ["replaced"]
+            assert [hit.chunk.id for hit in await store.search("x", filter={"kind": "lesson"})] == ["c2"]
+            left = "SELECT count(*) FROM vectorstores.embeddings WHERE owner = %s"
+            ((before,),) = admin.execute(left, (name,)).fetchall()
+            await store.delete(["c5"])
+            assert admin.execute(left, (name,)).fetchone() == (before - 1,)
+        # Notes of commits that nobody asks for any more go with the next program's first write.
+        admin.execute("UPDATE vectorstores.commits SET at = now() - interval '2 days'")
+        async with store_at(url) as store:
+            await store.append_once("r", "c", 1)
+        noted = admin.execute("SELECT count(*) FROM vectorstores.commits WHERE at < now() - interval '1 day'")
+        assert noted.fetchone() == (0,)
+
+
+async def test_the_cache_of_a_secured_role_is_bounded(postgres_database, role, monkeypatch):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+    async with store_at(url) as store:
+        await store.count()
+        monkeypatch.setattr(store._postgres._known.cache, "_capacity", 100)
+        for part in range(3):
+            await store.add([Chunk(f"text {part} {n}") for n in range(80)])
+    with psycopg.connect(url) as connection:
+        ((kept,),) = connection.execute("SELECT count(*) FROM vectorstores.embeddings").fetchall()
+    assert 80 <= kept <= 100
+
+
+async def test_the_functions_that_delete_reach_nothing_of_others(postgres_database, role, admin):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        with tenant(url) as thief:
+            for statement in (
+                "SELECT * FROM remove_chunks('secret', '{c}')",
+                "SELECT * FROM remove_records('secret', 'r', '{k}')",
+                "SELECT * FROM remove_chunks(NULL, '{c}')",
+                "SELECT * FROM remove_embeddings((SELECT array_agg(key) FROM embeddings))",
+                "SELECT * FROM remove_commits()",
+            ):
+                assert thief.execute(statement).fetchall() == []
+            # Nor does it hold them.
+            with anyio.fail_after(20):
+                await owner.add([Chunk("mine", id="c")])
+                assert await owner.scoped("secret").delete(["c"]) == 1
+        # Whoever takes the role on is that role; whoever is no secured role may not call them.
+        admin.execute(f"SET ROLE {name}")
+        assert admin.execute("SELECT * FROM vectorstores.remove_chunks('secret', '{c}')").fetchall() == []
+        assert admin.execute("SELECT * FROM vectorstores.remove_chunks('own', '{c}')").fetchall() == [
+            ("mine",)
+        ]
+        admin.execute("RESET ROLE")
+        admin.execute(f"CREATE ROLE stranger_{name}; GRANT USAGE ON SCHEMA vectorstores TO stranger_{name}")
+        admin.execute(f"SET ROLE stranger_{name}")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            admin.execute("SELECT * FROM vectorstores.remove_chunks('own', '{c}')")
+        admin.execute(f"RESET ROLE; DROP OWNED BY stranger_{name}; DROP ROLE stranger_{name}")
+
+
+async def test_rights_of_an_earlier_version_hold_nothing_up(postgres_database, role, admin):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        # Or more than was ever given by this package.
+        for namespaces, tables in (
+            ([], "chunks, records"),
+            (["own"], "chunks, records"),
+            ([], "meta, scopes"),
+        ):
+            admin.execute(
+                f"GRANT USAGE ON SCHEMA vectorstores TO {name};"
+                f" GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA vectorstores TO {name}"
+            )
+            thief = tenant(url)
+            thief.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
+            with anyio.fail_after(30):
+                await owner.secure(name, namespaces)
+            with pytest.raises(psycopg.OperationalError):
+                thief.execute("SELECT 1")
+        assert await owner.count() == 1
+        await owner.secure(name, ["own"])
+        with tenant(url) as again, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            again.execute("LOCK TABLE chunks IN ACCESS EXCLUSIVE MODE")
+
+
+async def test_rights_that_a_role_has_as_everybody_are_told(postgres_database, role, admin):
+    name, _ = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        for give, take, said in (
+            (
+                "GRANT DELETE ON vectorstores.chunks TO",
+                "REVOKE ALL ON vectorstores.chunks FROM",
+                "DELETE on table",
+            ),
+            (
+                "GRANT CREATE ON SCHEMA vectorstores TO",
+                "REVOKE CREATE ON SCHEMA vectorstores FROM",
+                "CREATE on schema",
+            ),
+            (
+                "GRANT CREATE ON SCHEMA public TO",
+                "REVOKE CREATE ON SCHEMA public FROM",
+                "CREATE on schema public",
+            ),
+        ):
+            admin.execute(f"{give} PUBLIC")
+            with pytest.raises(StoreUnavailableError, match=f"{said}.*everybody.*revokes it"):
+                await owner.secure(name, ["own"])
+            admin.execute(f"{take} PUBLIC")
+        await owner.secure(name, ["own"])
+
+
+async def test_sessions_that_may_not_be_ended_are_told_and_the_rights_are_gone(
+    postgres_database, role, admin
+):
+    name, url = role
+    owner_of_tables = f"owner_{name}"
+    parts = psycopg.conninfo.conninfo_to_dict(url) | {"user": owner_of_tables}
+    try:
+        admin.execute("CREATE EXTENSION vector")
+        admin.execute(f"CREATE ROLE {owner_of_tables} LOGIN PASSWORD 'sesame'")
+        admin.execute(f"CREATE SCHEMA vectorstores AUTHORIZATION {owner_of_tables}")
+        async with store_at(psycopg.conninfo.make_conninfo(**parts)) as owner:
+            await fill(owner)
+            await owner.secure(name, ["own"])
+            with tenant(url) as thief:
+                said = rf"may go on.*GRANT pg_signal_backend TO .*{owner_of_tables}"
+                with pytest.raises(StoreUnavailableError, match=said):
+                    await owner.secure(name, [])
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    thief.execute("SELECT * FROM chunks")
+            admin.execute(f"GRANT pg_signal_backend TO {owner_of_tables}")
+            await owner.secure(name, [])
+    finally:
+        admin.execute(f"DROP OWNED BY {owner_of_tables} CASCADE; DROP ROLE {owner_of_tables}")
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+async def test_estimates_confirm_no_text_that_is_guessed(postgres_database, role, admin, earlier):
+    name, url = role
+    columns = {
+        "chunks": ("id", "content", "embed_text"),
+        "records": ("collection", "key"),
+    }
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        secret = owner.scoped("secret")
+        await secret.add(
+            [Chunk("the merger is on friday", id=f"s{n}", embed_text="friday") for n in range(200)],
+            records=[RecordWrite("plans", f"k{n}", n) for n in range(200)],
+        )
+        if earlier:
+            for table, names in columns.items():
+                for column in names:
+                    admin.execute(f"ALTER TABLE vectorstores.{table} ALTER COLUMN {column} SET STATISTICS -1")
+            admin.execute("ANALYZE")
+            assert admin.execute("SELECT 1 FROM pg_stats WHERE attname = 'content'").fetchone()
+        await owner.secure(name, ["own"])
+        admin.execute("ANALYZE")
+        said = "SELECT attname FROM pg_stats WHERE schemaname = 'vectorstores' AND tablename = %s AND attname = ANY(%s)"
+        for table, names in columns.items():
+            assert admin.execute(said, (table, list(names))).fetchall() == []
+        conditions = ("{} = %s", "{} < %s", "{} >= %s", "{} LIKE %s || '%%'")
+        with tenant(url, autocommit=True) as thief:
+            for table, names in columns.items():
+                for column in names:
+                    for condition in conditions:
+                        plans = [
+                            thief.execute(
+                                f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {table} WHERE {condition.format(column)}",
+                                (guess,),
+                            ).fetchone()[0][0]["Plan"]["Plan Rows"]
+                            for guess in ("the merger is on friday", "friday", "plans", "s1", "k1", "zzz")
+                        ]
+                        assert len(set(plans)) == 1, f"{table}.{column} {condition}: {plans}"
+        # What lies under the collation that it was made with is found as before.
+        assert [chunk.id for chunk in await secret.get_by_ids(["s1"])] == ["s1"]
+        assert (await secret.get("plans", "k7")).value == 7
+
+
+async def test_a_secured_role_works_on_after_a_move_to_another_embedder(postgres_database, role):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+    await reembed(postgres_database, embedder=HashingEmbedder(2 * DIM))
+    async with store_at(url, dim=2 * DIM) as store:
+        await store.add([Chunk("replaced", id="c"), Chunk("new", id="d")])
+        assert await store.update("c", {"n": 1})
+        assert [hit.chunk.id for hit in await store.search("replaced", k=1)] == ["c"]
+        assert await store.delete(["c"]) == 1
+    with tenant(url) as thief, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        thief.execute("LOCK TABLE chunks IN SHARE MODE")
