@@ -41,7 +41,7 @@ def ipv4(match: re.Match[str]) -> bool:
     if max(parts) > 255 or parts[0] in {0, 127, 255} or re.search(r"\.0[0-9]", quad):
         return False
     before = match.string[max(0, match.start() - 24) : match.start()]
-    if IPv4Address(quad).is_private and parts[0] in {172, 192}:
+    if IPv4Address(bytes(parts)).is_private and parts[0] in {172, 192}:
         return True
     if (
         _ADDRESS.search(before)
@@ -100,7 +100,7 @@ def internal_url(match: re.Match[str]) -> bool:
 
 def _private(quad: str) -> bool:
     parts = [int(part) for part in quad.split(".")]
-    return max(parts) <= 255 and parts[0] not in {0, 127, 255} and IPv4Address(quad).is_private
+    return max(parts) <= 255 and parts[0] not in {0, 127, 255} and IPv4Address(bytes(parts)).is_private
 
 
 _ALWAYS = re.compile(r"\.(?:corp|lan|intranet|localdomain|consul|home\.arpa)$")

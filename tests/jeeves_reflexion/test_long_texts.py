@@ -136,3 +136,10 @@ async def test_a_long_prompt_does_not_hold_up_the_event_loop():
             threads.clear()
             await store.search("short")
             assert threads == {threading.current_thread()}
+
+
+@pytest.mark.parametrize(
+    "address", ["010.0.0.1", "connect to 010.0.0.1", "mongodb://u@010.0.0.1/x", "192.168.001.010"]
+)
+def test_an_address_with_leading_zeros_is_read(address):
+    assert isinstance(redact(address), str)
