@@ -21,8 +21,6 @@ class EventStream:
         self._receive = receive
         self._result: RunResult | None = None
         self._failure: BaseException | None = None
-        self.escaped: BaseException | None = None
-        """A cancellation that ended the run; one that nobody asked for was let out by an agent."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._receive.__aiter__()
@@ -76,24 +74,21 @@ async def run_streaming(
         async with send:
             try:
                 stream.set_result(await run(session.listening(forward)))
-            except anyio.get_cancelled_exc_class() as error:
-                stream.escaped = error
+            except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
                 stream.set_failure(error)
 
-    failure: BaseException | None = None
     outside: BaseException | None = None
     async with receive, anyio.create_task_group() as group:
         group.start_soon(drive)
         try:
             yield stream
         except anyio.get_cancelled_exc_class():
-            failure = stream.failure or stream.escaped
             raise
         except BaseException as error:  # noqa: BLE001 - raised again below, as itself
             outside = error
-        failure = stream.failure or stream.escaped
+        failure = stream.failure
         if not stream.finished:
             group.cancel_scope.cancel()
     if failure is not None:

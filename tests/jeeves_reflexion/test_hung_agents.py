@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import signal
@@ -135,28 +134,3 @@ async def test_a_daemon_returns_and_raises_as_another_thread_does():
 
     with pytest.raises(KeyError, match="word"):
         await as_agent(failing, daemon=True)(Task("word"), session)
-
-
-async def streamed(loop: Reflexion) -> None:
-    async with loop.stream("x") as stream:
-        async for _ in stream:
-            pass
-
-
-@pytest.mark.parametrize("who", ["agent", "evaluator"])
-def test_a_cancellation_that_an_agent_lets_escape_is_raised_as_itself(who):
-    async def leaking(task, attempt=None):
-        raise asyncio.CancelledError
-
-    async def main() -> None:
-        loop = Reflexion(
-            leaking if who == "agent" else (lambda task: "done"),
-            evaluator=leaking if who == "evaluator" else (lambda task, attempt: Evaluation(0.0)),
-            reflector=lambda task, trials, problem=None: Reflection("Wait no longer."),
-        )
-        with pytest.raises(asyncio.CancelledError):
-            await loop.run("x")
-        with pytest.raises(asyncio.CancelledError):
-            await streamed(loop)
-
-    asyncio.run(main())
