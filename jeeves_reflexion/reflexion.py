@@ -43,6 +43,8 @@ from jeeves_reflexion.events import (
 )
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
+from jeeves_reflexion.lessons.screening.characters import inert
+from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
 from jeeves_reflexion.redaction import redact, redacting
@@ -260,7 +262,9 @@ class Reflexion:
         if not history:
             return await self.memory.read(self.lessons_block_name)
         last = history[-1]
-        learned = bullets([last.reflection.lesson]) if last.reflection else ""
+        said = last.reflection.lesson if last.reflection else ""
+        # What the gate refused to store for later runs is not for this one either.
+        learned = bullets([inert(said)]) if said and screen(said) is None else ""
         return "\n".join(part for part in (last.block, learned) if part)
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:

@@ -11,8 +11,10 @@ from pathlib import Path
 import anyio.to_thread
 import filelock
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
+from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line
 
@@ -30,7 +32,7 @@ class TransientMemory:
         return self._blocks.get(name, "")
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block."""
+        """Add a line to a block; raises :class:`LessonRefusedError` for one that gives orders to its readers."""
         self._blocks[name] = _with_line(self._blocks.get(name, ""), line)
 
     async def write(self, name: str, text: str) -> None:
@@ -54,7 +56,10 @@ class FileMemory:
         return await anyio.to_thread.run_sync(self._read, self._path(name))
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, whatever other writers do at the same time."""
+        """Add a line to a block, whatever other writers do at the same time.
+
+        Raises :class:`LessonRefusedError` for one that gives orders to its readers.
+        """
         await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda old: _with_line(old, line))
 
     async def write(self, name: str, text: str) -> None:
@@ -86,5 +91,7 @@ class FileMemory:
 
 
 def _with_line(block: str, line: str) -> str:
-    item = f"- {one_line(redact(line))}"
+    if finding := screen(line):
+        raise LessonRefusedError(f"the line was not taken ({finding.kind}): it {finding.why}", "")
+    item = f"- {inert(one_line(redact(clean_characters(line))))}"
     return f"{block.rstrip()}\n{item}" if block.strip() else item

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from jeeves_reflexion.forms import FORMS
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
+from jeeves_reflexion.lessons.reflections.gate import flaw
 from jeeves_reflexion.lessons.reflections.relevance import BODY_TOKENS
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.text import cut_middle, fence, one_line
@@ -39,6 +40,8 @@ def _written(trial: Trial, reflection: Reflection) -> str:
     if len(lines) == 1:
         lines.append(f"- Lesson: {one_line(reflection.lesson)}")
     lines += [f"- {one_line(text)}" for text in (reflection.principle, reflection.procedure) if text]
+    if flaw("\n".join(line.removeprefix("- ") for line in lines)):
+        return f"{lines[0]}\n- (What was written about it gave orders, and is left out.)"
     return inert("\n".join(lines))
 
 
