@@ -223,7 +223,8 @@ class Reflexion:
                 self._agent_name,
                 time.time(),
             )
-            lesson = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+            with session.acting_as("reflector"):  # a store may ask a model whether to let the lesson in
+                lesson = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
         block = self.lessons_block_name if lesson is None else "lesson_store"

@@ -52,7 +52,8 @@ async def do_to_all(
             now = await shelf.get(lesson_id)
             if now is None:
                 raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
-            after.append(_done(name, now, reason))
+            done = _done(name, now, reason)
+            after.append(shelf.reader.approved(done) if name in ("approve", "restore") else done)
             if after[-1] != now:
                 changes.append(Rewriting(now, after[-1], change))
             if name == "restore" and MERGED_INTO in now.metadata:
