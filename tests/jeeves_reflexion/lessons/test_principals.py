@@ -10,6 +10,7 @@ from benchmarks.lessons.screening import load
 from jeeves_reflexion import (
     ConfigurationError,
     LessonSettings,
+    LessonStoreError,
     Provenance,
     Reflection,
     Task,
@@ -123,6 +124,16 @@ async def test_an_approval_holds_for_the_words_that_were_approved(opened):
     await Curator(alice.shelf).approve(lesson.id)
     await Curator(alice.shelf).rollback(lesson.id, to=2)
     assert await offered(alice) == ("Look right.",)
+
+
+async def test_what_is_proposed_to_a_reader_may_be_rejected(opened):
+    alice = opened("alice", accepts={"bob"})
+    lesson = await write(opened("bob"), "Look right.")
+    with pytest.raises(LessonStoreError, match="is active; to reject"):
+        await Curator(alice.shelf).reject(lesson.id)  # she accepts its writer: that is for retire
+    rejected = await Curator(opened("carol").shelf).reject(lesson.id, reason="no advice")
+    assert (rejected.state, rejected.state_reason) == ("retired", "rejected: no advice")
+    assert await offered(alice) == ()
 
 
 async def test_who_changes_the_words_of_a_lesson_answers_for_them(opened):
