@@ -56,13 +56,13 @@ _LOOKALIKES: Final = str.maketrans(
 _GREEK: Final = re.compile("[\u0370-\u03ff]")
 _BARS: Final = "|\u00a6\u01c0\u2223\u2502\u2503\u2758\uff5c\uffe4"
 # Markers of chat templates by their shape: <|...|> with bars of any width, <x_of_y>, <<SYS>>, ◁think▷, [CAPITALS].
+# Wide brackets count as well, since some tokenizers fold them.
 _MARKER: Final = re.compile(
-    rf"<(?=/?[{_BARS}]|/?\w{{0,20}}[_\u2581]of[_\u2581]\w{{1,20}}>|</?[A-Z_]{{2,40}}>>)"
-    r"|\u25c1(?=/?\w)|\[(?=/[A-Za-z_]{2,40}\]|[A-Z][A-Z_]{2,40}\])"
+    rf"[<\uff1c\ufe64](?=/?[{_BARS}]|/?\w{{0,20}}[_\u2581]of[_\u2581]\w{{1,20}}[>\uff1e\ufe65]|</?[A-Z_]{{2,40}}>>)"
+    r"|\u25c1(?=/?\w)|[\[\uff3b](?=/[A-Za-z_]{2,40}[\]\uff3d]|[A-Z][A-Z_]{2,40}[\]\uff3d])"
 )
 # And any tag, the end of one, a comment; "a < b" and "<= 3" are none.
 _MARKER_OR_TAG: Final = re.compile(rf"<(?=[A-Za-z/!?<])|{_MARKER.pattern}")
-_INERT: Final = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
 _LATIN: Final = re.compile("[A-Za-z]")
 
 
@@ -100,7 +100,9 @@ def inert(text: str, *, tags: bool = False) -> str:
     With ``tags``, for what others wrote, no tag stays one either. The first character of each is written as an entity
     of HTML. Doing it again changes nothing.
     """
-    return (_MARKER_OR_TAG if tags else _MARKER).sub(lambda match: _INERT[match[0]], text)
+    return (_MARKER_OR_TAG if tags else _MARKER).sub(
+        lambda match: "&lt;" if match[0] == "<" else f"&#{ord(match[0])};", text
+    )
 
 
 def latinised(text: str) -> str:

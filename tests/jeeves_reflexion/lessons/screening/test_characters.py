@@ -130,6 +130,9 @@ MARKERS = [
     "[SYSTEM_PROMPT]",
     "◁think▷",
     "◁/think▷",
+    "＜|im_start|＞",
+    "＜start_of_turn＞",
+    "［INST］",
 ]
 
 
