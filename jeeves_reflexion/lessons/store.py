@@ -14,12 +14,7 @@ from dataclasses import replace
 from typing import Self, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnknownLessonError
-from jeeves_reflexion.lessons.credit.effects import (
-    NO_DRAW,
-    Draw,
-    freshness,
-    recall_key,
-)
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, freshness, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.deciding import Decision, decide, unsettled
