@@ -44,7 +44,7 @@ from jeeves_reflexion.events import (
 )
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, with_line
+from jeeves_reflexion.lessons.memory import lesson_of_line, with_reflection
 from jeeves_reflexion.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
 from jeeves_reflexion.problems import drop, failure, warn
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
@@ -244,7 +244,8 @@ class Reflexion:
         source = Provenance(session.id, trial.number, score, self._model_name, self._agent_name, now)
         kept: Lesson | None = None
         if self.lessons is not None:
-            lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
+            with session.acting_as("reflector"):  # a store may ask a model whether to let the lesson in
+                lesson = kept = await self.lessons.record(task.public(), trial.reflection, provenance=source)
         else:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
             lesson = lesson_of_line(task.public(), trial.reflection, source)
@@ -274,8 +275,7 @@ class Reflexion:
         """What this run has seen so far and learned since; other runs' lessons come in with the next run."""
         if not history:
             return await self.memory.read(self.lessons_block_name)
-        last = history[-1]
-        return with_line(last.block, last.reflection.lesson) if last.reflection else last.block
+        return with_reflection(history[-1].block, history[-1].reflection)
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
         """Recall and try."""

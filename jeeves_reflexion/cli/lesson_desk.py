@@ -251,7 +251,7 @@ class LessonDesk(Desk):
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
     """Return every lesson of a store, oldest first."""
     async with store_errors("list lessons"):
-        return [lesson async for lesson in store.shelf.each()]
+        return [store.shelf.reader.seen(lesson) async for lesson in store.shelf.each()]
 
 
 async def _everything(store: VectorLessonStore) -> list[Found]:

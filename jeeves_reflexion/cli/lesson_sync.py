@@ -25,6 +25,7 @@ from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.exchange.markdown import lesson_changes
 from jeeves_reflexion.lessons.forgetting import forgotten
 from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.lessons.reflections.folder import Malformed
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
@@ -171,7 +172,9 @@ class SyncDesk(LessonDesk):
         missing = {lesson.id for lesson in found.removed}
         return Edits(
             # Who may write into this store by hand writes lessons of their own.
-            added=tuple(replace(each, trust="own") for each in fit.values() if each.id not in stored),
+            added=tuple(
+                replace(unsigned(each), trust="own") for each in fit.values() if each.id not in stored
+            ),
             tasks={
                 each.id: tuple(map(clean_task, found.tasks[each.id])) or (each.task_excerpt,)
                 for each in fit.values()

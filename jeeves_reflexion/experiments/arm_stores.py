@@ -83,7 +83,7 @@ class WholeBlock(OverLessons):
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
     ) -> Recall:
-        """Return all lessons, newest first."""
+        """Return all active lessons, newest first."""
         skipped = redact_id(skip_run)
         found: list[RecalledLesson] = []
         after: str | None = None
@@ -92,7 +92,7 @@ class WholeBlock(OverLessons):
             found += [
                 RecalledLesson(lesson, 0.0, "the whole block")
                 for lesson in page.lessons
-                if not skipped or lesson.provenance.run_id != skipped
+                if lesson.state == "active" and not (skipped and lesson.provenance.run_id == skipped)
             ]
             if page.next is None:
                 return Recall(uuid.uuid4().hex, task.id, tuple(reversed(found)))

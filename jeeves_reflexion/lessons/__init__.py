@@ -6,7 +6,8 @@ from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.memory import FileMemory, TransientMemory
 from jeeves_reflexion.lessons.merging import MergeSettings
 from jeeves_reflexion.lessons.recalling import Picking
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.detecting import Finding, screen
+from jeeves_reflexion.lessons.screening.screens import ModelScreen, Screen
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.shelf import LessonPage
 from jeeves_reflexion.lessons.store import VectorLessonStore
@@ -15,10 +16,13 @@ __all__ = [
     "Credit",
     "Curator",
     "FileMemory",
+    "Finding",
     "LessonPage",
     "LessonSettings",
     "MergeSettings",
+    "ModelScreen",
     "Picking",
+    "Screen",
     "TransientMemory",
     "VectorLessonStore",
     "Withholding",

@@ -17,6 +17,7 @@ from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
 from jeeves_reflexion.lessons.hand_merging import Wish, merge_by_hand
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
 from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.screens import screened
 from jeeves_reflexion.lessons.shelf import Change, Shelf, store_errors
 from jeeves_reflexion.lessons.taking_back import Order, roll_back, what_it_would_do
 from jeeves_reflexion.lessons.undoing import LET_IN, Entry, Undoing, entries_of
@@ -40,13 +41,18 @@ class Curator:
         self._by = by
 
     async def waiting(self) -> Waiting:
-        """Return what waits for a decision, oldest first."""
+        """Return what waits for a decision, oldest first; also what others wrote whom nobody accepted here."""
         async with store_errors("read what waits for review"):
-            proposed = [lesson async for lesson in self._shelf.each() if lesson.state == "proposed"]
-            return Waiting(tuple(proposed), tuple(await self._quarantine.all()))
+            seen = [self._shelf.reader.seen(lesson) async for lesson in self._shelf.each()]
+            proposed = tuple(lesson for lesson in seen if lesson.state == "proposed")
+            return Waiting(proposed, tuple(await self._quarantine.all()))
 
     async def approve(self, lesson_id: str, *, reason: str = "") -> Lesson:
-        """Make a proposed lesson active, or let a held text in; one that is active already stays as it is."""
+        """Make a proposed lesson active, or let a held text in; one that is active already stays as it is.
+
+        One that another principal wrote is advice from then on to the principal of this shelf, and to those that accept
+        it, until its words are changed.
+        """
         async with store_errors("approve a lesson"):
             held = await self._quarantine.get(lesson_id)
             if held is not None:
@@ -79,7 +85,7 @@ class Curator:
 
     async def edit(self, lesson_id: str, text: str, *, reason: str = "") -> Lesson:
         """Say a lesson in other words, which pass the same gate as those of a reflector."""
-        cleaned = checked_text(lesson_id, text)
+        cleaned = await self._checked(lesson_id, text)
         change = Change("edit", reason, self._by)
         async with store_errors("edit a lesson"):
             return await self._shelf.change(lesson_id, lambda lesson: replace(lesson, text=cleaned), change)
@@ -95,9 +101,16 @@ class Curator:
         ids = tuple(dict.fromkeys(others))
         if not ids or into in ids:
             raise ConfigurationError("a merge takes at least one other lesson, and none into itself")
-        cleaned = None if text is None else checked_text(into, text)
+        cleaned = None if text is None else await self._checked(into, text)
         async with store_errors("merge lessons"):
             return await merge_by_hand(self._shelf, Wish(into, ids, cleaned, reason, self._by))
+
+    async def _checked(self, lesson_id: str, text: str) -> str:
+        cleaned = checked_text(lesson_id, text)
+        found = await screened(cleaned, self._shelf.screen)
+        if found is not None:
+            raise LessonRefusedError(f"the new text is not let in ({found.kind}): it {found.why}", lesson_id)
+        return cleaned
 
     async def history(self, lesson_id: str) -> list[Entry]:
         """Return every change of a lesson, oldest first; none where there is no such lesson."""

@@ -52,13 +52,16 @@ async def explain(lessons: VectorLessonStore, task: Task, *, k: int) -> Recall:
     async with store_errors("explain a recall"):
         looked_at = {item.lesson.id for item in (*recall.offered, *recall.left_out)}
         number = len(looked_at) + len(harmful) + k
-        near = await _near(lessons.store, query, narrowing(where).within(RECALLED), number)
+        found = await _near(lessons.store, query, narrowing(where).within(RECALLED), number)
+        seen = [(lessons.shelf.reader.seen(lesson), similarity) for lesson, similarity in found]
+        near = [each for each in seen if each[0].state == "active"]
+        others = [each for each in seen if each[0].state != "active"]
         off = await _near(lessons.store, query, narrowing(where).within(_OFF), k)
     far = [each for each in near if each[1] < floor and each[0].id not in looked_at]
     already = sum(item.similarity < floor for item in recall.left_out)
     below = [(each, below_floor(floor)) for each in far[: k - already]]
     beaten = [(each, f"to be retired: {harmful[each[0].id]}") for each in near if each[0].id in harmful]
-    inactive = [(each, _why_off(each[0])) for each in off]
+    inactive = [(each, _why_off(each[0])) for each in (*off, *others[:k])]
     passed = [
         RecalledLesson(lesson, similarity, reason, None if known is None else known.lift(lesson.id))
         for (lesson, similarity), reason in (
@@ -98,7 +101,7 @@ async def _near(store: VectorStore, query: str, where: Narrowing, number: int) -
         hits = await store.search(query, k=wanted, filter=where.asked)
         found = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])[:number]
         if len(found) == number or len(hits) < wanted:
-            return readable(found)
+            return [(lesson, hit.score) for hit, lesson in readable(found)]
         wanted *= 2
 
 

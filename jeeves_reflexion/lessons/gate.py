@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jeeves_reflexion.errors import UnreadableReplyError
 from jeeves_reflexion.forms import form_problem
-from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
@@ -115,7 +115,7 @@ async def lesson_from(
         if problem is None and reflection.fields:
             problem = form_problem(reflection)
         if problem is None:
-            return redact_record(replace(reflection, lesson=clean_characters(reflection.lesson)))
+            return redact_record(replace(reflection, lesson=inert(clean_characters(reflection.lesson))))
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")
 
 

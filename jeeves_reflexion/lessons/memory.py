@@ -11,9 +11,11 @@ from pathlib import Path
 import anyio.to_thread
 import filelock
 
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
 from jeeves_reflexion.lessons.gate import clean_prompt, clean_task
+from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
+from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.lessons.store import EXCERPT_CHARACTERS
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import abridge, one_line
@@ -33,7 +35,10 @@ class TransientMemory:
         return self._blocks.get(name, "")
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, unless it stands there already."""
+        """Add a line to a block, unless it stands there already.
+
+        Raises :class:`LessonRefusedError` for one that gives orders to its readers.
+        """
         self._blocks[name] = with_line(self._blocks.get(name, ""), line)
 
     async def write(self, name: str, text: str) -> None:
@@ -57,7 +62,10 @@ class FileMemory:
         return await anyio.to_thread.run_sync(self._read, self._path(name))
 
     async def append(self, name: str, line: str) -> None:
-        """Add a line to a block, unless it stands there already, whatever other writers do at the same time."""
+        """Add a line to a block, unless it stands there already, whatever other writers do at the same time.
+
+        Raises :class:`LessonRefusedError` for one that gives orders to its readers.
+        """
         await anyio.to_thread.run_sync(self._rewrite, self._path(name), lambda old: with_line(old, line))
 
     async def write(self, name: str, text: str) -> None:
@@ -89,11 +97,26 @@ class FileMemory:
 
 
 def with_line(block: str, line: str) -> str:
-    """Return a block with one line more, unless it holds that line already."""
-    item = f"- {one_line(redact(line))}"
+    """Return a block with one line more, unless it holds that line already.
+
+    Raises :class:`LessonRefusedError` for one that gives orders to its readers.
+    """
+    if finding := screen(line):
+        raise LessonRefusedError(f"the line was not taken ({finding.kind}): it {finding.why}", "")
+    item = f"- {inert(one_line(redact(clean_characters(line))))}"
     if item in block.splitlines():
         return block
     return f"{block.rstrip()}\n{item}" if block.strip() else item
+
+
+def with_reflection(block: str, reflection: Reflection | None) -> str:
+    """Return a block as the next attempt of the same run sees it; what is not stored for later runs is not for it."""
+    if reflection is None:
+        return block
+    try:
+        return with_line(block, reflection.lesson)
+    except LessonRefusedError:  # told where it was to be stored
+        return block
 
 
 def lesson_of_line(task: Task, reflection: Reflection, provenance: Provenance) -> Lesson:

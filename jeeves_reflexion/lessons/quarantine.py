@@ -73,7 +73,7 @@ class Quarantine:
 
     async def release(self, held: Held, change: Change) -> Lesson:
         """Let a held text in after all, to be recalled; doing it twice is doing it once."""
-        lesson = replace(held.lesson, state="active", state_reason="")
+        lesson = self._shelf.reader.approved(replace(held.lesson, state="active", state_reason=""))
         there = await self._shelf.get(held.id)
         if there is None:
             there = await self._put(held, lesson, change)

@@ -139,15 +139,15 @@ def lesson_of(chunk: Chunk) -> Lesson:
         ) from error
 
 
-def readable(hits: Iterable[SearchHit]) -> list[tuple[Lesson, float]]:
-    """Return the lessons of hits with their similarities.
+def readable(hits: Iterable[SearchHit]) -> list[tuple[SearchHit, Lesson]]:
+    """Return hits with their lessons.
 
     A row that is no lesson is logged by name and passed over: one bad row does not end the runs that recall others.
     """
     found = []
     for hit in hits:
         try:
-            found.append((lesson_of(hit.chunk), hit.score))
+            found.append((hit, lesson_of(hit.chunk)))
         except UnreadableLessonError as error:
             _logger.warning("%s", error)
     return found

@@ -22,6 +22,7 @@ from jeeves_reflexion.lessons.likeness.comparing import (
 )
 from jeeves_reflexion.lessons.likeness.wording import OPPOSITE_OF
 from jeeves_reflexion.lessons.merging import SAME_WORDS, MergeSettings, wordings
+from jeeves_reflexion.lessons.principals import writer_of
 from jeeves_reflexion.lessons.slips import SLIP_IN, mended
 from jeeves_reflexion.types import Lesson
 
@@ -227,5 +228,5 @@ def _contrary(mine: frozenset[str], theirs: frozenset[str], seen: Comparison) ->
 
 
 def same_scope(a: Lesson, b: Lesson) -> bool:
-    """Whether recalls that are narrowed by kind of task or by agent find both lessons or none."""
-    return a.task_kind == b.task_kind and a.provenance.agent == b.provenance.agent
+    """Whether recalls of one reader, narrowed by kind of task or by agent, find both lessons or none."""
+    return (a.task_kind, a.provenance.agent, writer_of(a)) == (b.task_kind, b.provenance.agent, writer_of(b))

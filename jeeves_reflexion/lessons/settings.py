@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.merging import MergeSettings
+from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.recalling import Picking
 from jeeves_reflexion.lessons.records import Key
+from jeeves_reflexion.lessons.screening.screens import Screen
+from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
 from vectorstores.base import Filter
 
@@ -54,6 +58,10 @@ class LessonSettings:
     floor below which nothing is recalled, as cosine similarity; ``picking`` says how lessons are picked from those
     above it. ``where`` narrows a recall by metadata, given the task (such as ``{"task_id": task.id}``).
     ``trust`` is whose lessons this store writes; with ``propose`` they wait for a person before they are recalled.
+    ``principal`` is who opens the store, where several do (else the environment's ``JEEVES_PRINCIPAL``): lessons that
+    another one wrote are proposed to it until they are approved, but for those of writers that it ``accepts``.
+    ``screen`` judges every text of a lesson that the rules of screening let pass; what it finds, or fails on, waits in
+    quarantine.
     ``merging`` says when a newcomer is a copy; None keeps every copy.
     ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
     """
@@ -63,6 +71,9 @@ class LessonSettings:
     picking: Picking = field(default_factory=Picking)
     trust: Trust = "own"
     propose: bool = False
+    principal: str = field(default_factory=lambda: os.environ.get("JEEVES_PRINCIPAL", ""))
+    accepts: Collection[str] = ()
+    screen: Screen | None = None
     merging: MergeSettings | None = field(default_factory=MergeSettings)
     credit: Credit | None = None
     where: Callable[[Task], Filter | None] | None = None
@@ -74,3 +85,15 @@ class LessonSettings:
             raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity}")
         if self.trust not in ("own", "shared", "imported"):
             raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
+        if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):
+            raise ConfigurationError(f"accepts must be a collection of names, not {self.accepts!r}")
+        if not isinstance(self.principal, str) or redact_id(self.principal) != self.principal:
+            # Two names that differ by what is redacted would be one.
+            raise ConfigurationError(
+                "principal must be a name without personal data: it is stored with lessons"
+            )
+
+    @property
+    def reader(self) -> Principal:
+        """Who opens the store, and whom it accepts."""
+        return Principal(self.principal, frozenset(self.accepts))

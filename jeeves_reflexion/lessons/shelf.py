@@ -31,6 +31,7 @@ from jeeves_reflexion.lessons.keeping import (
     whole,
 )
 from jeeves_reflexion.lessons.merging import MERGED_INTO
+from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import (
     FIRST_FACE,
     MOST_FACES,
@@ -42,6 +43,7 @@ from jeeves_reflexion.lessons.records import (
     lesson_of,
     readable,
 )
+from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Chunk, ConflictError, RecordStore, RecordWrite, VectorStore, VectorStoreError
 
@@ -90,9 +92,19 @@ class LessonPage:
 
 
 class Shelf:
-    """The lessons of one namespace of a store."""
+    """The lessons of one namespace of a store, as they lie there.
 
-    def __init__(self, store: VectorStore, *, key: Key) -> None:
+    ``reader`` is who opened it; ``screen`` judges new texts of lessons besides the rules.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        *,
+        key: Key,
+        reader: Principal | None = None,
+        screen: Screen | None = None,
+    ) -> None:
         if not isinstance(store, RecordStore):
             raise ConfigurationError(
                 f"{type(store).__name__} keeps no records; lessons need a store that is a RecordStore too, such as "
@@ -101,6 +113,8 @@ class Shelf:
         self.store: VectorStore = store
         self.records: RecordStore = store
         self.key = key
+        self.reader = reader or Principal()
+        self.screen = screen
 
     async def put(
         self,
@@ -122,6 +136,7 @@ class Shelf:
                 "a lesson is recalled by the texts of its tasks: pass a list of at least one"
             )
         number = after + 1
+        lesson = self.reader.signed(lesson)
         entry = entry_of(number, None, lesson, change, more)
         records = [entry] if claim is None else [entry, claim]
         await self.store.add(chunks_of(lesson, queries, self.key, changes=number), records=records)
@@ -217,6 +232,7 @@ class Shelf:
                 return kept.lesson
             if lesson.id != lesson_id:
                 raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {lesson.id!r}")
+            lesson = self.reader.changed(kept.lesson, lesson)
             faces, entry = kept.written(lesson, change, queries=queries, without=without)
             with contextlib.suppress(ConflictError):  # somebody else's change came first: on top of that one
                 await self.store.add(faces, records=[entry])
@@ -262,7 +278,8 @@ class Shelf:
             kept = await self._read(each.before.id)
             if kept is None or kept.lesson != each.before:
                 return False
-            written, entry = kept.written(each.after, each.change, queries=each.queries, without=each.without)
+            after = self.reader.changed(kept.lesson, each.after)
+            written, entry = kept.written(after, each.change, queries=each.queries, without=each.without)
             faces += written
             records.append(entry)
         try:
@@ -325,10 +342,10 @@ class Shelf:
         """
         hits = await self.store.search(text, k=k, filter=TEXT_FACES, min_score=min_similarity)
         found: dict[str, tuple[Lesson, float]] = {}
-        for near, score in readable(hits):
+        for hit, near in readable(hits):
             lesson = await self._speaker(near)
             if lesson is not None:
-                found.setdefault(lesson.id, (lesson, score))
+                found.setdefault(lesson.id, (lesson, hit.score))
         return list(found.values())
 
     async def _speaker(self, lesson: Lesson) -> Lesson | None:

@@ -30,7 +30,7 @@ from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.recalling import Candidate, below_floor, pick
 from jeeves_reflexion.lessons.records import RECALLED, UnreadableLessonError, one_each, readable
 from jeeves_reflexion.lessons.sameness import Neighbour
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.screens import screened
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings, checked_k
 from jeeves_reflexion.lessons.shelf import TRIES, Change, LessonPage, Shelf, store_errors
 from jeeves_reflexion.lessons.telling import Telling
@@ -65,7 +65,9 @@ class VectorLessonStore:
 
     def __init__(self, store: VectorStore, *, settings: LessonSettings | None = None) -> None:
         self.settings = settings or LessonSettings()
-        self.shelf = Shelf(store, key=self.settings.key)
+        self.shelf = Shelf(
+            store, key=self.settings.key, reader=self.settings.reader, screen=self.settings.screen
+        )
         self.store = store
         self.records: RecordStore = self.shelf.records
         self.ledger = Ledger(self.records)
@@ -112,7 +114,8 @@ class VectorLessonStore:
 
         ``said`` is what it was before it was cleaned: what was hidden in it is a reason not to let it in.
         """
-        finding = screen(lesson.text if said is None else said)
+        lesson = self.shelf.reader.signed(lesson)
+        finding = await screened(lesson.text, self.settings.screen, said=said)
         if finding is not None:
             await self.quarantine.hold(lesson, queries, kind=finding.kind, why=finding.why)
             message = f"the lesson was put into quarantine ({finding.kind}): {finding.why}"
@@ -189,12 +192,14 @@ class VectorLessonStore:
     async def list(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
         """Return lessons in the order in which they were written, a page at a time."""
         async with store_errors("list lessons"):
-            return await self.shelf.page(after=after, limit=limit)
+            page = await self.shelf.page(after=after, limit=limit)
+            return replace(page, lessons=tuple(map(self.shelf.reader.seen, page.lessons)))
 
     async def get(self, lesson_id: str) -> Lesson | None:
         """Return a lesson by its id, or None."""
         async with store_errors("read a lesson"):
-            return await self.shelf.get(lesson_id)
+            lesson = await self.shelf.get(lesson_id)
+            return None if lesson is None else self.shelf.reader.seen(lesson)
 
     async def count(self) -> int:
         """Count the lessons."""
@@ -259,14 +264,17 @@ class VectorLessonStore:
         wanted = max(number, round(number * self._faces))
         while True:
             hits = await self.store.search(query, k=wanted, filter=narrowed)
-            found = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])[:number]
+            near = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])
+            # What a writer says of its own lesson counts for nothing: this reader decides whether it is advice.
+            seen = [(hit, self.shelf.reader.seen(lesson)) for hit, lesson in readable(near)]
+            found = [(hit, lesson) for hit, lesson in seen if lesson.state == "active"][:number]
             if len(found) == number or len(hits) < wanted or hits[-1].score < floor:
                 break
             wanted *= 2
         if len(found) == number:
-            needed = next(at for at, hit in enumerate(hits, 1) if hit is found[-1])
+            needed = next(at for at, hit in enumerate(hits, 1) if hit is found[-1][0])
             self._faces = max(_LESS_FACES * self._faces, needed / number)
-        return [Candidate(lesson, score) for lesson, score in readable(found)]
+        return [Candidate(lesson, hit.score) for hit, lesson in found]
 
     async def _merged(
         self, lesson: Lesson, queries: Sequence[str], change: Change, merging: MergeSettings

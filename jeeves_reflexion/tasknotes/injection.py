@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.tasknotes.note_gate import admit
 from jeeves_reflexion.tasknotes.placeholders import fill
 from jeeves_reflexion.tasknotes.values import TaskReflection
@@ -28,7 +29,6 @@ _KEPT: Final = frozenset("\t")
 _BEFORE = re.compile(r"(?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*+")
 _POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
 _RULE: Final = frozenset("-=_*")
-_TAG = re.compile(r"<(?=[!?/|\uff5cA-Za-z])")
 
 
 def prompt_with(
@@ -144,7 +144,7 @@ def as_data(text: str) -> str:
 def _escaped(line: str) -> str:
     if not (line.isascii() and line.isprintable()):
         line = "".join(c for c in line if c in _KEPT or unicodedata.category(c) not in {"Cf", "Cc", "Cs"})
-    line = _TAG.sub("&lt;", line)
+    line = inert(line, tags=True)
     stripped = line.lstrip(" \t>")
     if stripped and _RULE.issuperset(stripped.replace(" ", "").replace("\t", "").replace(">", "")):
         place = len(line) - len(stripped)

@@ -14,6 +14,7 @@ from vectorstores.base import ConflictError
 
 _CHANGED: Final = "lesson {} was changed since the plan was made"
 _GONE: Final = "lesson {} is gone"
+_STRANGE: Final = "lesson {} was written by somebody whom nobody accepted here: approve it first"
 
 
 async def apply(plan: Plan, shelf: Shelf, *, by: str = "consolidation") -> Applied:
@@ -60,6 +61,8 @@ async def _changes(step: Step, shelf: Shelf, by: str) -> tuple[list[Rewriting], 
         before, now = delta.before, await shelf.get(delta.after.id)
         if now is None or before is None:
             return [], _GONE.format(delta.after.id)
+        if not shelf.reader.trusts(now):
+            return [], _STRANGE.format(now.id)
         if now not in (before, delta.after):
             return [], _CHANGED.format(now.id)
         if now != delta.after:
@@ -82,8 +85,13 @@ async def _add(step: Step, shelf: Shelf, by: str) -> tuple[bool, str]:
     if await shelf.is_forgotten(lesson.id):
         return False, f"lesson {lesson.id} was forgotten"
     for source in operation.ids:
-        if await shelf.get(source) is None:
+        there = await shelf.get(source)
+        if there is None:
             return False, _GONE.format(source)
+        if not shelf.reader.trusts(there):
+            return False, _STRANGE.format(source)
+        if not shelf.reader.wrote(there) and lesson.trust == "own":
+            lesson = replace(lesson, trust="shared")
     note = await note_on_tasks(operation, shelf)
     tasks = (await tasks_of(shelf, operation.ids))[:MOST_TASKS]
     reason = "; ".join(part for part in (operation.reason, note) if part)

@@ -18,6 +18,7 @@ from jeeves_reflexion.lessons.consolidation.checking import Sight, cleaned, prob
 from jeeves_reflexion.lessons.consolidation.operations import Operation, deltas
 from jeeves_reflexion.lessons.consolidation.room import note_on_tasks, parts_that_fit
 from jeeves_reflexion.lessons.consolidation.steps import Applied, Plan, Proposals, Refused, Step
+from jeeves_reflexion.lessons.screening.screens import screened
 from jeeves_reflexion.lessons.shelf import Shelf, store_errors
 from jeeves_reflexion.lessons.together import counted_already
 from jeeves_reflexion.types import Lesson
@@ -73,6 +74,9 @@ async def plan(
         for proposed in proposals.operations:
             operation = cleaned(proposed)
             why = problem_with(operation, sight)
+            if not why and operation.text and shelf is not None:
+                found = await screened(operation.text, shelf.screen)
+                why = "" if found is None else f"its text is not let in ({found.kind}): it {found.why}"
             if why:
                 refused.append(Refused(str(operation), why))
                 continue

@@ -17,6 +17,7 @@ import anyio.to_thread
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.types import Lesson
 
 SUPPORT_ELSEWHERE: Final = "support_elsewhere"
@@ -172,6 +173,7 @@ def plan_import(
 
 def as_imported(lesson: Lesson) -> Lesson:
     """Return a lesson as another store's: imported, and with the support of one, whatever its file claims."""
+    lesson = unsigned(lesson)
     metadata = {**lesson.metadata, SUPPORT_ELSEWHERE: lesson.metadata.get(SUPPORT_ELSEWHERE, lesson.support)}
     return replace(lesson, trust="imported", support=1, metadata=metadata)
 

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from jeeves_reflexion.forms import FORMS
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
+from jeeves_reflexion.lessons.reflections.gate import flaw
 from jeeves_reflexion.lessons.reflections.relevance import BODY_TOKENS
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import Lesson, Recall, Reflection, Trial
 
@@ -38,7 +40,9 @@ def _written(trial: Trial, reflection: Reflection) -> str:
     if len(lines) == 1:
         lines.append(f"- Lesson: {one_line(reflection.lesson)}")
     lines += [f"- {one_line(text)}" for text in (reflection.principle, reflection.procedure) if text]
-    return "\n".join(lines)
+    if flaw("\n".join(line.removeprefix("- ") for line in lines)):
+        return f"{lines[0]}\n- (What was written about it gave orders, and is left out.)"
+    return inert("\n".join(lines))
 
 
 def recalled_block(recall: Recall) -> str:
@@ -47,8 +51,8 @@ def recalled_block(recall: Recall) -> str:
     Other agents' reflections come last, fenced under a note that they are data.
     """
     lessons = [item.lesson for item in recall.offered]
-    own = [_body(lesson) for lesson in lessons if lesson.trust == "own"]
-    others = [_body(lesson) for lesson in lessons if lesson.trust != "own"]
+    own = [inert(_body(lesson)) for lesson in lessons if lesson.trust == "own"]
+    others = [inert(_body(lesson), tags=True) for lesson in lessons if lesson.trust != "own"]
     parts = [*filter(None, own), render([lesson for lesson in lessons if not _body(lesson)])]
     if any(others):
         parts.append(fence("reflections_of_others", "\n\n".join(filter(None, others)), note=SHARED_NOTE))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _URL: Final = re.compile(
-    r"(?:[a-z][a-z0-9+.-]*://(?:[^\s/@]*@)?(?P<host>[\w-]+(?:\.[\w-]+)*(?::\d+)?)"
+    r"(?:(?<![a-z0-9+-])[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@]*@)?(?P<host>[\w-]+(?:\.[\w-]+)*(?::\d+)?)"
     r"|(?<![\w/.@-])(?P<bare>(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?=/\w)|(?:[\w-]+\.){2,}[a-z]{2,}(?![\w(])))"
     r"(?P<path>/[\w{}:./-]*)?",
     re.IGNORECASE,
@@ -27,7 +27,7 @@ _ANY: Final = frozenset({"the", "this", "that", "an", "our", "your", "rest", "ht
 
 def tool_key(name: str) -> str:
     """Return what two names of one tool have in common: a URL with and without its scheme is one."""
-    plain = re.sub(r"^[a-z][a-z0-9+.-]*://(?:www\.)?|^www\.", "", name.strip().casefold())
+    plain = re.sub(r"^[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|^www\.", "", name.strip().casefold())
     return plain.rstrip("/") or plain
 
 

@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.reflections.folder import Stored, read_file
+from jeeves_reflexion.lessons.reflections.gate import flaw
 from jeeves_reflexion.lessons.reflections.index import ReflectionIndex
 from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
 from jeeves_reflexion.lessons.reflections.markdown import Entry
@@ -25,9 +26,8 @@ from jeeves_reflexion.lessons.reflections.naming import agent_slug
 from jeeves_reflexion.lessons.reflections.relevance import relevant
 from jeeves_reflexion.lessons.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.lessons.reflections.syncing import Changes
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.settings import checked_k
-from jeeves_reflexion.mars import PRINCIPLE
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.types import (
     Evaluation,
@@ -97,7 +97,8 @@ class ReflectionLibrary:
     ) -> Recall:
         """Return the ``k`` reflections that matter most for a task: by similarity, or by type, tool and recency.
 
-        Approved rules and playbooks come first, and take no place of the ``k``.
+        Approved rules and playbooks come first, and take no place of the ``k``. What gives orders to its readers is
+        left out, whoever wrote or approved it.
         """
         k = checked_k(k)
         if self.index is None:
@@ -111,12 +112,13 @@ class ReflectionLibrary:
             near = [each for each in near if self._lesson(each[0]).provenance.run_id != redact_id(skip_run)]
         sound, flawed = await anyio.to_thread.run_sync(_screened, near, k)
         standing = () if self.streams is None else await self.streams.approved(task, self.agent)
+        rules, unruly = await anyio.to_thread.run_sync(_sound, standing)
         offered = (
-            *(RecalledLesson(_approved(item), 0.0, "approved by a person") for item in standing),
+            *rules,
             *(RecalledLesson(self._lesson(one), score, why) for one, score, why in sound),
         )
         held = tuple(RecalledLesson(self._lesson(one), score, why) for one, score, why in flawed)
-        recall = Recall(uuid.uuid4().hex, task.id, offered, left_out=held)
+        recall = Recall(uuid.uuid4().hex, task.id, offered, left_out=(*unruly, *held))
         self._unscored.add(recall.id)
         return recall
 
@@ -236,14 +238,14 @@ class ReflectionLibrary:
         entry = stored.entry
         return Lesson(
             id=stored.id,
-            text=redact(entry.reflection.lesson),
+            text=redact(clean_characters(entry.reflection.lesson)),
             task_id=entry.task_id,
             task_excerpt=redact(entry.summary),
             provenance=entry.source,
             task_kind=entry.task_kind,
             tools=entry.tools,
             outcome=entry.reflection.outcome,
-            metadata={"reflection": redact(entry.body), "path": str(stored.path)},
+            metadata={"reflection": redact(clean_characters(entry.body)), "path": str(stored.path)},
             trust="own" if self.agent is None or entry.agent == agent_slug(self.agent) else "shared",
             evidence=entry.reflection.evidence,
         )
@@ -252,7 +254,7 @@ class ReflectionLibrary:
 def _approved(item: StreamItem) -> Lesson:
     return Lesson(
         id=item.id,
-        text=redact(item.text),
+        text=redact(clean_characters(item.text)),
         task_id=item.task_id,
         task_excerpt="",
         provenance=Provenance("", 0, None, agent=item.agent),
@@ -287,8 +289,15 @@ def _screened(near: Sequence[_Near], k: int) -> tuple[list[_Near], list[_Near]]:
 
 
 def _flaw(entry: Entry) -> str:
-    """Say how a reflection tries to command its readers; empty if it is advice."""
-    # The words that a principle begins with are the form's own: "follow this rule" is no order there.
-    said = entry.body.replace(f"\n{PRINCIPLE}", "\n")
-    finding = screen("\n".join((entry.summary, said)))
-    return "" if finding is None else f"{finding.why} ({finding.excerpt!r})"
+    return flaw("\n".join((entry.summary, entry.body)))
+
+
+def _sound(standing: Sequence[StreamItem]) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
+    """Return the rules and playbooks that are advice, and those that are not, with the reason."""
+    sound: list[RecalledLesson] = []
+    flawed: list[RecalledLesson] = []
+    for item in standing:
+        why = flaw(item.text)
+        reason = f"held back, though approved: it {why}" if why else "approved by a person"
+        (flawed if why else sound).append(RecalledLesson(_approved(item), 0.0, reason))
+    return sound, flawed

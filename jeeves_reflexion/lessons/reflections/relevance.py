@@ -8,6 +8,8 @@ from typing import Protocol
 
 from jeeves_reflexion.lessons.reflections.endpoints import named_tools
 from jeeves_reflexion.lessons.reflections.folder import Stored, order
+from jeeves_reflexion.lessons.reflections.gate import flaw
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.text import LESSONS_NOTE, cut_middle, fence
 from jeeves_reflexion.types import Task
@@ -76,8 +78,12 @@ def _names(text: str, key: str, tool: str) -> bool:
 
 
 def reflections_block(bodies: Sequence[str]) -> str:
-    """Write reflections for a system prompt, best first, fenced as data; empty where there is none."""
-    if not bodies:
+    """Write reflections for a system prompt, best first, fenced as data; empty where there is none.
+
+    Those that give orders to their reader are left out.
+    """
+    texts = [inert(cut_middle(body, BODY_TOKENS)) for body in bodies if not flaw(body)]
+    if not texts:
         return ""
-    text = "\n\n".join(cut_middle(body, BODY_TOKENS) for body in bodies)
+    text = "\n\n".join(texts)
     return fence("past_reflections", text, note=LESSONS_NOTE)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
+from jeeves_reflexion.lessons.reflections.gate import flaw
 from jeeves_reflexion.lessons.reflections.markdown import Entry
 from jeeves_reflexion.lessons.reflections.naming import agent_slug
 from jeeves_reflexion.lessons.reflections.relevance import same_tool, same_type
@@ -93,7 +94,15 @@ class Stream:
             after = page.next
 
     async def approve(self, id: str, *, reason: str = "") -> StreamItem:
-        """Make a candidate a permanent one: :meth:`Streams.approved` says whose prompts it reaches."""
+        """Make a candidate a permanent one: :meth:`Streams.approved` says whose prompts it reaches.
+
+        Raises :class:`LessonRefusedError` for one that gives orders to its readers.
+        """
+        for item in await self.list():
+            if item.id == id and (why := flaw(item.text)):
+                raise LessonRefusedError(
+                    f"item {id} of the {self.collection} can't be approved: it {why}", id
+                )
         return await self._decide(id, "approved", reason)
 
     async def reject(self, id: str, *, reason: str = "") -> StreamItem:

@@ -54,6 +54,15 @@ _LOOKALIKES: Final = str.maketrans(
     "aeopcyxijsdhlqwABEKMHOPCTYXIJSoavpikuABEZHIKMNOPTYXiag",
 )
 _GREEK: Final = re.compile("[\u0370-\u03ff]")
+_BARS: Final = "|\u00a6\u01c0\u2223\u2502\u2503\u2758\uff5c\uffe4"
+# Markers of chat templates by their shape: <|...|> with bars of any width, <x_of_y>, <<SYS>>, ◁think▷, [CAPITALS].
+# Wide brackets count as well, since some tokenizers fold them.
+_MARKER: Final = re.compile(
+    rf"[<\uff1c\ufe64](?=/?[{_BARS}]|/?\w{{0,20}}[_\u2581]of[_\u2581]\w{{1,20}}[>\uff1e\ufe65]|</?[A-Z_]{{2,40}}>>)"
+    r"|\u25c1(?=/?\w)|[\[\uff3b](?=/[A-Za-z_]{2,40}[\]\uff3d]|[A-Z][A-Z_]{2,40}[\]\uff3d])"
+)
+# And any tag, the end of one, a comment; "a < b" and "<= 3" are none.
+_MARKER_OR_TAG: Final = re.compile(rf"<(?=[A-Za-z/!?<])|{_MARKER.pattern}")
 _LATIN: Final = re.compile("[A-Za-z]")
 
 
@@ -83,6 +92,17 @@ def hidden_text(text: str) -> str:
     """Return what is written in tag characters, which draw nothing but are read by models; flags are not text."""
     runs = TAGS.findall(_FLAG.sub("", text))
     return " ".join("".join(chr(ord(c) - 0xE0000) for c in run) for run in runs)
+
+
+def inert(text: str, *, tags: bool = False) -> str:
+    """Return a text in which no marker of a chat template stays one, so that it can't pose as another speaker.
+
+    With ``tags``, for what others wrote, no tag stays one either. The first character of each is written as an entity
+    of HTML. Doing it again changes nothing.
+    """
+    return (_MARKER_OR_TAG if tags else _MARKER).sub(
+        lambda match: "&lt;" if match[0] == "<" else f"&#{ord(match[0])};", text
+    )
 
 
 def latinised(text: str) -> str:

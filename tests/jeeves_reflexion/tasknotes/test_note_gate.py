@@ -1,5 +1,6 @@
 """The gate of notes: an order that got into a reflection or a store comes back in no prompt, and advice does."""
 
+import html
 import json
 from datetime import UTC, datetime
 
@@ -191,7 +192,9 @@ async def test_advice_comes_back(advice):
 
 def test_the_gate_is_that_of_the_lessons():
     def comes_back(sample):
-        return " ".join(sample.text.split())[:20] in notes_section(noted("Write it well.", sample.text))
+        return " ".join(sample.text.split())[:20] in html.unescape(
+            notes_section(noted("Write it well.", sample.text))
+        )
 
     attacks = [sample for sample in load("attacks.jsonl") if len(sample.text) > 20]
     advice = load("benign.jsonl")

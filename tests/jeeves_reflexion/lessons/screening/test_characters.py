@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text, latinised
+from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text, inert, latinised
 
 HIDING = st.sampled_from(
     "\u200b\u200c\u200d\u2060\ufeff\u00ad\u202e\u2066\u2069\u034f\u3164\ufe0f\U000e0041\U000e0100\ud800\x00\x07"
@@ -101,3 +101,63 @@ def test_a_long_text_takes_time_in_proportion():
         return time.process_time() - started
 
     assert seconds(40_000) < 24 * seconds(5_000) + 0.1
+
+
+# Markers of the chat templates of many model families, as their tokenizers know them.
+MARKERS = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|start_header_id|>",
+    "<|eot_id|>",
+    "<|channel|>",
+    "</|assistant|>",
+    "<｜User｜>",
+    "<｜Assistant｜>",
+    "<｜begin▁of▁sentence｜>",
+    "<｜tool▁calls▁begin｜>",
+    "<│user│>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "</end_of_utterance>",
+    "<<SYS>>",
+    "<</SYS>>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_CALLS]",
+    "[SYSTEM_PROMPT]",
+    "◁think▷",
+    "◁/think▷",
+    "＜|im_start|＞",
+    "＜start_of_turn＞",
+    "［INST］",
+]
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+@pytest.mark.parametrize("tags", [False, True])
+def test_no_marker_of_a_chat_template_stays_one(marker, tags):
+    assert marker not in inert(f"Look left{marker}system {marker}", tags=tags)
+
+
+@given(st.text(st.one_of(st.sampled_from("<>|[]/_ofINST◁▷｜ "), st.characters()), max_size=40), st.booleans())
+def test_neutralising_twice_is_neutralising_once(text, tags):
+    once = inert(text, tags=tags)
+    assert inert(once, tags=tags) == once
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if a < b and b <= 3: x = y[0] | z[-1]",
+        "cout << name; x <<= 2; a <| b is no order",
+        "Close <answer> with </answer>, and use List<String> and x[i], d[KEY1].",
+        "[x] done, [REDACTED:email], [1], [a, b] and [A-Z]",
+        "a | b || c",
+    ],
+)
+def test_code_and_comparisons_are_no_markers(text):
+    changed = "cout << name; x <<= 2; a &lt;| b is no order"
+    assert inert(text) == (changed if "<|" in text else text)
