@@ -12,6 +12,7 @@ from vectorstores import (
     ConflictError,
     EmbeddingError,
     HashingEmbedder,
+    InMemoryVectorStore,
     InvalidChunkError,
     InvalidFilterError,
     RecordStore,
@@ -405,9 +406,14 @@ async def test_a_bad_filter_is_refused_by_every_method_that_takes_one(store):
         await store.search("x", filter={"a": {"$regex": ".*"}})
 
 
-def test_a_scope_is_required(make_store, store):
-    with pytest.raises(TypeError, match="no default scope"):
-        make_store(namespace=None)
+async def test_a_scope_is_required_where_others_may_see_it(make_store, store):
+    if isinstance(store, InMemoryVectorStore):
+        mine, other = make_store(namespace=None), make_store(namespace=None)
+        await mine.add([Chunk("x", id="x")])
+        assert (await mine.count(), await other.count()) == (1, 0)
+    else:
+        with pytest.raises(TypeError, match="no default scope"):
+            make_store(namespace=None)
     for empty in ("", "  "):
         with pytest.raises(ValueError, match="no default scope"):
             store.scoped(empty)

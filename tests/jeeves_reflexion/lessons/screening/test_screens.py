@@ -164,7 +164,7 @@ async def test_what_a_judge_costs_is_charged_to_the_run():
     loop = Reflexion(
         lambda prompt: "x",
         evaluator=lambda output: 0.0,
-        reflector=lambda *_: "Look left.",
+        reflector=lambda *_: Reflection("Look left.", outcome="failed"),
         lesson_store=opened(ModelScreen(judge)),
         max_attempts=1,
     )
