@@ -137,7 +137,7 @@ class ReflectionLibrary:
 
     async def add(self, entry: Entry) -> Stored:
         """Store an entry: the file, then its vector; where that fails, the file is taken back and the error raised."""
-        if flaw := await anyio.to_thread.run_sync(_flaw, entry):
+        if flaw := await anyio.to_thread.run_sync(flaw_of, entry):
             raise LessonStoreError(
                 f"the reflection is not stored, because it {flaw}: describe it generically"
             )
@@ -278,7 +278,7 @@ def _screened(near: Sequence[_Near], k: int) -> tuple[list[_Near], list[_Near]]:
     for one, score, why in near:
         if len(sound) == k:
             break
-        flaw = _flaw(one.entry)
+        flaw = flaw_of(one.entry)
         if flaw:
             flawed.append((one, score, f"held back: it {flaw}"))
         else:
@@ -286,7 +286,7 @@ def _screened(near: Sequence[_Near], k: int) -> tuple[list[_Near], list[_Near]]:
     return sound, flawed
 
 
-def _flaw(entry: Entry) -> str:
+def flaw_of(entry: Entry) -> str:
     """Say how a reflection tries to command its readers; empty if it is advice."""
     # The words that a principle begins with are the form's own: "follow this rule" is no order there.
     said = entry.body.replace(f"\n{PRINCIPLE}", "\n")
