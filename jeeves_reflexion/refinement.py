@@ -244,7 +244,12 @@ class _Run:
         )
         self.note = ""
         before = self.spend.total
-        revision = await self._phase(lambda: self.loop.reviser(self.task.public(), request))
+
+        async def revise() -> Revision:
+            self.session.spend.check()
+            return await self.loop.reviser(self.task.public(), request)
+
+        revision = await self._phase(revise)
         self.problems += revision.problems
         used = self.spend.total.beyond(before)
         known = used.tokens > 0 and not used.unreported
