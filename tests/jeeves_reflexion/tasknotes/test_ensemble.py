@@ -8,6 +8,8 @@ from noting import REPLY, Broken, Counting, Heard, TwoMethods, noted
 
 from jeeves_reflexion import (
     Attempt,
+    Budget,
+    BudgetExceededError,
     ConfigurationError,
     Evaluation,
     Lesson,
@@ -20,6 +22,8 @@ from jeeves_reflexion import (
     ScriptedModel,
     Session,
     SessionError,
+    Spend,
+    Usage,
 )
 from jeeves_reflexion import Task as CoreTask
 from jeeves_reflexion.tasknotes import (
@@ -162,6 +166,33 @@ async def test_a_failed_run_leaves_no_reflection_and_no_score(failure):
     store = InMemoryReflectionStore()
     (outcome,) = (await Ensemble(agent=agent, reflection_store=store).run(task)).outcomes
     assert (outcome.status, strategy.given, store.size) == ("failed", [], 0)
+
+
+async def test_what_breaks_in_a_users_own_code_is_shown(caplog):
+    def typo(prompt: str) -> str:
+        return undefined  # noqa: F821
+
+    outcome = (await Ensemble(agent=typo).run(Task("Write a report."))).outcomes[0]
+    assert outcome.status == "failed"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "NameError: name 'undefined' is not defined" in caplog.text
+
+
+async def test_a_budget_holds_for_agents_that_ask_no_model_of_ours():
+    asked = []
+
+    def paid(prompt: str) -> Attempt:
+        asked.append(prompt)
+        return Attempt("done", usage=Usage(1, 10))
+
+    session = Session(spend=Spend(Budget(max_tokens=5)))
+    with pytest.raises(BudgetExceededError, match="10 of 5 tokens are used"):
+        await Ensemble(agent=paid).run("Write one.", "Write two.", session=session)
+    assert asked == ["Write one."]
+
+    session = Session(spend=Spend(Budget(max_tokens=5)))
+    with pytest.raises(ConfigurationError, match="a token budget needs reported usage"):
+        await Ensemble(agent=agent).run("Write one.", "Write two.", session=session)
 
 
 async def test_a_cancelled_run_leaves_no_reflection():
