@@ -168,6 +168,19 @@ async def test_a_failed_run_leaves_no_reflection_and_no_score(failure):
     assert (outcome.status, strategy.given, store.size) == ("failed", [], 0)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Ensemble(agent=agent, reflection_store=InMemoryReflectionStore),
+        lambda: ReflectionConfig(strategy=Counting),
+        lambda: ReflectionConfig(model=ScriptedModel),
+    ],
+)
+def test_a_class_in_place_of_its_object_is_refused_at_once(call):
+    with pytest.raises(ConfigurationError, match="must be a"):
+        call()
+
+
 async def test_what_breaks_in_a_users_own_code_is_shown(caplog):
     def typo(prompt: str) -> str:
         return undefined  # noqa: F821
