@@ -441,6 +441,26 @@ async def test_a_rejected_phase_leaves_no_reflection_and_scores_zero():
     assert (await store.history(task.identity)).baseline == (0.0,)
 
 
+async def test_a_review_that_breaks_says_nothing_of_the_notes(caplog):
+    store = InMemoryReflectionStore()
+    task, strategy = reflective()
+    ensemble = Ensemble(agent=agent, reflection_store=store)
+    (outcome,) = (await ensemble.run(Phase("draft", [task], lambda outcomes: 1 / 0))).outcomes
+    assert (outcome.status, outcome.decision, strategy.given) == ("failed", None, [])
+    assert "phase 'draft': the review failed: ZeroDivisionError" in outcome.reason
+    assert outcome.reason in caplog.text
+    assert await store.history(task.identity) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"tasks": "abc"}, {"max_retries": 1.5}, {"max_retries": -1}, {"timeout": -1}, {"on_timeout": "retry"}],
+)
+def test_a_phase_that_can_not_be_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Phase(**{"name": "draft", "tasks": ["Write."], **wrong})
+
+
 async def test_a_phase_is_tried_again_with_advice():
     task, strategy = reflective()
     prompts = []
