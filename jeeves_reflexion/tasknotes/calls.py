@@ -1,8 +1,7 @@
-"""Calls of what a user brings, such as a store or a strategy: in time, and with errors that can be said."""
+"""Calls of what a user brings, such as a store or a strategy, in time."""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -38,9 +37,3 @@ async def answer(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
     if scope.cancelled_caught:
         raise TimeoutError(f"no answer within {seconds:g} s")
     raise RuntimeError("it was cancelled from within")
-
-
-def words_of(error: BaseException) -> str:
-    """Return an error's type and message; also of an error that can't be turned into text."""
-    said = "".join(traceback.format_exception_only(error)).strip()
-    return said.removeprefix(f"{type(error).__module__}.")

@@ -11,12 +11,11 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import anyio
 
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import Listener, Session, logger
-from jeeves_reflexion.tasknotes.calls import words_of
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.execution import AnyAgent, EnsembleOptions, Staff, TaskRun
 from jeeves_reflexion.tasknotes.gates import ReviewDecision, decided
@@ -231,7 +230,7 @@ class _Run:
             except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - told by the outcomes
-                reason = redact(f"phase {phase.name!r}: the review failed: {words_of(error)}")
+                reason = redact(f"phase {phase.name!r}: the review failed: {described(error)}")
                 logger.warning("run %s, %s", self.session.id, reason)
                 await self._settle(places, reason, status="failed")
                 return

@@ -9,14 +9,13 @@ from typing import Any, TypeAlias
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, LessonsRecalled
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.calls import words_of
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
@@ -343,4 +342,4 @@ def _score(outcome: TaskOutcome) -> float | None:
 
 
 def _said(what: str, error: Exception) -> str:
-    return f"{what}: {words_of(error)}"
+    return f"{what}: {described(error)}"

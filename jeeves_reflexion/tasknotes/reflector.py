@@ -16,12 +16,12 @@ from typing import Final, TypeAlias, TypeVar
 import anyio
 
 from jeeves_reflexion.callables import run as run_callable
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.calls import answer, words_of
+from jeeves_reflexion.tasknotes.calls import answer
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
 from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
@@ -168,7 +168,7 @@ class TaskReflector:
 
     async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
         """Log and tell a problem that fails nothing, and return it in words."""
-        said = words_of(error) if isinstance(error, BaseException) else error
+        said = described(error) if isinstance(error, BaseException) else error
         problem = redact(f"{what}: {said}")
         logger.warning(problem)
         await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
@@ -198,7 +198,7 @@ class TaskReflector:
             found = await answer(self._reflection_seconds, lambda: session.spending("reflector", reflect))
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
             logger.warning("a reflection strategy failed", exc_info=error)
-            return failed_reflection(given, words_of(error)), ""
+            return failed_reflection(given, described(error)), ""
         reflection, refused = admit(found)
         if reflection is None:
             return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""

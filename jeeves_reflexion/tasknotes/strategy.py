@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
-from jeeves_reflexion.tasknotes.calls import words_of
 from jeeves_reflexion.tasknotes.parsing import SECTIONS, Sections, read_sections
 from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, TaskReflection
 from jeeves_reflexion.text import bullets, cut_middle, fence, one_line, read_prompt
@@ -67,7 +66,7 @@ class LlmReflectionStrategy:
             sections = await self._ask(given)
         except Exception as error:  # noqa: BLE001 - whatever it is, a run that was accepted stays accepted
             logger.warning("reflection on a task failed", exc_info=error)
-            return failed_reflection(given, f"{_CALL_FAILED} ({words_of(error)})")
+            return failed_reflection(given, f"{_CALL_FAILED} ({described(error)})")
         if not sections.readable:
             return failed_reflection(
                 given, "the reply could not be read: none of the four sections was in it"

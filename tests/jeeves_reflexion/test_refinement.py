@@ -318,6 +318,16 @@ async def test_the_limits_of_the_session_hold_within():
         await loop(Judge(0.1), author=never).refine(TASK, Session(spend=Spend(Budget(max_seconds=0.01))))
 
 
+async def test_an_error_without_a_readable_text_ends_the_loop_as_any_other():
+    class UnspeakableError(Exception):
+        def __str__(self):
+            raise ValueError("it can't be said")
+
+    refined = await loop(Judge(0.1, UnspeakableError())).refine(TASK)
+    assert (refined.reason, refined.best.number) == (REASON.ERROR, 1)
+    assert "UnspeakableError" in refined.problems[0]
+
+
 async def test_a_limit_holds_for_callables_that_ask_no_model_of_ours():
     author = Author(Attempt("a draft", usage=Usage(1, 10)))
     editor = Editor(tokens=10)
