@@ -177,10 +177,11 @@ def programming_error(error: Exception) -> Exception | None:
 
 
 def described(error: BaseException) -> str:
-    """Return an exception's class and text, also where its ``str()`` raises."""
+    """Return an exception's class and text, if it has one, also where its ``str()`` raises."""
     try:
         text = str(error)
     except Exception as second:  # noqa: BLE001 - a class of the user's own
         text = f"(its text can't be read: {type(second).__name__})"
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     # What can't be written down, such as half of a character of two, is shown as its code.
-    return f"{type(error).__name__}: {text}".encode("utf-8", "backslashreplace").decode()
+    return said.encode("utf-8", "backslashreplace").decode()

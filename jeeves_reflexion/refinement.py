@@ -17,7 +17,7 @@ import anyio
 from jeeves_reflexion.coaching import Coach
 from jeeves_reflexion.convergence import rank, select
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
-from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError, described
 from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, RefinementFinished, Reflected, Warned
 from jeeves_reflexion.judging import JudgeWatch
 from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
@@ -106,7 +106,7 @@ class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
     """What failed once there was a draft."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
+        super().__init__(described(error))
         self.error = error
 
 
@@ -154,7 +154,7 @@ class _Run:
             error = failed.error
             spent = isinstance(error, BudgetExceededError)
             reason = ConvergenceReason.TOKEN_BUDGET if spent else ConvergenceReason.ERROR
-            self.problems.append(f"{type(error).__name__}: {error}")
+            self.problems.append(described(error))
             if self.unjudged is not None:
                 self._add(self.unjudged)
         return await self._finish(reason, error)
@@ -244,7 +244,12 @@ class _Run:
         )
         self.note = ""
         before = self.spend.total
-        revision = await self._phase(lambda: self.loop.reviser(self.task.public(), request))
+
+        async def revise() -> Revision:
+            self.session.spend.check()
+            return await self.loop.reviser(self.task.public(), request)
+
+        revision = await self._phase(revise)
         self.problems += revision.problems
         used = self.spend.total.beyond(before)
         known = used.tokens > 0 and not used.unreported
@@ -324,7 +329,7 @@ class _Run:
                 return await call()
         except Exception as error:  # noqa: BLE001 - it is logged, and told in the result
             logger.exception("a callback failed in run %s", self.session.id)
-            problem = f"a callback failed: {type(error).__name__}: {error}"
+            problem = f"a callback failed: {described(error)}"
             self.problems.append(problem)
             await self._emit(Warned, message=problem)
             return None

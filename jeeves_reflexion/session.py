@@ -22,6 +22,7 @@ from typing import TypeAlias, TypeVar, get_args
 
 import anyio
 
+from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
@@ -53,9 +54,13 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_cost_usd", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or not value > 0):
-                raise ConfigurationError(f"Budget.{name} must be above 0 or None, not {value!r}")
+            given = getattr(self, name)
+            value = plain_number(given)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not value > 0
+            ):
+                raise ConfigurationError(f"Budget.{name} must be above 0 or None, not {given!r}")
+            object.__setattr__(self, name, value)
 
 
 _ROLES: tuple[Role, ...] = get_args(Role)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pydantic
 
@@ -22,6 +23,7 @@ Status: TypeAlias = Literal["correct", "incorrect", "halted", "missing"]
 MAX_STEPS: Final = 6
 """How many steps an attempt of the paper's runs may take (``hotpotqa_runs/agents.py``)."""
 
+_OF_THE_RUN: Final = ("run", "model", "n_trials_in_run")
 _ACTION: Final = re.compile(r"(\w+)\[(.+)\]")
 
 
@@ -125,11 +127,15 @@ def read_log(path: Path, *, max_steps: int = MAX_STEPS) -> LoggedRun:
         raise ConfigurationError(f"the log {path} can't be read: {error.strerror or error}") from error
     if not questions:
         raise ConfigurationError(f"{path} holds no questions")
-    first = questions[0]
-    n_trials = first.n_trials_in_run or max((t.trial for q in questions for t in q.trials), default=1)
-    return LoggedRun(
-        first.run or path.stem, first.model or "an unnamed model", n_trials, tuple(questions), max_steps
-    )
+    run, model, n_trials = (_known(questions, name) for name in _OF_THE_RUN)
+    n_trials = n_trials or max((t.trial for q in questions for t in q.trials), default=1)
+    return LoggedRun(run or path.stem, model or "an unnamed model", n_trials, tuple(questions), max_steps)
+
+
+def _known(questions: Sequence[LoggedQuestion], name: str) -> Any:  # noqa: ANN401 - a field's own type
+    """Return what the first line that says it says of the run; None where none does."""
+    values = (getattr(question, name) for question in questions)
+    return next((value for value in values if value is not None), None)
 
 
 def _question(line: bytes, where: str, earlier: list[LoggedQuestion], max_steps: int) -> LoggedQuestion:
@@ -158,9 +164,10 @@ def _problem(question: LoggedQuestion, earlier: list[LoggedQuestion]) -> str:
         return f"n_trials_in_run: it is {question.n_trials_in_run}"
     if any(question.id == other.id for other in earlier):
         return f"id: {question.id!r} stands in the file twice"
-    for name in ("run", "model", "n_trials_in_run"):
-        if earlier and getattr(question, name) != getattr(earlier[0], name):
-            return f"{name}: {getattr(question, name)!r}, and {getattr(earlier[0], name)!r} in the first line"
+    for name in _OF_THE_RUN:
+        said, known = getattr(question, name), _known(earlier, name)
+        if None not in (said, known) and said != known:
+            return f"{name}: {said!r}, and {known!r} in an earlier line"
     return ""
 
 

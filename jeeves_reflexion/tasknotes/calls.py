@@ -1,4 +1,4 @@
-"""Calls of what a user brings, such as a store or a strategy: in time, and with errors that can be said."""
+"""Calls of what a user brings, such as a store or a strategy, in time."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ReflectionConfig:
         prompt: str | Path | _Unset = _UNSET,
     ) -> None:
         for name, value, kind in (("model", model, ChatModel), ("strategy", strategy, ReflectionStrategy)):
-            if not isinstance(value, _Unset | kind):
+            if isinstance(value, type) or not isinstance(value, _Unset | kind):
                 raise ConfigurationError(
                     f"{name} must be a {kind.__name__}, not {value!r}: leave it out for the default"
                 )

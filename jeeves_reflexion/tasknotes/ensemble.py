@@ -14,14 +14,14 @@ from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.redaction import redacting
+from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import Listener, Session, logger
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.execution import AnyAgent, EnsembleOptions, Staff, TaskRun
 from jeeves_reflexion.tasknotes.gates import ReviewDecision, decided
 from jeeves_reflexion.tasknotes.memory import InMemoryReflectionStore
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
-from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, TaskOutcome
+from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, Status, TaskOutcome
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.types import Task
 
@@ -225,7 +225,15 @@ class _Run:
             await self._together(places, advice, learn=phase.review is None)
             if phase.review is None:
                 return
-            decision = await self._review(phase, places)
+            try:
+                decision = await self._review(phase, places)
+            except HOPELESS:
+                raise
+            except Exception as error:  # noqa: BLE001 - told by the outcomes
+                reason = redact(f"phase {phase.name!r}: the review failed: {described(error)}")
+                logger.warning("run %s, %s", self.session.id, reason)
+                await self._settle(places, reason, status="failed")
+                return
             if decision.verdict == "accept":
                 await self._settle(places)
                 return
@@ -292,23 +300,16 @@ class _Run:
         if review is None:
             return ReviewDecision.accept()
         allowed = {"accept", "reject", "retry"}
-        try:
-            return await decided(review, lambda: review(outcomes), phase.timeout, phase.on_timeout, allowed)
-        except HOPELESS:
-            raise
-        except Exception as error:  # noqa: BLE001 - told by the outcomes
-            return ReviewDecision.reject(f"the review failed: {described(error)}")
+        return await decided(review, lambda: review(outcomes), phase.timeout, phase.on_timeout, allowed)
 
-    async def _settle(self, places: Sequence[_Place], rejected: str = "") -> None:
+    async def _settle(
+        self, places: Sequence[_Place], reason: str = "", *, status: Status = "rejected"
+    ) -> None:
         """Let a phase that was decided on leave its notes; with a reason, none of it was accepted."""
         for place in places:
             if place.run is None or place.outcome is None or place.outcome.status == "skipped":
                 continue
-            if rejected and place.outcome.accepted:
-                place.outcome = replace(
-                    place.outcome,
-                    status="rejected",
-                    reason=rejected,
-                    decision=ReviewDecision.reject(rejected),
-                )
+            if reason and place.outcome.accepted:
+                decision = ReviewDecision.reject(reason) if status == "rejected" else None
+                place.outcome = replace(place.outcome, status=status, reason=reason, decision=decision)
             place.outcome = await place.run.settle(place.outcome)

@@ -14,7 +14,8 @@ from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, LessonsRecalled
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
-from jeeves_reflexion.session import Session
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
@@ -118,6 +119,10 @@ class TaskRun:
             outcome = await self._accepted()
         except _Stopped as stopped:
             outcome = stopped.outcome
+        if outcome.status == "failed":
+            logger.warning(
+                "run %s, task %d: %s", self.session.id, self.session.attempt, redact(outcome.reason)
+            )
         return self._told(outcome)
 
     async def settle(self, outcome: TaskOutcome) -> TaskOutcome:
@@ -216,6 +221,7 @@ class TaskRun:
     async def _attempt(self, task: Task) -> Attempt:
         agent = self.staff.agent_of(self.task)
         number = self.session.attempt
+        self.session.spend.check()
         await self.session.emit(AttemptStarted(run_id=self.session.id, attempt=number, max_attempts=1))
         started = time.monotonic()
         try:

@@ -65,15 +65,20 @@ class ReviewGate:
     def __post_init__(self) -> None:
         if not callable(self.reviewer):
             raise ConfigurationError(f"reviewer must be callable, not {type(self.reviewer).__name__}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise ConfigurationError(f"timeout must be above 0 or None, not {self.timeout!r}")
-        if self.on_timeout not in ("accept", "reject"):
-            raise ConfigurationError(f"on_timeout must be 'accept' or 'reject', not {self.on_timeout!r}")
+        check_waiting(self.timeout, self.on_timeout)
 
     async def decide(self, task: Task, attempt: Attempt, evaluation: Evaluation | None) -> ReviewDecision:
         """Ask the reviewer. Raises what it raises, and :class:`ConfigurationError` for an answer that is none."""
         call = functools.partial(self.reviewer, task, attempt, evaluation)
         return await decided(self.reviewer, call, self.timeout, self.on_timeout, {"accept", "edit", "reject"})
+
+
+def check_waiting(timeout: float | None, on_timeout: str) -> None:
+    """Raise :class:`ConfigurationError` for a time-out of a review, or an answer after it, that is none."""
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"timeout must be above 0 or None, not {timeout!r}")
+    if on_timeout not in ("accept", "reject"):
+        raise ConfigurationError(f"on_timeout must be 'accept' or 'reject', not {on_timeout!r}")
 
 
 async def decided(

@@ -68,6 +68,10 @@ class TaskReflector:
         store_seconds: float = STORE_SECONDS,
         reflection_seconds: float = REFLECTION_SECONDS,
     ) -> None:
+        if isinstance(store, type):
+            raise ConfigurationError(
+                f"reflection_store must be a store: {store.__name__} is a class, call it"
+            )
         if store is not None and not isinstance(store, ReflectionStore):
             raise ConfigurationError(
                 f"reflection_store must have the methods store and retrieve; {type(store).__name__} hasn't"

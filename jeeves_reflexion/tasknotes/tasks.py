@@ -14,7 +14,13 @@ from typing import Any, Literal, TypeAlias
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.tasknotes.config import ReflectionConfig, as_config
-from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate
+from jeeves_reflexion.tasknotes.gates import (
+    InputGuard,
+    OutputGuard,
+    ReviewDecision,
+    ReviewGate,
+    check_waiting,
+)
 from jeeves_reflexion.tasknotes.identity import task_identity
 from jeeves_reflexion.tasknotes.placeholders import fill, missing_names
 from jeeves_reflexion.tasknotes.values import TaskReflection
@@ -136,9 +142,15 @@ class Phase:
 
     def __post_init__(self) -> None:
         as_config(self.reflect)
+        check_waiting(self.timeout, self.on_timeout)
+        given: object = self.tasks
+        if isinstance(given, str):  # its letters would be the tasks
+            raise ConfigurationError(f"Phase.tasks must be a list of tasks, not {given!r}")
         object.__setattr__(self, "tasks", tuple(EnsembleTask.of(task) for task in self.tasks))
-        if self.max_retries < 0:
-            raise ConfigurationError(f"max_retries must be at least 0, not {self.max_retries}")
+        if not isinstance(self.max_retries, int) or self.max_retries < 0:
+            raise ConfigurationError(
+                f"max_retries must be a whole number from 0 on, not {self.max_retries!r}"
+            )
 
     def reflection_of(self, task: EnsembleTask) -> ReflectionConfig | None:
         """Return how a task of the phase is reflected on; None for not at all."""

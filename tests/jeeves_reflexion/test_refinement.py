@@ -31,6 +31,7 @@ from jeeves_reflexion.convergence import Convergence
 from jeeves_reflexion.evaluators import CriteriaEvaluator
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.refinement_options import Decision
+from jeeves_reflexion.types import UNKNOWN_USAGE
 
 pytestmark = pytest.mark.anyio
 REASON = ConvergenceReason
@@ -122,7 +123,9 @@ async def test_a_run_out_of_its_own_budget_returns_the_best_so_far():
     session = Session(spend=Spend(Budget(max_tokens=12)))
     refined = await loop(asks, max_drafts=9).refine(TASK, session)
     assert refined.reason is REASON.TOKEN_BUDGET
-    assert scores(refined) == [*map(pytest.approx, (0.1, 0.2, 0.3)), None], "the last one could not be judged"
+    assert scores(refined) == [*map(pytest.approx, (0.1, 0.2, 0.3))], (
+        "there is no revision that nobody can judge"
+    )
     assert refined.best.number == 3
 
 
@@ -313,6 +316,30 @@ async def test_the_limits_of_the_session_hold_within():
 
     with pytest.raises(BudgetExceededError, match=r"the 0\.01 s of the run are over"):
         await loop(Judge(0.1), author=never).refine(TASK, Session(spend=Spend(Budget(max_seconds=0.01))))
+
+
+async def test_an_error_without_a_readable_text_ends_the_loop_as_any_other():
+    class UnspeakableError(Exception):
+        def __str__(self):
+            raise ValueError("it can't be said")
+
+    refined = await loop(Judge(0.1, UnspeakableError())).refine(TASK)
+    assert (refined.reason, refined.best.number) == (REASON.ERROR, 1)
+    assert "UnspeakableError" in refined.problems[0]
+
+
+async def test_a_limit_holds_for_callables_that_ask_no_model_of_ours():
+    author = Author(Attempt("a draft", usage=Usage(1, 10)))
+    editor = Editor(tokens=10)
+    session = Session(spend=Spend(Budget(max_tokens=15)))
+    refined = await loop(Judge(0.1), editor=editor, author=author, max_drafts=9).refine(TASK, session)
+    assert (refined.reason, len(refined.drafts)) == (REASON.TOKEN_BUDGET, 2)
+
+    unknown = Author(Attempt("a draft", usage=UNKNOWN_USAGE))
+    session = Session(spend=Spend(Budget(max_tokens=15)))
+    refined = await loop(Judge(0.1), author=unknown, max_drafts=9).refine(TASK, session)
+    assert (refined.reason, len(refined.drafts)) == (REASON.ERROR, 1)
+    assert "a token budget needs reported usage" in refined.problems[0]
 
 
 async def test_a_judge_that_fails_at_once_leaves_the_draft_unjudged():

@@ -6,6 +6,7 @@ import time
 
 import anyio
 import anyio.to_thread
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,10 +40,17 @@ def limited(budget: Budget, agent=None, grader=None, **settings) -> Reflexion:
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_cost_usd", "max_seconds"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), "10"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), "10", True, np.int64(0)])
 def test_a_limit_out_of_range_is_named(name, value):
     with pytest.raises(ConfigurationError, match=rf"Budget\.{name}"):
         Budget(**{name: value})
+
+
+@pytest.mark.parametrize("number", [np.int64(9), np.int32(9), np.float32(9)])
+def test_a_limit_may_be_a_number_of_numpy(number):
+    budget = Budget(max_tokens=number, max_cost_usd=number, max_seconds=number)
+    assert budget == Budget(9, 9, 9)
+    assert type(budget.max_seconds) in {int, float}
 
 
 @pytest.mark.parametrize("budget", [Budget(max_tokens=100), Budget(max_cost_usd=1.0)])

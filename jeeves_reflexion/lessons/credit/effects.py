@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
 
+from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.statistics import Z95, Mean, difference_of_means
 from jeeves_reflexion.types import Lift
@@ -130,10 +131,14 @@ class Withholding:
     early: float | None = None
 
     def __post_init__(self) -> None:
-        shares = (("share", self.share), ("whole_share", self.whole_share), ("early", self.early))
-        for name, value in shares:
-            if value is not None and not 0.0 <= value <= _MAX_SHARE:
-                raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {value}")
+        for name in ("share", "whole_share", "early"):
+            given = getattr(self, name)
+            value = plain_number(given)
+            if value is None and name != "share":
+                continue
+            if not isinstance(value, int | float) or not 0.0 <= value <= _MAX_SHARE:
+                raise ConfigurationError(f"{name} must lie in [0, {_MAX_SHARE}], not {given!r}")
+            object.__setattr__(self, name, value)
         if self.early is None:
             return
         if not self.share:

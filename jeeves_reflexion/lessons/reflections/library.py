@@ -139,7 +139,7 @@ class ReflectionLibrary:
 
     async def add(self, entry: Entry) -> Stored:
         """Store an entry: the file, then its vector; where that fails, the file is taken back and the error raised."""
-        if flaw := await anyio.to_thread.run_sync(_flaw, entry):
+        if flaw := await anyio.to_thread.run_sync(flaw_of, entry):
             raise LessonStoreError(
                 f"the reflection is not stored, because it {flaw}: describe it generically"
             )
@@ -280,7 +280,7 @@ def _screened(near: Sequence[_Near], k: int) -> tuple[list[_Near], list[_Near]]:
     for one, score, why in near:
         if len(sound) == k:
             break
-        flaw = _flaw(one.entry)
+        flaw = flaw_of(one.entry)
         if flaw:
             flawed.append((one, score, f"held back: it {flaw}"))
         else:
@@ -288,7 +288,8 @@ def _screened(near: Sequence[_Near], k: int) -> tuple[list[_Near], list[_Near]]:
     return sound, flawed
 
 
-def _flaw(entry: Entry) -> str:
+def flaw_of(entry: Entry) -> str:
+    """Say how a reflection tries to command its readers; empty if it is advice."""
     return flaw("\n".join((entry.summary, entry.body)))
 
 

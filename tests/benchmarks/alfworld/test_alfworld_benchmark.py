@@ -230,8 +230,8 @@ def test_what_cannot_work_is_refused_before_games_are_made(made_games, made_fold
     runner = CliRunner()
     games = tmp_path / "games"
     (tmp_path / "held").mkdir()
-    (tmp_path / "held" / "rows.jsonl").touch()
-    (tmp_path / "held" / "config.json").write_text("{}")
+    for name in ("rows.jsonl", "journal.jsonl", "config.json"):
+        (tmp_path / "held" / name).write_text("{}\n")
     lessons = tmp_path / "lessons"
 
     async def fill():

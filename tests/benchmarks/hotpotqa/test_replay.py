@@ -268,6 +268,20 @@ def test_what_published_logs_leave_out_is_unknown_and_changes_no_figure(tmp_path
     assert all(f" / {each} |" in table(played) for each in last)
 
 
+@pytest.mark.parametrize("name", ["run", "model", "n_trials_in_run"])
+@pytest.mark.parametrize("said", [0, 1, 2])
+def test_what_only_some_lines_say_holds_for_all(tmp_path, name, said):
+    lines = [question(number) for number in range(3)]
+    for number, line in enumerate(lines):
+        if number != said:
+            del line[name]
+    run = read_log(written(tmp_path, *lines))
+    assert (run.name, run.model, run.n_trials) == ("made", "m", 3)
+    other = question(3, **{name: 4 if name == "n_trials_in_run" else "other"})
+    with pytest.raises(ConfigurationError, match=f"line 4: {name}: "):
+        read_log(written(tmp_path, *lines, other))
+
+
 def test_each_of_several_reflections_on_one_trial_is_kept(tmp_path):
     first, second = ["Search the country first.", "Read the map. Then answer."], ["Name the river."]
     learned = [*first, *second]
@@ -383,7 +397,7 @@ def _without(field):
         (question(0, trial(1, "halted", *[step("Search", "x")] * 7)), "7 steps, with a limit of 6"),
         (question(0, trial(1, "correct", {**finish("x"), "n": 2})), "not numbered from 1"),
         (question(1), "id: 'q1' stands in the file twice"),
-        (question(2, run="other"), "run: 'other', and 'made' in the first line"),
+        (question(2, run="other"), "run: 'other', and 'made' in an earlier line"),
     ],
 )
 def test_a_log_of_another_form_is_an_error_that_names_line_and_field(tmp_path, line, problem):

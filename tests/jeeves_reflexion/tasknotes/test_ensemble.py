@@ -8,6 +8,8 @@ from noting import REPLY, Broken, Counting, Heard, TwoMethods, noted
 
 from jeeves_reflexion import (
     Attempt,
+    Budget,
+    BudgetExceededError,
     ConfigurationError,
     Evaluation,
     Lesson,
@@ -20,6 +22,8 @@ from jeeves_reflexion import (
     ScriptedModel,
     Session,
     SessionError,
+    Spend,
+    Usage,
 )
 from jeeves_reflexion import Task as CoreTask
 from jeeves_reflexion.tasknotes import (
@@ -162,6 +166,46 @@ async def test_a_failed_run_leaves_no_reflection_and_no_score(failure):
     store = InMemoryReflectionStore()
     (outcome,) = (await Ensemble(agent=agent, reflection_store=store).run(task)).outcomes
     assert (outcome.status, strategy.given, store.size) == ("failed", [], 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Ensemble(agent=agent, reflection_store=InMemoryReflectionStore),
+        lambda: ReflectionConfig(strategy=Counting),
+        lambda: ReflectionConfig(model=ScriptedModel),
+    ],
+)
+def test_a_class_in_place_of_its_object_is_refused_at_once(call):
+    with pytest.raises(ConfigurationError, match="must be a"):
+        call()
+
+
+async def test_what_breaks_in_a_users_own_code_is_shown(caplog):
+    def typo(prompt: str) -> str:
+        return undefined  # noqa: F821
+
+    outcome = (await Ensemble(agent=typo).run(Task("Write a report."))).outcomes[0]
+    assert outcome.status == "failed"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "NameError: name 'undefined' is not defined" in caplog.text
+
+
+async def test_a_budget_holds_for_agents_that_ask_no_model_of_ours():
+    asked = []
+
+    def paid(prompt: str) -> Attempt:
+        asked.append(prompt)
+        return Attempt("done", usage=Usage(1, 10))
+
+    session = Session(spend=Spend(Budget(max_tokens=5)))
+    with pytest.raises(BudgetExceededError, match="10 of 5 tokens are used"):
+        await Ensemble(agent=paid).run("Write one.", "Write two.", session=session)
+    assert asked == ["Write one."]
+
+    session = Session(spend=Spend(Budget(max_tokens=5)))
+    with pytest.raises(ConfigurationError, match="a token budget needs reported usage"):
+        await Ensemble(agent=agent).run("Write one.", "Write two.", session=session)
 
 
 async def test_a_cancelled_run_leaves_no_reflection():
@@ -395,6 +439,26 @@ async def test_a_rejected_phase_leaves_no_reflection_and_scores_zero():
     (outcome,) = (await Ensemble(agent=agent, reflection_store=store).run(phase)).outcomes
     assert (outcome.status, outcome.reason, strategy.given) == ("rejected", "phase 'draft': not good", [])
     assert (await store.history(task.identity)).baseline == (0.0,)
+
+
+async def test_a_review_that_breaks_says_nothing_of_the_notes(caplog):
+    store = InMemoryReflectionStore()
+    task, strategy = reflective()
+    ensemble = Ensemble(agent=agent, reflection_store=store)
+    (outcome,) = (await ensemble.run(Phase("draft", [task], lambda outcomes: 1 / 0))).outcomes
+    assert (outcome.status, outcome.decision, strategy.given) == ("failed", None, [])
+    assert "phase 'draft': the review failed: ZeroDivisionError" in outcome.reason
+    assert outcome.reason in caplog.text
+    assert await store.history(task.identity) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"tasks": "abc"}, {"max_retries": 1.5}, {"max_retries": -1}, {"timeout": -1}, {"on_timeout": "retry"}],
+)
+def test_a_phase_that_can_not_be_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Phase(**{"name": "draft", "tasks": ["Write."], **wrong})
 
 
 async def test_a_phase_is_tried_again_with_advice():

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from noting import Counting, Heard, TwoMethods, noted
 
-from jeeves_reflexion import Budget, ConfigurationError, ModelAuthError, ScriptedModel, Session
+from jeeves_reflexion import Attempt, Budget, ConfigurationError, ModelAuthError, ScriptedModel, Session
 from jeeves_reflexion.session import Spend
 from jeeves_reflexion.tasknotes import (
     Ensemble,
@@ -201,8 +201,8 @@ async def test_notes_are_filled_with_inputs_that_are_no_texts():
 
 async def test_what_a_strategy_returns_is_not_charged_to_the_run():
     session = Session(spend=Spend(Budget(max_tokens=1000)))
-    task = Task("Write.", reflect=strategy(returning(MagicMock())))
-    model = ScriptedModel(["done", "done too"])
+    task = Task("Write.", reflect=strategy(returning(MagicMock())), agent=lambda prompt: Attempt("done"))
+    model = ScriptedModel(["done too"])
     assert (await Ensemble(model).run(task, "Another.", session=session)).accepted
     assert session.spend.of("reflector").calls == 0
 

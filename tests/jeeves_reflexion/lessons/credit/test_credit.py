@@ -280,7 +280,16 @@ def test_few_attempts_move_the_rank_and_claim_nothing():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"share": -0.1}, {"share": 0.6}, {"share": 0.1, "whole_share": 0.7}, {"early": math.nan}]
+    "wrong",
+    [
+        {"share": -0.1},
+        {"share": 0.6},
+        {"share": None},
+        {"share": "0.1"},
+        {"share": True},
+        {"share": 0.1, "whole_share": 0.7},
+        {"early": math.nan},
+    ],
 )
 def test_a_share_that_is_none_is_refused(wrong):
     with pytest.raises(ConfigurationError, match=rf"{[*wrong][-1]} must lie in"):
