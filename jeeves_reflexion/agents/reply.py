@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
-from jeeves_reflexion.models.replies import agreed, fences, objects, unwrapped
-from jeeves_reflexion.models.thoughts import answer
+from jeeves_reflexion.models.replies import agreed, objects, unwrapped
+from jeeves_reflexion.models.thoughts import answer, fences
 
 FINISH = "finish"
 

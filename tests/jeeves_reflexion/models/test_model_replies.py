@@ -88,7 +88,21 @@ THOUGHTS = [
     ("Write between <think> and </think> only.", "Write between <think> and </think> only."),
     ("Never write `</think>` twice.", "Never write `</think>` twice."),
     ("<s>old</s> new", "<s>old</s> new"),
+    ("<|im_start|>assistant\nthe answer<|im_end|>", "the answer"),
     ("", ""),
+    *(
+        (text, text)
+        for text in (
+            "Harmony marks kinds of text by <|channel|> and <|message|>.",
+            "The price is <s>$10</s>",
+            "A template:\n\n```\n<think>\nreason here\n</think>\nanswer here\n```\n\nUse it.",
+            "A template:\n\n```xml\n<think>\n```\n\nUse it.",
+            "x = re.sub(r'<think>.*?</think>', '', text)",
+            "# <think> opens it",
+            '{"text": "It says: <think>x</think> and <think> and\\n</think>"}',
+            "<think /> is empty",
+        )
+    ),
 ]
 
 
@@ -130,6 +144,9 @@ GROWING = [
     "Action: x[",
     "\ufffc",
     "i am ",
+    "</s> ",
+    "<answer>",
+    "```\n<think>\n```\n",
 ]
 
 
