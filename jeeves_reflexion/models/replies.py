@@ -77,18 +77,19 @@ _LEAST, _LONGEST, _MOST_LINES = 4, 20_000, 5000
 def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> str:
     """Return a reply without what it repeats word for word of texts that the model was shown: whole, or by the line.
 
-    White space makes no difference. Texts that could not be taken for an answer, having neither numbers nor marks, are
-    left in place; with ``whole_objects=False`` JSON objects are, too. So is what the answer begins with, unless the
-    text that was shown begins with it: a line in the form that was asked for may well be like one of theirs.
+    White space and capitals make no difference. Texts that could not be taken for an answer, having neither numbers nor
+    marks, are left in place; with ``whole_objects=False`` JSON objects are, too. So is what the answer begins with,
+    unless a text that was shown begins with it: a line in the form that was asked for may well be like one of theirs.
     """
     first = -1
     if not any(map(has_marks, shown)):  # else what is left without thinking may be theirs
         text = answer(text)
         first = len(text) - len(text.lstrip(" \t\n*_#"))
-    folded = " ".join(text.split())
+    folded = " ".join(text.split()).lower()
 
-    def cut(quoted: str, flags: int = 0) -> str:
-        return re.sub(quoted, lambda match: match[0] if match.start() == first else _GONE, text, flags=flags)
+    def cut(quoted: str, kept: int) -> str:
+        flags = re.MULTILINE | re.IGNORECASE
+        return re.sub(quoted, lambda match: match[0] if match.start() == kept else _GONE, text, flags=flags)
 
     for one in shown:
         # A line of JSON may be a line of the answer's own JSON too: objects are told apart by what they hold. A fence
@@ -97,7 +98,7 @@ def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> s
         whole = one.strip()
         for part in dict.fromkeys((whole, *(line.strip() for line in lines))):
             words = part.split()
-            if not _LEAST <= len(part) <= _LONGEST or " ".join(words) not in folded:
+            if not _LEAST <= len(part) <= _LONGEST or " ".join(words).lower() not in folded:
                 continue
             if not whole_objects and part[0] == "{" and part[-1] == "}":
                 continue
@@ -106,11 +107,9 @@ def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> s
                 head = r"(?<![\w.,])" if part[0].isalnum() or part[0] == "." else ""
                 tail = _TAIL if part[-1].isalnum() else ""
                 quoted = head + r"\s+".join(map(re.escape, words)) + tail
-                text = re.sub(quoted, _GONE, text) if whole.startswith(part) else cut(quoted)
+                text = cut(quoted, -1 if whole.startswith(part) else first)
         for key, value in _numbers(one):
-            text = cut(
-                rf"^[^\w\n\"'{{]*{re.escape(key)}{_IS}{re.escape(value)}{_TAIL}", re.MULTILINE | re.IGNORECASE
-            )
+            text = cut(rf"^[^\w\n\"'{{]*{re.escape(key)}{_IS}{re.escape(value)}{_TAIL}", first)
     return text
 
 

@@ -80,7 +80,7 @@ def replies(draw):
     prose = st.sampled_from(
         ["", "The output is:", "It says of itself:", "I was given\n\n", "That is wrong.", "So:\n"]
     )
-    quoted = draw(frames).format(candidate)
+    quoted = draw(frames).format(draw(st.sampled_from([candidate, candidate.upper()])))
     parts = [draw(prose), quoted, draw(prose)]
     gap = draw(st.sampled_from(["\n", "\n\n", " "]))
     before, after = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
