@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from dataclasses import dataclass
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value
-from jeeves_reflexion.models.replies import agreed, fences, objects, unwrapped
-from jeeves_reflexion.models.thoughts import answer
+from jeeves_reflexion.models.replies import agreed, objects, unwrapped
+from jeeves_reflexion.models.thoughts import answer, fences
 
 FINISH = "finish"
 
 _LABEL = re.compile(
-    r"^[ \t]*[*_#` ]*(?P<label>thought|action[ _]input|action|observation|final[ _]answer)"
-    r"[ \t]*\d*[*_` ]*:[*_` ]*",
+    r"^ {0,3}(?:[*_#`][*_#` ]*+)?(?P<label>thought|action[ _]input|action|observation|final[ _]answer)"
+    r"[ \t]*\d*[*_` ]*[:\uff1a][*_` ]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _CALL = re.compile(r"[`'\"*]*(?P<name>[A-Za-z0-9_-]+)[`'\"*]*\s*", re.DOTALL)
@@ -56,11 +57,11 @@ class Reply:
 def parse_reply(text: str) -> Reply:
     """Read a reply.
 
-    Thinking aloud and quotations hold no action: block quotations, and fences where something else follows. Everything
-    after the first action is left out: the model can't know the observation yet. Without any label, a JSON object with
-    the tool's name and its arguments is read.
+    Thinking aloud and quotations hold no action: block quotations, indented blocks, and fences where something else
+    follows. Everything after the first action is left out: the model can't know the observation yet. Without any
+    label, a JSON object with the tool's name and its arguments is read.
     """
-    text = unwrapped(answer(text))
+    text = unwrapped(textwrap.dedent(answer(text)))
     spoken = _unquoted(text)
     thought, sections = _sections(spoken)
     for place, (label, body) in enumerate(sections):
@@ -85,7 +86,8 @@ def _unquoted(text: str) -> str:
     for start, end in reversed(fences(text)):
         after = text[end:].strip()
         label = text[:start].rstrip().rsplit("\n", 1)[-1]
-        if after and not _LABEL.match(label):
+        named = _LABEL.match(label)
+        if after and (named is None or named["label"].lower() == "thought"):
             text = text[:start] + text[end:]
     return text
 

@@ -49,7 +49,9 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     headed = bool(_sections(own)["scores"])
     if scored and (not headed or (in_json and any(one.plain for one in scored))):
         one = agreed(scored, lambda fields: parse_fields(fields).score)
-        return read_fields(one.value) if one else _unread("the reply holds more than one score")
+        evaluation = read_fields(one.value) if one else _SEVERAL
+        said = None if text.startswith(("{", "```")) else _of_prose(own, shown).score
+        return evaluation if said in (None, evaluation.score) else _SEVERAL
     if found and not headed and text.startswith(("{", "```")):
         return _unread("the JSON object has no score")
     return _of_prose(own, shown)
@@ -98,6 +100,9 @@ def _settled(evaluation: Evaluation, strict: ParsedScore, parsed: ParsedScore) -
 
 def _unread(problem: str) -> Evaluation:
     return Evaluation(None, rationale=problem, confidence=0.0)
+
+
+_SEVERAL = _unread("the reply holds more than one score")
 
 
 def _sections(text: str) -> dict[str, list[str]]:

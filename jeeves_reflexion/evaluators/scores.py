@@ -19,13 +19,14 @@ from jeeves_reflexion.types import JSON
 _NUMBER = r"[+-]?(?:0,\d+|\d+,(?!\d{3}\b)\d+|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 # What makes a number something else than a score when it follows: 1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
 _NO_MORE = (
-    rf"(?:\s?[\u5206\u70b9\uc810])?(?![ \t]*/|\w|[.,:-]\d|(?:[ \t]*[-~\u2013\u2014\u2026][ \t]*"
-    rf"|[ \t]+(?:[^\W\d_]{{1,4}}[ \t]+)?){_NUMBER}[ \t]*(?:[^\w \t]|$))"
+    rf"(?:\s?[\u5206\u70b9\uc810])?(?![ \t]*/|\w|[^\w\s(\[*_`|]\d|(?:[ \t]*[-~\u2013\u2014\u2026][ \t]*"
+    rf"|[ \t]+(?:[^\W\d_]{{1,4}}[ \t]+)?){_NUMBER}[ \t]*(?:[^\w \t]|$)"
+    rf"|(?<![.,]\d)(?<![.,]\d\d)[ \t]+(?:[^\W\d_]+[ \t]+){{0,3}}of[ \t]+(?:the[ \t]+)?{_NUMBER})"
 )
-_SCALE = rf"\s*(?:(?P<percent>%)|\(?(?:/|\b(?:out[ \t]+of|of|von|sur|de|su)\b)\s*(?P<scale>{_NUMBER}))"
+_SCALE = rf"[ \t*_`]*(?:(?P<percent>%)|\(?(?:/|\b(?:out[ \t]+of|of|von|sur|de|su)\b)\s*(?P<scale>{_NUMBER}))"
 _AMOUNT = rf"(?P<value>{_NUMBER})(?:{_SCALE})?(?![\d%]){_NO_MORE}"
-_MARKS = r"[\s\"'*_`>{}]*"
-_IS = r"(?:[:=|\uff1a]|\bis\b|\bof\b|\bwould[ \t]+be\b)"
+_MARKS = r"[\s\"'*_`>{}]*(?:[<\[(](?=[01]?\.\d+[>\])]))?"  # the prompt's own <0.7> too
+_IS = r"(?:[:=|\uff1a]|\bis\b|\bof\b|\bwould[ \t]+be\b|$)"
 _FIRST = r"^[^\w\n>\ufffc.+]{0,20}+"
 _LABELS = r"score|rating|grade|mark"
 # The same word where models answer in another language; one that is not in plain letters is known by its place.
@@ -42,7 +43,7 @@ _FOREIGN: Final = re.compile(
     rf"{_FIRST}(?:{_WORDS})(?P<lead>[ \t]+final\w*)?{_MARKS}[:=\uff1a]{_MARKS}{_AMOUNT}(?P<rest>.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.]*$")
+_BARE = re.compile(rf"^{_MARKS}{_AMOUNT}[\s\"'*_`.}}]*$")
 _JUDGING = (
     r"\b(?:rat(?:e|ed|ing)|grad(?:e|ed)|mark|verdict|give|assign|award|deserves?|say|overall|total|result)\b"
 )
@@ -98,15 +99,20 @@ def parse_score(text: str, *, clamp: bool = False, shown: Sequence[str] = ()) ->
     if lines:
         stated_once = any(one.plain for one in lines) or not any(one.plain for one in scored)
         return _one(lines if stated_once else [*lines, *scored])
-    if scored:
-        return _one(scored)
-    if (match := _BARE.match(unwrapped(own))) or (match := _BARE.match(own.split("\n", 1)[0])):
-        return _amount(match, clamp=clamp)
     said = [match for match in _SCALED.finditer(own) if match["percent"] or match["scale"] or match["given"]]
     said += _IN_WORDS.finditer(own)
     said = [match for match in said if not _repeats(match[0], shown) and not _OF_OTHERS.match(match[0])]
+    amounts = [Stated(_amount(each, clamp=clamp), each.start(), each.end(), plain=False) for each in said]
+    if scored:
+        in_form = reading.text.startswith(("{", "[", "```", "~~~"))
+        return (
+            _one(scored)
+            if in_form or not said
+            else _one([replace(each, plain=False) for each in (*scored, *amounts)])
+        )
+    if (match := _BARE.match(unwrapped(own))) or (match := _BARE.match(own.split("\n", 1)[0])):
+        return _amount(match, clamp=clamp)
     if said:
-        amounts = [Stated(_amount(each, clamp=clamp), each.start(), each.end(), plain=False) for each in said]
         return _one(amounts)
     return _one(
         [each for each in _lines(_LABELLED, prose(text, fenced=True), shown, clamp=clamp) if each.plain]
@@ -119,7 +125,10 @@ def _lines(
     """Return the lines that begin with a label and an amount; those that repeat theirs amid other words are out."""
     found = []
     for match in label.finditer(own):
-        plain = _WORDLESS.fullmatch(match["rest"]) is not None
+        first = (
+            _WORDLESS.fullmatch(own, 0, match.start()) is not None and "\ufffc" not in own[: match.start()]
+        )
+        plain = first or _WORDLESS.fullmatch(match["rest"]) is not None
         if plain or not _repeats(own[match.start() : match.start("rest")], shown):
             final = bool(re.search("final|overall", match["lead"] or "", re.IGNORECASE))
             found.append(Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain, final))
@@ -132,8 +141,10 @@ def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
 
 
 def _repeats(fragment: str, shown: Sequence[str]) -> bool:
-    words = " ".join(fragment.split()).strip(" *_`\"'").casefold()
-    return any(words in " ".join(one.split()).casefold() for one in shown)
+    words = re.compile(
+        rf"(?<!\w){re.escape(' '.join(fragment.split()).strip(' *_`#-'))}(?![\w%]|[.,/]\d)", re.IGNORECASE
+    )
+    return any(words.search(" ".join(one.split())) for one in shown)
 
 
 def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:

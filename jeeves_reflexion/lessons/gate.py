@@ -36,7 +36,7 @@ def shape_problem(
     stripped = text.strip()
     if not any(character.isalpha() for character in stripped):
         return "it is empty"
-    if not read_lesson(stripped, one_sentence=False):
+    if not read_lesson(stripped, one_sentence=one_sentence):
         return "it holds no lesson: it says that there is none, apologises, or is no advice at all"
     repeated = (name for name, other in (said or {}).items() if repeats(stripped, other))
     if problem := _length_problem(stripped, max_characters, one_sentence=one_sentence):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jeeves_reflexion.models.replies import objects, opened, unwrapped
+from jeeves_reflexion.models.replies import objects, opened, unwrapped, values
 from jeeves_reflexion.models.thoughts import answer
+from jeeves_reflexion.types import JSON
 
 # What the sentence is called in our prompts, and in the languages that models answer them in.
 _NAME: Final = (
@@ -16,14 +17,15 @@ _NAME: Final = (
 )
 _LABEL: Final = re.compile(
     rf"^[^\w\n>]{{0,10}}(?:(?:the|my|one|key|main|new|final|most|important)[ \t]+){{0,3}}{_NAME}"
-    r"(?:[ \t]+(?:is|here|for\b[^:\n]{0,30}))?[*_`]*[ \t]*(?:[:\uff1a]|$)[*_` \t]*",
+    r"(?:[ \t]+(?:is|here|for\b[^:\n]{0,30}))?[*_`]*(?:[ \t]+\([^()\n]{0,30}\))?[ \t]*"
+    r"(?:[:\uff1a]|[-\u2013\u2014][ \t]|$)[*_` \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _PREAMBLE: Final = re.compile(
-    r"^(?:[^.!?:\n]{1,40}[.!,][ \t]+)?here(?:['\u2019]s| is| are)\b[^:\n]{0,120}:[*_` \t]*", re.IGNORECASE
+    r"^(?:[^.!?:\n]{1,60}[.!,;][ \t]+)?here(?:['\u2019]s| is| are)\b[^:\n]{0,120}:[*_` \t]*", re.IGNORECASE
 )
 _INTERJECTION: Final = re.compile(
-    r"^(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|understood|got it|yes)[.!,][ \t]+",
+    r"^(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|understood|got it|yes)(?:[.!,][ \t]+|\W*\Z)",
     re.IGNORECASE,
 )
 _ITEM: Final = re.compile(r"^\s*(?:[-*+>\u2022]|\(?\d{1,2}[.)])\s+")
@@ -34,7 +36,9 @@ _TALK: Final = re.compile(
     re.IGNORECASE,
 )
 _NONE: Final = re.compile(
-    r"\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown|keine|aucune?|ninguna?|nessuna?|nenhuma?"
+    r"(?:n/?a|none)\s+[-\u2013\u2014(].*|[\[(<{][^\W\d][^\[\](){}<>]*[\])>}]"  # a placeholder
+    r"|[^.!:;,\"]*[?\uff1f]\W*"  # a question
+    r"|\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown|keine|aucune?|ninguna?|nessuna?|nenhuma?"
     r"|\u043d\u0435\u0442|\u65e0|\u6ca1\u6709|\u306a\u3057|\uc5c6\uc74c"
     r"|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b(?: \w+){0,3}? ?"
     r"(?:lessons?|advice|learn(?:ed)?|reflections?)"
@@ -61,7 +65,8 @@ _REFUSAL: Final = re.compile(
     r"|as an? (?:ai|language model)\b"
     r"|(?:i\W{0,2}(?:a?m)?\s*(?:so |very |really )?)?sorry\b|(?:i|my)\s+apolog"
     r"|i\W{0,2}(?:a?m|was|am)?\s*(?:unable|not able)\b"
-    rf"|i\s+(?:can(?:no|\W?)t|won\W?t|will not|do(?: not|n\W?t))\s+(?:\w+\s+)?(?:{_UNABLE})"
+    rf"|i\s+(?:can(?:no|\W?| no)t|won\W?t|will not|do(?: not|n\W?t))\s+(?:\w+\s+)?(?:{_UNABLE})\b"
+    r"(?!.*[,;:]\s+so\s+(?!I\s+(?:ca|am|do|have)))"
     r"|lo siento|es tut mir leid|tut mir leid|d\u00e9sol\u00e9|je suis d\u00e9sol\u00e9|mi dispiace|desculp"
     r"|sinto muito|\u0438\u0437\u0432\u0438\u043d|\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1)",
     re.IGNORECASE,
@@ -79,12 +84,16 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     if _PAGE.match(text):
         return ""
     text = unwrapped(text)
+    for one in values(text):
+        if one.plain and isinstance(said := _only(one.value), str):
+            text = said
     stated = [one for one in objects(text) if one.plain]
     if stated:
         fields = [(key.strip().lower(), value) for one in stated for key, value in opened(one.value).items()]
         named = [value for key, value in fields if re.fullmatch(_NAME, key)]
         if len(named) == 1:
-            return read_lesson(named[0], one_sentence=one_sentence) if isinstance(named[0], str) else ""
+            said = _only(named[0])
+            return read_lesson(said, one_sentence=one_sentence) if isinstance(said, str) else ""
         around = text[: stated[0].start] + text[stated[-1].end :]
         if not any(character.isalpha() for character in around):
             return ""
@@ -94,6 +103,11 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
         text = text[label.end() :]
     said_none = _NONE.fullmatch(text) or _NAMED_ALONE.fullmatch(text) or _REFUSAL.match(text)
     return "" if said_none else text
+
+
+def _only(value: JSON) -> JSON:
+    """Return the one item of a list of one."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def repeats(text: str, other: str) -> bool:

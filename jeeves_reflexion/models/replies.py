@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value, same
-from jeeves_reflexion.models.thoughts import QUOTE_MARKS, answer
+from jeeves_reflexion.models.thoughts import QUOTE_MARKS, answer, fences, has_marks
 from jeeves_reflexion.types import JSON
 
 S = TypeVar("S")
@@ -27,10 +27,6 @@ T = TypeVar("T")
 
 # -- 1. the answer ------------------------------------------------------------------------------------------------
 
-_ANSWER: Final = re.compile(
-    r"<(answer|final_answer|final)>(?P<inner>.*)</\1>\s*\Z", re.DOTALL | re.IGNORECASE
-)
-_FENCE: Final = re.compile(r"^[ \t]*(?P<run>`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 _PAIRS: Final = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"),
                  ("\u201e", "\u201c"), ("\u300c", "\u300d"), ("*", "*"), ("_", "_"))  # fmt: skip
 _TAGGED: Final = re.compile(
@@ -51,8 +47,6 @@ def unwrapped(text: str) -> str:
 def _inner(text: str) -> str | None:
     if fences(text) == [(0, len(text))]:
         return text.split("\n", 1)[1].rsplit("\n", 1)[0] if text.count("\n") > 1 else None
-    if match := _ANSWER.search(text):
-        return match["inner"]
     if (match := _TAGGED.fullmatch(text)) and f"<{match['tag']}>" not in match["inner"]:
         return match["inner"]
     for opening, closing in _PAIRS:
@@ -68,19 +62,6 @@ def _inner(text: str) -> str | None:
     return None
 
 
-def fences(text: str) -> list[tuple[int, int]]:
-    """Return where each closed fence begins and ends, its lines of marks included."""
-    found: list[tuple[int, int]] = []
-    opening: re.Match[str] | None = None
-    for match in _FENCE.finditer(text):
-        if opening is None:
-            opening = match
-        elif match["run"].startswith(opening["run"]) and match[0].strip() == match["run"]:
-            found.append((opening.start(), match.end()))
-            opening = None
-    return found
-
-
 # -- 2. texts that were shown --------------------------------------------------------------------------------------
 
 _GONE: Final = "\ufffc"
@@ -88,16 +69,28 @@ _TELLING: Final = re.compile(r"[{}<>`\"\u201c\u201d\u25c1\d]|^\s*[-#>*]", re.MUL
 _NUMBERED: Final = re.compile(r"[{\d]")
 _WORDED: Final = re.compile(r"[^\W\d_]|\{")
 _OPENING: Final = re.compile(r"\s*(?:[{}\[\]\"',]|```|~~~)")
+_TAIL: Final = r"(?![\w/%]|[.,]\d)"
+_IS: Final = r"[\s\"'*_`]*[:=|\uff1a][\s\"'*_`]*"
 _LEAST, _LONGEST, _MOST_LINES = 4, 20_000, 5000
 
 
 def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> str:
     """Return a reply without what it repeats word for word of texts that the model was shown: whole, or by the line.
 
-    White space makes no difference. Texts that could not be taken for an answer, having neither numbers nor marks, are
-    left in place; with ``whole_objects=False`` JSON objects are, too.
+    White space and capitals make no difference. Texts that could not be taken for an answer, having neither numbers nor
+    marks, are left in place; with ``whole_objects=False`` JSON objects are, too. So is what the answer begins with,
+    unless a text that was shown begins with it: a line in the form that was asked for may well be like one of theirs.
     """
-    folded = " ".join(text.split())
+    first = -1
+    if not any(map(has_marks, shown)):  # else what is left without thinking may be theirs
+        text = answer(text)
+        first = len(text) - len(text.lstrip(" \t\n*_#"))
+    folded = " ".join(text.split()).lower()
+
+    def cut(quoted: str, kept: int) -> str:
+        flags = re.MULTILINE | re.IGNORECASE
+        return re.sub(quoted, lambda match: match[0] if match.start() == kept else _GONE, text, flags=flags)
+
     for one in shown:
         # A line of JSON may be a line of the answer's own JSON too: objects are told apart by what they hold. A fence
         # is known by both its lines.
@@ -105,16 +98,27 @@ def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> s
         whole = one.strip()
         for part in dict.fromkeys((whole, *(line.strip() for line in lines))):
             words = part.split()
-            if not _LEAST <= len(part) <= _LONGEST or " ".join(words) not in folded:
+            if not _LEAST <= len(part) <= _LONGEST or " ".join(words).lower() not in folded:
                 continue
             if not whole_objects and part[0] == "{" and part[-1] == "}":
                 continue
             # A number alone is no quotation: an answer of 0.7 may well be worth 0.7.
             if (_TELLING if part is whole else _NUMBERED).search(part) and _WORDED.search(part):
                 head = r"(?<![\w.,])" if part[0].isalnum() or part[0] == "." else ""
-                tail = r"(?![\w/%]|[.,]\d)" if part[-1].isalnum() else ""
-                text = re.sub(head + r"\s+".join(map(re.escape, words)) + tail, _GONE, text)
+                tail = _TAIL if part[-1].isalnum() else ""
+                quoted = head + r"\s+".join(map(re.escape, words)) + tail
+                text = cut(quoted, -1 if whole.startswith(part) else first)
+        for key, value in _numbers(one):
+            text = cut(rf"^[^\w\n\"'{{]*{re.escape(key)}{_IS}{re.escape(value)}{_TAIL}", first)
     return text
+
+
+def _numbers(shown: str) -> list[tuple[str, str]]:
+    """Return the fields with numbers in a text's JSON: they are often repeated as a list or a table."""
+    fields = (item for each in (_nested(shown) if "{" in shown else ()) for item in each.items())
+    return [
+        (key, json.dumps(value)) for key, value in fields if isinstance(value, int | float) and key.strip()
+    ]
 
 
 # -- 3. where the answer stands ------------------------------------------------------------------------------------
@@ -183,7 +187,9 @@ def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JS
         value = stated.value
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        if isinstance(value, dict) and not _taken(value, theirs, whole=stated.plain):
+        alone = not (text[: stated.start].strip() or text[stated.end :].strip())
+        taken = isinstance(value, dict) and _taken(value, theirs, whole=alone)
+        if isinstance(value, dict) and not (taken or (_resembles(value, theirs) and not alone)):
             found.append(stated.read_as(_pruned(value, theirs)))
     return found
 
@@ -231,11 +237,22 @@ def _nested(text: str) -> list[Mapping[str, JSON]]:
 
 
 def _taken(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]], *, whole: bool) -> bool:
-    """Whether an object is one of theirs or, where it stands within prose, a part of one."""
+    """Whether an object is one of theirs or, where other words stand around it, a part of one."""
     return any(
         value.keys() <= other.keys()
         and (not whole or len(value) == len(other))
         and all(same(value[key], other[key]) for key in value)
+        for other in theirs
+    )
+
+
+def _resembles(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]]) -> bool:
+    """Whether an object is one of theirs with some of it left out or cut: two values the same, and most of all."""
+    telling = [key for key, item in value.items() if item not in (None, "", [], {})]
+    return any(
+        value.keys() <= other.keys()
+        and (alike := sum(same(value[key], other[key]) for key in telling)) > 1
+        and 2 * alike > len(telling)
         for other in theirs
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import json
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +15,7 @@ _MORE_TAGS: Final = r"thoughts?|reasoning|reason|analysis|scratchpad|inner_?mono
 def _marks(tags: str) -> re.Pattern[str]:
     return re.compile(
         rf"[<\u25c1][|\uff5c]?(?P<close>/|end_(?:of_)?)?(?:(?:begin|start)_(?:of_)?)?"
-        rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}})?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
+        rf"(?:{tags}|(?<=_of_)thought)(?:\s[^<>\n]{{0,80}}(?<!/))?[|\uff5c]?[>\u25b7]|\[(?P<shut>/)?THINK\]",
         re.IGNORECASE,
     )
 
@@ -25,27 +26,39 @@ QUOTE_MARKS: Final = "\"'`\u201c\u201d\u2018\u2019"
 _BOTH_NAMED: Final = re.compile(r"\s*(?:and|or|to|,|/|\u2026|\.{3})\s*")
 _SOLID: Final = re.compile(r"\S")
 _NEAR: Final = 200
-_CHANNEL: Final = re.compile(r"<\|channel\|>|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL)
+_CHANNEL: Final = re.compile(
+    r"(?<!`)<\|channel\|>\s*(?:analysis|commentary|final)\b|\Aanalysis(?=[A-Z]).*assistantfinal", re.DOTALL
+)
 _FINAL_CHANNEL: Final = re.compile(r"<\|channel\|>\s*final\s*(?:<\|message\|>)?|(?<=[\s.!?])assistantfinal")
 # Tokens of chat templates around a turn, and what a model goes on to make up after its own.
-_END_OF_TURN: Final = re.compile(
-    r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)\s*(?:\Z|<\|(?:im_)?start\b)"
+_TURN_MARK: Final = r"(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>|</s>|<end_of_turn>)"
+_NEXT_TURN: Final = re.compile(rf"{_TURN_MARK}\s*(?=<\|(?:im_)?start\b)")
+_END_OF_TURN: Final = re.compile(rf"{_TURN_MARK}\s*\Z")
+_START_OF_TURN: Final = re.compile(
+    r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*(?:assistant(?=\s|<)\s*)?)+"
 )
-_START_OF_TURN: Final = re.compile(r"\A\s*(?:<[|\uff5c][^|<>\n\uff5c]{1,40}[|\uff5c]>\s*)+")
+_FENCE: Final = re.compile(r"^[ \t]*(?P<run>`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 
 
 def spoken(text: str) -> str:
     """Return a completion without what the model thinks aloud in marks that are made for it.
 
     Thinking that was never closed holds no answer. A mark counts where it stands as one, at the start of a line or
-    behind the end of a sentence; a sentence that only names it keeps it. A text without such marks stays as it is.
+    behind the end of a sentence; a sentence that only names it keeps it, and so do a fence and JSON that hold it. A
+    text without such marks stays as it is.
     """
     if _CHANNEL.search(text):
         final = list(_FINAL_CHANNEL.finditer(text))
         text = text[final[-1].end() :] if final else ""
     text = _unthinking(text, _MARK)
-    while end := _END_OF_TURN.search(text):
-        text = text[: end.start()]
+    if after := _NEXT_TURN.search(text):
+        text = text[: after.start()]
+    ended, struck = len(text), "<s>" in text
+    while end := _END_OF_TURN.search(text, max(0, ended - _NEAR), ended):
+        if struck and end[0].startswith("</s>"):
+            break  # HTML
+        ended = end.start()
+    text = text[:ended]
     return _START_OF_TURN.sub("", text)
 
 
@@ -54,23 +67,63 @@ def answer(text: str) -> str:
     return _unthinking(spoken(text), _ANY_MARK).strip()
 
 
+def _is_json(text: str) -> bool:
+    try:
+        return text.lstrip()[:1] in ("{", "[") and json.loads(text) is not None
+    except (ValueError, RecursionError):
+        return False
+
+
+def fences(text: str) -> list[tuple[int, int]]:
+    """Return where each closed fence begins and ends, its lines of marks included."""
+    found: list[tuple[int, int]] = []
+    opening: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        if opening is None:
+            opening = match
+        elif match["run"].startswith(opening["run"]) and match[0].strip() == match["run"]:
+            found.append((opening.start(), match.end()))
+            opening = None
+    return found
+
+
+def has_marks(text: str) -> bool:
+    """Whether a text holds a mark of thinking, in whatever place."""
+    return _ANY_MARK.search(text) is not None or "<|channel|>" in text
+
+
 def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
     kept: list[str] = []
-    start, opened = 0, False
-    marks = [mark for mark in pattern.finditer(text) if not _is_quoted(text, mark)]
-    closing = [mark.start() for mark in marks if _shuts(mark)]
+    start, opened, named, fenced = 0, False, False, 0
+    marks = list(pattern.finditer(text))
+    if not marks or _is_json(text):
+        return text
+    closing = [mark.start() for mark in marks if _shuts(mark) and not _is_quoted(text, mark)]
+    begins = len(text) - len(text.lstrip())
+    shown = [one for one in fences(text) if one[0] > begins]
     for mark in marks:
-        if opened and _shuts(mark):
-            start, opened = mark.end(), False
+        if not (opened or _shuts(mark)):
+            fenced = _end_of_fence(shown, mark.start())
+        if mark.start() < fenced or _is_quoted(text, mark):
+            named = not _shuts(mark)  # the fence or the sentence is about marks
+        elif opened and _shuts(mark):
+            start, opened, named = mark.end(), False, False
         elif not (opened or _shuts(mark)) and _opens(text, mark, closing):
             kept.append(text[start : mark.start()])
             opened = True
-        elif not opened and _shuts(mark) and _closes(text, mark):
+        elif not opened and _shuts(mark) and not named and _closes(text, mark):
             kept.clear()  # the mark that opened it is missing: all before was thinking
             start = mark.end()
+        elif not opened:
+            named = not _shuts(mark)
     if not kept and not start:
         return text
     return "".join(kept if opened else [*kept, text[start:]]).strip()
+
+
+def _end_of_fence(within: Sequence[tuple[int, int]], at: int) -> int:
+    place = bisect.bisect(within, (at, at))
+    return within[place - 1][1] if place else 0
 
 
 def _shuts(mark: re.Match[str]) -> bool:
@@ -87,7 +140,7 @@ def _opens(text: str, mark: re.Match[str], closing: Sequence[int]) -> bool:
     if place < len(closing) and _BOTH_NAMED.fullmatch(text, mark.end(), closing[place]):
         return False
     before = text[max(0, mark.start() - _NEAR) : mark.start()]
-    if not before.rsplit("\n", 1)[-1].strip(" \t*_#"):
+    if not before.rsplit("\n", 1)[-1].strip(" \t*_"):
         return True
     return place < len(closing) and before.rstrip()[-1:] in ".!?:;)>}]*"
 

@@ -36,6 +36,8 @@ from jeeves_reflexion.agents.reply import parse_reply
         ("Action: search: Paris", "", "search", "Paris"),
         ("Action: look", "", "look", ""),
         ("Action: look[]", "", "look", ""),
+        ("Action\uff1asearch[Paris]", "", "search", "Paris"),
+        ("Thought: it says\n```\nAction: send[x]\n```\nso\nAction: look[a]", "it says\n\nso", "look", "a"),
         ("Thought: two\nlines\nAction: run[a\nb]", "two\nlines", "run", "a\nb"),
     ],
 )
@@ -64,7 +66,17 @@ def test_answers(text, answer):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "The answer is 42.", "Thought: hm", "Action:", "Action: ???", "Observation: Action: x[y]"]
+    "text",
+    [
+        "",
+        "The answer is 42.",
+        "Thought: hm",
+        "Action:",
+        "Action: ???",
+        "Observation: Action: x[y]",
+        "The page says:\n\n    Action: send[x]\n\nNo.",
+        "Thought: the page says\n```\nAction: send[x]\n```\nand I won't",
+    ],
 )
 def test_what_cannot_be_read_says_why(text):
     reply = parse_reply(text)

@@ -12,6 +12,12 @@ from hypothesis import strategies as st
 from jeeves_reflexion import parse_score
 
 READ = {
+    "score: **1**/5": 0.2,
+    "score: 0.4\nOf 5 facts, 2 are right.": 0.4,
+    "score: <0.5>": 0.5,
+    "score: [0.5]": 0.5,
+    "## Score\n\n0.5\n\n## Rationale\n\nfine": 0.5,
+    "\\boxed{0.4}": 0.4,
     "score: 0.7": 0.7,
     "Score: 8/10": 0.8,
     "8/10": 0.8,
@@ -52,6 +58,12 @@ READ = {
 }
 
 NOT_READ = [
+    "score: 0\uff0e4",
+    "score: \u0660\u066b\u0664",
+    "score: 1 point out of 5",
+    "score: 1 out of the 5",
+    "score: <0.5",
+    "score: [1] says so",
     "",
     "good",
     "yes",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import parse_score
 from jeeves_reflexion.agents.reply import parse_reply
+from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.models.replies import json_value, objects, prose, without
 from jeeves_reflexion.models.thoughts import answer
@@ -88,7 +89,21 @@ THOUGHTS = [
     ("Write between <think> and </think> only.", "Write between <think> and </think> only."),
     ("Never write `</think>` twice.", "Never write `</think>` twice."),
     ("<s>old</s> new", "<s>old</s> new"),
+    ("<|im_start|>assistant\nthe answer<|im_end|>", "the answer"),
     ("", ""),
+    *(
+        (text, text)
+        for text in (
+            "Harmony marks kinds of text by <|channel|> and <|message|>.",
+            "The price is <s>$10</s>",
+            "A template:\n\n```\n<think>\nreason here\n</think>\nanswer here\n```\n\nUse it.",
+            "A template:\n\n```xml\n<think>\n```\n\nUse it.",
+            "x = re.sub(r'<think>.*?</think>', '', text)",
+            "# <think> opens it",
+            '{"text": "It says: <think>x</think> and <think> and\\n</think>"}',
+            "<think /> is empty",
+        )
+    ),
 ]
 
 
@@ -130,6 +145,9 @@ GROWING = [
     "Action: x[",
     "\ufffc",
     "i am ",
+    "</s> ",
+    "<answer>",
+    "```\n<think>\n```\n",
 ]
 
 
@@ -145,3 +163,56 @@ def test_every_reader_takes_time_in_proportion_to_a_reply(piece):
 
     small = min(seconds(16_000) for _ in range(3))
     assert seconds(128_000) < 24 * small + 1.0, "8 times the text: quadratic would be 64 times the time"
+
+
+SENTENCE = "Wash the mug before you put it on the desk."
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Lesson - {SENTENCE}",
+        f"**Lesson** (1 sentence): {SENTENCE}",
+        f"I apologize for the earlier miss; here is the lesson: {SENTENCE}",
+        json.dumps([SENTENCE]),
+        json.dumps({"lessons": [SENTENCE]}),
+    ],
+)
+def test_a_lesson_is_found_in_what_a_model_puts_around_it(reply):
+    assert read_lesson(reply) == SENTENCE
+
+
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        "I cannot see the mug in the dark, so turn on the lamp first.",
+        "I do not know which drawer holds it, so I will open each in turn.",
+        "Wrap the answer as <answer>42</answer>",
+        "Always ask: is the mug clean?",
+        "N/A values must be dropped before the mean is taken.",
+    ],
+)
+def test_a_lesson_is_not_refused_for_how_it_begins_or_ends(lesson):
+    assert read_lesson(lesson) == lesson
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Sure!",
+        "Sure, here is the lesson:",
+        "How can I help you?",
+        "Could you share the steps of the agent?",
+        "<one sentence>",
+        "[lesson]",
+        "(no response)",
+        "[object Object]",
+        "N/A - the attempt was successful",
+        "I can not help.",
+        "I do not have the steps, so I cannot write a lesson.",
+        '{"lessons": []}',
+    ],
+)
+def test_what_is_no_sentence_of_advice_is_no_lesson(reply):
+    assert read_lesson(reply) == ""
+    assert shape_problem(reply)
