@@ -290,3 +290,9 @@ class Meter:
         """Return what was used, which is unknown where no call was metered: a callable may have asked elsewhere."""
         used = self._spent().beyond(self._before)
         return used if used.calls else UNKNOWN_USAGE
+
+    def charge_unknown(self) -> None:
+        """Charge a call of unknown usage, for a callable that failed, unless its calls were metered."""
+        if self._scope is not None and not self._spent().beyond(self._before).calls:
+            session, role = self._scope
+            session.spend.charge(role, UNKNOWN_USAGE)

@@ -77,7 +77,11 @@ class FunctionAgent:
             named = {self._form.session: session} if self._form.by_name else {}
             call = functools.partial(call, *(() if named else (session,)), **named)
         meter = Meter()
-        value = await run(self._function, call, daemon=self._daemon)
+        try:
+            value = await run(self._function, call, daemon=self._daemon)
+        except Exception:
+            meter.charge_unknown()  # it may have asked a model before it failed
+            raise
         seconds = time.monotonic() - started
         if isinstance(value, str):
             return Attempt(output=value, usage=meter.usage(), seconds=seconds)

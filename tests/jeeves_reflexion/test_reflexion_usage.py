@@ -62,12 +62,22 @@ async def test_a_text_says_nothing_of_its_usage(agent):
     assert result.trials[0].attempt.usage == UNKNOWN_USAGE
 
 
+async def test_a_function_that_raises_says_nothing_of_its_usage_either():
+    def agent(prompt: str) -> str:
+        raise ConnectionError("after ten thousand tokens")
+
+    assert (await loop(agent).run("x")).usage["agent"] == Usage(3, cost_usd=None, unreported=3)
+
+
+@pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("budget", [Budget(max_tokens=1), Budget(max_cost_usd=0.01)])
-async def test_a_budget_over_what_is_unknown_is_refused_after_the_first_call(budget):
+async def test_a_budget_over_what_is_unknown_is_refused_after_the_first_call(budget, fails):
     calls = []
 
     def agent(prompt: str) -> str:
         calls.append(prompt)
+        if fails:
+            raise ConnectionError("gone")
         return "a"
 
     with pytest.raises(ConfigurationError, match="return an Attempt or a Reflection with its usage"):

