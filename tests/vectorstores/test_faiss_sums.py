@@ -217,7 +217,7 @@ def test_a_log_without_its_database_is_named(tmp_path):
     (tmp_path / "store.sqlite3-wal").write_bytes(b"what was written last")
 
     async def main() -> None:
-        with pytest.raises(StoreUnavailableError, match=r"store\.sqlite3-wal"):
+        with pytest.raises(StoreCorruptError, match=r"store\.sqlite3-wal"):
             await open_at(tmp_path).count()
 
     anyio.run(main)

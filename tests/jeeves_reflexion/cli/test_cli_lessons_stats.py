@@ -16,6 +16,7 @@ HEAT = Task("put a hot potato on the side table", kind="heat")
 SINK = "Wash the mug in the sink before you carry it anywhere."
 OVEN = "Heat the potato in the microwave, not in the oven."
 DAY = 86_400.0
+RECALLS = 200
 
 
 @pytest.fixture
@@ -37,11 +38,12 @@ def used(place):
                 source = Provenance("run", 1, 0.0, created_at=time.time() - days * DAY)
                 ids.append((await lessons.record(task, Reflection(text), provenance=source)).id)
             good, bad, _ = ids
-            for n in range(60):
+            # So many that no draw leaves it open which of the two helps.
+            for n in range(RECALLS):
                 recall = await lessons.recall(CLEAN, k=3, run_id=f"run-{n}", attempt=1)
                 had = {item.lesson.id for item in recall.offered}
                 score = 0.5 + 0.5 * (good in had) - 0.5 * (bad in had)
-                if n < 58:
+                if n < RECALLS - 2:
                     await lessons.outcome(recall.id, Evaluation(score))
         return ids
 
@@ -57,14 +59,14 @@ def test_stats_of_a_used_library(cli, used):
     answer = json.loads(cli("lessons", "stats", "--json").stdout)
     assert answer["by_kind"] == {"clean": 2, "heat": 1}
     assert answer["by_state"] == {"active": 3}
-    assert (answer["recalls"], answer["scored_attempts"]) == (60, 58)
-    assert answer["lessons_offered"] + answer["lessons_withheld"] == 120
-    assert 0.3 < answer["share_withheld"] < 0.7
+    assert (answer["recalls"], answer["scored_attempts"]) == (RECALLS, RECALLS - 2)
+    assert answer["lessons_offered"] + answer["lessons_withheld"] == 2 * RECALLS
+    assert 0.1 < answer["share_withheld"] < 0.7
     (best,), (worst,) = answer["helps_most"], answer["helps_least"]
     assert (best["lesson"]["id"], worst["lesson"]["id"]) == (good, bad)
     assert 0.0 < best["lift"]["low"] < best["lift"]["value"] < best["lift"]["high"]
     assert worst["lift"]["high"] < 0.0
-    assert best["lift"]["n_with"] + best["lift"]["n_without"] <= 58
+    assert best["lift"]["n_with"] + best["lift"]["n_without"] <= RECALLS - 2
     assert answer["library_lift"]["n_without"] > 0
     assert (answer["stale"], answer["stalest"][0]["lesson"]["id"]) == (1, old)
 
@@ -74,7 +76,7 @@ def test_stats_of_a_used_library(cli, used):
     assert rows["helps most"][3].startswith("+")
     assert rows["helps least"][0] == bad[:8]
     assert rows["stale"][3] == "never recalled in 400 days"
-    assert "58 attempts" in result.stdout
+    assert f"{RECALLS - 2} attempts" in result.stdout
     assert "known of 2 lessons" in result.stdout
 
 
@@ -109,8 +111,8 @@ def test_why_names_what_is_in_and_out_and_notes_nothing(cli, used):
     assert "worth +" in rows[0][4]
     assert bad[:8] in {row[0] for row in rows if row[1] == "out"}
     after = json.loads(cli("lessons", "stats", "--json").stdout)
-    assert (after["recalls"], after["by_state"]) == (60, {"active": 2, "retired": 1})
-    assert json.loads(before)["recalls"] == 60
+    assert (after["recalls"], after["by_state"]) == (RECALLS, {"active": 2, "retired": 1})
+    assert json.loads(before)["recalls"] == RECALLS
 
 
 def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):

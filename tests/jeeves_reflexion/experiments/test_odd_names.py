@@ -60,7 +60,9 @@ async def test_runs_are_compared_as_they_are_kept():
         lessons = arm_lessons(arm, a_store(), FILES, settings=LessonSettings(min_similarity=-1.0), seed=0)
         beneath = getattr(lessons, "lessons", lessons)
         written = await lessons.record(
-            FILES[0], Reflection("failed", "Open the red door."), provenance=Provenance(secret, 1, 0.0)
+            FILES[0],
+            Reflection("Open the red door.", outcome="failed"),
+            provenance=Provenance(secret, 1, 0.0),
         )
         assert "@" not in written.provenance.run_id
         found = await written_by(beneath, secret, 1, since=0.0)
