@@ -1,6 +1,6 @@
 """Options that the model-driven benchmarks share, and what they stand for.
 
-What ``bench my_tasks.jsonl`` has as well is declared in :mod:`jeeves_reflexion.bench_options`.
+What ``bench my_tasks.jsonl`` has as well is declared in :mod:`jeeves_reflexion.cli.bench_options`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel
-from jeeves_reflexion.bench_options import check_folder, check_prices
+from jeeves_reflexion.cli.bench_options import check_folder, check_prices
 from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_names
 from jeeves_reflexion.experiments.arms import arm_of
 from jeeves_reflexion.models.openai import Prices

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from jeeves_reflexion.experiments import Results
-from jeeves_reflexion.experiments.reporting import Written, write_report
+from jeeves_reflexion.experiments.report import Written, write_report
 
 
 async def write_run_report(results: Results, folder: Path, *, title: str, unit: str) -> Written:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jeeves_reflexion.agents import FunctionAgent, ReAct, Tool, as_agent, as_tool
-    from jeeves_reflexion.coaching import ModelStepCritic, Triggers
-    from jeeves_reflexion.convergence import Convergence
     from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
     from jeeves_reflexion.errors import (
         BudgetExceededError,
@@ -55,20 +53,11 @@ if TYPE_CHECKING:
         VectorLessonStore,
         Withholding,
     )
+    from jeeves_reflexion.loop.factory import DEFAULT_EVALUATOR_PROMPT, DEFAULT_REFLECTOR_PROMPT
+    from jeeves_reflexion.loop.lesson_address import default_place, open_lessons
+    from jeeves_reflexion.loop.note_address import PostgresReflectionStore, default_notes_place, open_notes
+    from jeeves_reflexion.loop.reflexion import LoopOptions, Reflexion
     from jeeves_reflexion.models import OpenAIModel, RecordedModel, ScriptedModel, recording_at
-    from jeeves_reflexion.note_places import PostgresReflectionStore, default_notes_place, open_notes
-    from jeeves_reflexion.pattern import (
-        PatternAgent,
-        QualityCriterion,
-        ReflectionCallbacks,
-        ReflectionDecision,
-        ReflectionEvaluation,
-        ReflectionHistory,
-        ReflectionPattern,
-        ReflectionResult,
-        ReflectionVersion,
-    )
-    from jeeves_reflexion.places import default_place, open_lessons
     from jeeves_reflexion.protocols import (
         Agent,
         ChatModel,
@@ -84,10 +73,22 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from jeeves_reflexion.redaction import redact
-    from jeeves_reflexion.refinement import Refinement
-    from jeeves_reflexion.refinement_options import Decision, RefinementOptions
+    from jeeves_reflexion.refinement.convergence import Convergence
+    from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers
+    from jeeves_reflexion.refinement.loop import Refinement
+    from jeeves_reflexion.refinement.options import Decision, RefinementOptions
+    from jeeves_reflexion.refinement.pattern import (
+        PatternAgent,
+        QualityCriterion,
+        ReflectionCallbacks,
+        ReflectionDecision,
+        ReflectionEvaluation,
+        ReflectionHistory,
+        ReflectionPattern,
+        ReflectionResult,
+        ReflectionVersion,
+    )
     from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
-    from jeeves_reflexion.reflexion import LoopOptions, Reflexion
     from jeeves_reflexion.revisers import AgentReviser, ModelReviser, as_reviser
     from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, probe
     from jeeves_reflexion.session import Budget, Session, Spend
@@ -124,7 +125,6 @@ if TYPE_CHECKING:
         Trial,
         Usage,
     )
-    from jeeves_reflexion.wiring import DEFAULT_EVALUATOR_PROMPT, DEFAULT_REFLECTOR_PROMPT
     from jeeves_reflexion.workflows import (
         ReflectionFailedError,
         Workflow,
@@ -139,8 +139,8 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "agents": "FunctionAgent ReAct Tool as_agent as_tool",
-    "coaching": "ModelStepCritic Triggers",
-    "convergence": "Convergence",
+    "refinement.critics": "ModelStepCritic Triggers",
+    "refinement.convergence": "Convergence",
     "drafts": "ConvergenceReason Draft Refined Revision RevisionRequest",
     "errors": (
         "BudgetExceededError CodeError CodeLimitError ConfigurationError ExperimentError"
@@ -154,21 +154,21 @@ _ROOMS = {
         "Credit Curator FileMemory LessonSettings MergeSettings Picking TransientMemory VectorLessonStore Withholding"
     ),
     "models": "OpenAIModel RecordedModel ScriptedModel recording_at",
-    "note_places": "PostgresReflectionStore default_notes_place open_notes",
-    "pattern": (
+    "loop.note_address": "PostgresReflectionStore default_notes_place open_notes",
+    "refinement.pattern": (
         "PatternAgent QualityCriterion ReflectionCallbacks ReflectionDecision ReflectionEvaluation"
         " ReflectionHistory ReflectionPattern ReflectionResult ReflectionVersion"
     ),
-    "places": "default_place open_lessons",
+    "loop.lesson_address": "default_place open_lessons",
     "protocols": (
         "Agent ChatModel Completion Evaluator LessonStore Memory Message Reflector Reviser Sampling"
         " ToolCall ToolSpec"
     ),
     "redaction": "redact",
-    "refinement": "Refinement",
-    "refinement_options": "Decision RefinementOptions",
+    "refinement.loop": "Refinement",
+    "refinement.options": "Decision RefinementOptions",
     "reflectors": "LessonReflector StructuredReflector as_reflector",
-    "reflexion": "LoopOptions Reflexion",
+    "loop.reflexion": "LoopOptions Reflexion",
     "revisers": "AgentReviser ModelReviser as_reviser",
     "sandbox": "Guarantees Ran Sandbox SandboxLimits probe",
     "session": "Budget Session Spend",
@@ -181,7 +181,7 @@ _ROOMS = {
         "Attempt Evaluation EvaluationError Lesson Lift Provenance Recall RecalledLesson Reflection RunResult"
         " Step Task Trial Usage"
     ),
-    "wiring": "DEFAULT_EVALUATOR_PROMPT DEFAULT_REFLECTOR_PROMPT",
+    "loop.factory": "DEFAULT_EVALUATOR_PROMPT DEFAULT_REFLECTOR_PROMPT",
     "workflows": (
         "ReflectionFailedError Workflow WorkflowError reflection_correct reflection_evaluate reflection_loop"
     ),

@@ -23,7 +23,7 @@ from benchmarks.options import (
     run_folder,
 )
 from jeeves_reflexion import OpenAIModel
-from jeeves_reflexion.bench_options import (
+from jeeves_reflexion.cli.bench_options import (
     check_early,
     check_executor,
     cluster_options,

@@ -19,7 +19,6 @@ from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import ChatModel, ConfigurationError, MissingDependencyError, VectorLessonStore
-from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import (
     ArmName,
     Results,
@@ -29,6 +28,7 @@ from jeeves_reflexion.experiments import (
     run_experiment,
     withheld_share,
 )
+from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.plot import plot_curves
 from jeeves_reflexion.experiments.runner import Watcher
 from vectorstores import JSON, FaissVectorStore, VectorStore

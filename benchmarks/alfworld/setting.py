@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.options import check_last_attempt
 from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings
-from jeeves_reflexion.bench_options import cores
+from jeeves_reflexion.cli.bench_options import cores
 from jeeves_reflexion.experiments import Expected, Plan
 from jeeves_reflexion.experiments.elsewhere import RunsOn
 from jeeves_reflexion.models import Prices

@@ -29,7 +29,7 @@ from benchmarks.options import (
 )
 from benchmarks.results import write_result
 from jeeves_reflexion import OpenAIModel
-from jeeves_reflexion.bench_options import (
+from jeeves_reflexion.cli.bench_options import (
     check_early,
     check_executor,
     embedder_option,
@@ -40,8 +40,8 @@ from jeeves_reflexion.bench_options import (
     recall_options,
     spending_options,
 )
-from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
+from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.elsewhere import runs_on
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())

@@ -15,8 +15,8 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from benchmarks.hotpotqa.evaluators import measure
-from jeeves_reflexion.comparisons import PairedDifference, paired_difference
 from jeeves_reflexion.experiments import Split, Tried
+from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
 from jeeves_reflexion.statistics import Z95, Difference
 from vectorstores import JSON
 

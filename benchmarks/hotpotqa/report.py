@@ -15,8 +15,8 @@ from benchmarks.hotpotqa.outcomes import (
     level,
     standing,
 )
-from jeeves_reflexion.comparisons import in_words
 from jeeves_reflexion.experiments import Split, cost_table
+from jeeves_reflexion.experiments.comparisons import in_words
 from jeeves_reflexion.statistics import Difference
 from vectorstores import JSON
 

@@ -28,7 +28,7 @@ from benchmarks.options import (
     run_folder,
 )
 from jeeves_reflexion import ConfigurationError, OpenAIModel
-from jeeves_reflexion.bench_options import (
+from jeeves_reflexion.cli.bench_options import (
     check_executor,
     cores,
     embedder_option,

@@ -32,7 +32,6 @@ from jeeves_reflexion import (
     Reflexion,
     Task,
 )
-from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
@@ -45,6 +44,7 @@ from jeeves_reflexion.experiments import (
     estimate,
     run_experiment,
 )
+from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace

@@ -19,8 +19,8 @@ from benchmarks.humaneval import harness
 from benchmarks.humaneval.problems import Problem, Sample
 from benchmarks.humaneval.programs import parsed, preamble, program_of
 from jeeves_reflexion import ConfigurationError
-from jeeves_reflexion.comparisons import pass_at_k, pass_hat_k
 from jeeves_reflexion.errors import CodeError, CodeLimitError
+from jeeves_reflexion.experiments.comparisons import pass_at_k, pass_hat_k
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 
 Status = Literal["passed", "failed", "timed out"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.peers.arms import Arm
 from benchmarks.peers.play import Own, Played
 from benchmarks.vectorstores.measure import Figure, median
-from jeeves_reflexion.comparisons import paired_difference
+from jeeves_reflexion.experiments.comparisons import paired_difference
 from jeeves_reflexion.statistics import Difference, Share, wilson
 
 

@@ -12,7 +12,7 @@ from benchmarks.peers.arms import ARMS, OURS, PEER, Arm
 from benchmarks.peers.play import Played
 from benchmarks.peers.workarounds import Shown
 from benchmarks.vectorstores.measure import Figure
-from jeeves_reflexion.comparisons import in_words
+from jeeves_reflexion.experiments.comparisons import in_words
 from jeeves_reflexion.statistics import Difference, Share
 from jeeves_reflexion.types import JSON
 

@@ -11,8 +11,8 @@ from benchmarks.refinement.problem import Problem, State
 from benchmarks.refinement.rates import THRESHOLD, Eye, Rates, mended
 from benchmarks.refinement.record import IMPROVEMENT, Record, record_of, spread_of
 from jeeves_reflexion import Attempt, Evaluator, Refinement, RefinementOptions
-from jeeves_reflexion.convergence import Convergence
 from jeeves_reflexion.evaluators import Panel
+from jeeves_reflexion.refinement.convergence import Convergence
 
 LOOKS = 5
 """So often the same text is judged for the figure of consistency."""

@@ -18,7 +18,7 @@ from benchmarks.refinement.spending import Control, controls, thoroughness
 from benchmarks.refinement.spread import spreading
 from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import __version__
-from jeeves_reflexion.experiments.ray_connection import RayOptions
+from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.statistics import Share
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeAlias
 
-from jeeves_reflexion.experiments.ray_connection import RayOptions
-from jeeves_reflexion.experiments.ray_spread import spreading_on_ray
+from jeeves_reflexion.experiments.ray.connection import RayOptions
+from jeeves_reflexion.experiments.ray.spread import spreading_on_ray
 
 Spread: TypeAlias = Callable[..., Iterable[Any]]
 """``map`` over one sequence, perhaps in several processes; results come in order."""

@@ -12,8 +12,8 @@ import json
 import anyio
 
 from jeeves_reflexion import Reflexion, ScriptedModel, Task
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
 
 REFLECTION = {
     "what_happened": "The listings were to be fetched; the run ended with a parser error.",

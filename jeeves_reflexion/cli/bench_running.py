@@ -17,12 +17,11 @@ import anyio
 import click
 
 from jeeves_reflexion.agents import ReAct
-from jeeves_reflexion.bench_options import check_early, check_executor, check_folder, check_prices
+from jeeves_reflexion.cli.bench_options import check_early, check_executor, check_folder, check_prices
 from jeeves_reflexion.cli.bench_parts import Made, Named, Parts, load_parts, no_reflector, with_recording
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.own_output import prints_go_to_stderr
-from jeeves_reflexion.comparisons import counted
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
@@ -41,13 +40,14 @@ from jeeves_reflexion.experiments import (
     recall_settings,
     run_experiment,
 )
+from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.elsewhere import RunsOn, runs_on
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
-from jeeves_reflexion.experiments.reporting import write_report
+from jeeves_reflexion.experiments.report import write_report
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models import Prices
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.types import JSON, Task
 from vectorstores import Embedder, HashingEmbedder, VectorStore
 from vectorstores.embedders import default_embedder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jeeves_reflexion.bench_options import (
+from jeeves_reflexion.cli.bench_options import (
     embedder_option,
     executor_options,
     folder_options,

@@ -14,7 +14,7 @@ import anyio.to_thread
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.stores import embedder_for, existing
 from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.places import open_lessons
+from jeeves_reflexion.loop.lesson_address import open_lessons
 from vectorstores import AbsentEmbedder, Embedder, EmbeddingError, Origin
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.bench_options import check_finite_number
+from jeeves_reflexion.cli.bench_options import check_finite_number
 from jeeves_reflexion.cli.lesson_options import F, Where, bundled, common
 from jeeves_reflexion.cli.options import (
     COUNT,

@@ -34,7 +34,7 @@ from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.shelf import store_errors
 from jeeves_reflexion.lessons.undoing import PUT_BACK, Entry
-from jeeves_reflexion.places import default_place
+from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.types import JSON, Lesson, LessonState, RecalledLesson
 
 _WHOLE_ID = 32

@@ -19,7 +19,7 @@ from jeeves_reflexion.cli.stores import open_for_search
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.explaining import explain
 from jeeves_reflexion.lessons.recalling import Picking
-from jeeves_reflexion.presets import preset_of
+from jeeves_reflexion.loop.presets import preset_of
 from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.types import JSON, Recall, RecalledLesson, Task
 from vectorstores.base import Filter

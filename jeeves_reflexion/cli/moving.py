@@ -7,7 +7,7 @@ import anyio
 from jeeves_reflexion.cli.options import NamedEmbedder
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.stores import estimate_move, move_to
-from jeeves_reflexion.places import default_place
+from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
 from vectorstores import Reembedding, ReembeddingEstimate

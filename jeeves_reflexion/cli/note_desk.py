@@ -9,7 +9,7 @@ import anyio
 import click
 
 from jeeves_reflexion.cli.desk import Desk, counted, with_values
-from jeeves_reflexion.note_places import default_notes_place, open_notes
+from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes import (
     NoteHistory,

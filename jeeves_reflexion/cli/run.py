@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from jeeves_reflexion.bench_options import check_early, check_finite_number
+from jeeves_reflexion.cli.bench_options import check_early, check_finite_number
 from jeeves_reflexion.cli.options import (
     EmbedderChoice,
     check_finite,
@@ -113,7 +113,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
     from jeeves_reflexion.cli.lesson_credit import credit_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
-    from jeeves_reflexion.places import default_place  # noqa: PLC0415
+    from jeeves_reflexion.loop.lesson_address import default_place  # noqa: PLC0415
 
     if lessons is not None and no_lessons:
         raise click.UsageError("--lessons and --no-lessons exclude each other")

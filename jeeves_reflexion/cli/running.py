@@ -20,11 +20,11 @@ from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.errors import ModelAuthError, ModelError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.loop.reflexion import LoopOptions, Reflexion
 from jeeves_reflexion.models import OpenAIModel
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflexion import LoopOptions, Reflexion
 from jeeves_reflexion.session import Budget, logger
 from jeeves_reflexion.types import RunResult
 

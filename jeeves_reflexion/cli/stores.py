@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
-from jeeves_reflexion.places import open_lessons
+from jeeves_reflexion.loop.lesson_address import open_lessons
 from jeeves_reflexion.redaction import redact
 from vectorstores import (
     AbsentEmbedder,

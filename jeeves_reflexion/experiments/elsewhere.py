@@ -14,8 +14,8 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.experiments.executors import Executor, Kit, LocalExecutor
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
-from jeeves_reflexion.experiments.ray_executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray_messages import load_ray
+from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
+from jeeves_reflexion.experiments.ray.messages import load_ray
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.types import JSON
 from vectorstores import Embedder, HashingEmbedder
@@ -62,12 +62,12 @@ class RunsOn:
 
 
 def runs_on(options: Mapping[str, Any]) -> RunsOn:
-    """Return what the options of :func:`jeeves_reflexion.bench_options.executor_options` say."""
+    """Return what the options of ``executor_options`` of the command say."""
     return RunsOn(ray_options(options), options["lessons"])
 
 
 def ray_options(options: Mapping[str, Any]) -> RayOptions | None:
-    """Return the cluster that the options of :func:`jeeves_reflexion.bench_options.cluster_options` name, if any."""
+    """Return the cluster that ``cluster_options`` of the command name, if any."""
     if options["executor"] != "ray":
         return None
     load_ray()

@@ -18,9 +18,9 @@ from jeeves_reflexion.experiments.arms import Arm, ArmName
 from jeeves_reflexion.experiments.costs import Purse, RunSpend
 from jeeves_reflexion.experiments.journal import Kept, Place
 from jeeves_reflexion.experiments.values import plain
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.recorded import recording_at
 from jeeves_reflexion.protocols import ChatModel, Evaluator
-from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.session import Budget, Session
 from jeeves_reflexion.types import JSON, Task, Trial
 

@@ -30,9 +30,9 @@ from jeeves_reflexion.experiments.results import Split, Tried
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.experiments.watching import Watcher
 from jeeves_reflexion.lessons import TransientMemory
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.redaction import redact, redact_id
-from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.text import cut_middle, render_steps
 from jeeves_reflexion.types import Task, Trial
 

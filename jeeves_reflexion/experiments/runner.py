@@ -33,8 +33,8 @@ from jeeves_reflexion.experiments.rounds import (
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.experiments.splitting import split
 from jeeves_reflexion.experiments.watching import Watcher
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.types import Task, Trial
 
 __all__ = ["LoopFactory", "Watcher", "run_experiment"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons.reflections.endpoints import named_tools
+from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 

@@ -1,6 +1,6 @@
 """``reflection.loop``: generate, evaluate, correct, until an output is valid or the attempts are used up.
 
-It is the project's inner loop (:class:`~jeeves_reflexion.refinement.Refinement`) without its convergence checks: the
+It is the inner loop (:class:`~jeeves_reflexion.refinement.loop.Refinement`) without its convergence checks: the
 generator is its agent, the corrector its reviser, and a draft is an attempt. A corrected output is what is judged next.
 Drafts carry text; the values that the outputs are stand beside them here.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.events import Warned
-from jeeves_reflexion.refinement import Refinement
-from jeeves_reflexion.refinement_options import RefinementOptions
+from jeeves_reflexion.refinement.loop import Refinement
+from jeeves_reflexion.refinement.options import RefinementOptions
 from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Attempt, Task

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.scores import is_number
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
-from jeeves_reflexion.reflexion import Reflexion
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
 from jeeves_reflexion.workflows.documents import Document
 from jeeves_reflexion.workflows.plan import Place

@@ -13,7 +13,7 @@ from jeeves_reflexion import (
     ScriptedModel,
     Session,
 )
-from jeeves_reflexion.coaching import ModelStepCritic, Triggers, known_triggers
+from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jeeves_reflexion.comparisons import (
+from jeeves_reflexion.experiments.comparisons import (
     detectable,
     in_words,
     paired_difference,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refining import text
 
 from jeeves_reflexion import ConfigurationError, ConvergenceReason, Draft, Evaluation, EvaluationError
-from jeeves_reflexion.convergence import ORDER, Convergence, select
+from jeeves_reflexion.refinement.convergence import ORDER, Convergence, select
 
 REASON = ConvergenceReason
 SCORES = st.lists(st.none() | st.sampled_from([n / 20 for n in range(21)]), min_size=1, max_size=8)

@@ -3,7 +3,7 @@
 import pytest
 
 from jeeves_reflexion import Draft, Evaluation
-from jeeves_reflexion.judging import RUNS, JudgeWatch
+from jeeves_reflexion.refinement.judge_watch import RUNS, JudgeWatch
 
 
 def run(*scores, issues=("an issue",), criteria=(), threshold=0.8):

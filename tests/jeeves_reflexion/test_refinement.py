@@ -27,10 +27,10 @@ from jeeves_reflexion import (
     Triggers,
     Usage,
 )
-from jeeves_reflexion.convergence import Convergence
 from jeeves_reflexion.evaluators import CriteriaEvaluator
 from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.refinement_options import Decision
+from jeeves_reflexion.refinement.convergence import Convergence
+from jeeves_reflexion.refinement.options import Decision
 from jeeves_reflexion.types import UNKNOWN_USAGE
 
 pytestmark = pytest.mark.anyio

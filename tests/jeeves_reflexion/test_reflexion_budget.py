@@ -225,7 +225,7 @@ def test_unknown_cost_is_never_free(usage):
 
 @pytest.mark.parametrize("place", ["store", "memory"])
 async def test_a_store_that_hangs_does_not_outlive_the_run(place, monkeypatch):
-    monkeypatch.setattr("jeeves_reflexion.reflexion.STORE_GRACE", 0.1)
+    monkeypatch.setattr("jeeves_reflexion.loop.reflexion.STORE_GRACE", 0.1)
 
     class Stuck(TransientMemory):
         async def append(self, name, line):

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task
-from jeeves_reflexion.places import open_lessons
+from jeeves_reflexion.loop.lesson_address import open_lessons
 from vectorstores import HashingEmbedder
 
 SINK = "Wash the mug in the sink before you carry it anywhere."

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from jeeves_reflexion import Provenance, Reflection, Task
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.journal import ReflectionJournal
 
 PAIRS = [
     ("What is the capital of France?", "Name the city, not the country."),

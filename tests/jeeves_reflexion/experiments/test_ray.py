@@ -44,7 +44,7 @@ from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments import Plan, RunLog, ray_executor, run_experiment
 from jeeves_reflexion.experiments.elsewhere import RunsOn
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
-from jeeves_reflexion.experiments.ray_executor import RayExecutor, RayOptions
+from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
 from jeeves_reflexion.sandbox import probe
 from vectorstores import HashingEmbedder
 

@@ -5,8 +5,8 @@ import pytest
 from jeeves_reflexion import Message, ScriptedModel, Usage
 from jeeves_reflexion.experiments.costs import Purse
 from jeeves_reflexion.experiments.journal import Place
-from jeeves_reflexion.experiments.ray_calls import Calls
-from jeeves_reflexion.experiments.ray_messages import Asked
+from jeeves_reflexion.experiments.ray.calls import Calls
+from jeeves_reflexion.experiments.ray.messages import Asked
 from jeeves_reflexion.protocols import Completion
 from jeeves_reflexion.types import NO_USAGE
 

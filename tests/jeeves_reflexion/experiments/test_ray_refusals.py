@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
-from jeeves_reflexion.experiments import ray_connection
 from jeeves_reflexion.experiments.elsewhere import RunsOn
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
-from jeeves_reflexion.experiments.ray_executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray_processes import last_words
+from jeeves_reflexion.experiments.ray import connection as ray_connection
+from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
+from jeeves_reflexion.experiments.ray.processes import last_words
 
 
 class NoKit:

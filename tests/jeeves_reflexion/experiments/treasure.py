@@ -26,7 +26,7 @@ from jeeves_reflexion.evaluators import RewardEvaluator
 from jeeves_reflexion.experiments import Plan, RunLog, arm_lessons, figures, run_experiment
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
-from jeeves_reflexion.experiments.ray_executor import RayExecutor, RayOptions
+from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
 from jeeves_reflexion.models.ask import ask
 from vectorstores import HashingEmbedder
 

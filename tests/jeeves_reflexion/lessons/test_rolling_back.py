@@ -12,7 +12,7 @@ from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.shelf import APART, Change
-from jeeves_reflexion.places import open_lessons
+from jeeves_reflexion.loop.lesson_address import open_lessons
 from vectorstores import HashingEmbedder, InMemoryVectorStore, VectorStoreError
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 from protocol_parts import TASK, at, important, source
 
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.streams import Streams
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.streams import Streams
 from vectorstores import FaissVectorStore, HashingEmbedder
 
 

@@ -7,7 +7,7 @@ import json
 
 from jeeves_reflexion import Attempt, Evaluation, Provenance, Reflection, Task, Trial
 from jeeves_reflexion.forms import decision_reflection, make_reflection
-from jeeves_reflexion.lessons.reflections.markdown import Entry, entry_of
+from jeeves_reflexion.reflections.markdown import Entry, entry_of
 
 FAILED_FIELDS = {
     "what_happened": "The listings were to be fetched; the run ended with a parser error.",

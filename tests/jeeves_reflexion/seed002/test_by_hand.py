@@ -7,10 +7,10 @@ from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, s
 
 from jeeves_reflexion import ScriptedModel, Task
 from jeeves_reflexion.forms import CAUSES, cause_of, make_reflection
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.markdown import from_markdown, to_markdown
-from jeeves_reflexion.lessons.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.mars import rule_of, steps_of
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
+from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflectors import StructuredReflector
 
 pytestmark = pytest.mark.anyio

@@ -35,9 +35,9 @@ from jeeves_reflexion.forms import (
     outcome_of,
     with_cause,
 )
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.mars import principle_of, procedure_of, rule_of, steps_of
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflectors import StructuredReflector
 from jeeves_reflexion.types import Reflection
 

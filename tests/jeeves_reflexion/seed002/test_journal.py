@@ -18,11 +18,11 @@ from protocol_parts import TASK, at, decision, entry, failed, partial, source, s
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Task
 from jeeves_reflexion.forms import make_reflection
-from jeeves_reflexion.lessons.reflections import folder as files
-from jeeves_reflexion.lessons.reflections.journal import DEFAULT_FOLDER, ReflectionJournal
-from jeeves_reflexion.lessons.reflections.markdown import from_markdown, to_markdown
-from jeeves_reflexion.lessons.reflections.naming import agent_slug, slug, title_slug
-from jeeves_reflexion.lessons.reflections.syncing import Known
+from jeeves_reflexion.reflections import folder as files
+from jeeves_reflexion.reflections.journal import DEFAULT_FOLDER, ReflectionJournal
+from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
+from jeeves_reflexion.reflections.naming import agent_slug, slug, title_slug
+from jeeves_reflexion.reflections.syncing import Known
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent

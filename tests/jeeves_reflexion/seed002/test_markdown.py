@@ -24,9 +24,9 @@ from protocol_parts import (
 )
 
 from jeeves_reflexion.forms import FORMS, ReflectionFormError, clean_text, form_problem, make_reflection
-from jeeves_reflexion.lessons.reflections.escaping import escaped
-from jeeves_reflexion.lessons.reflections.markdown import Entry, MarkdownError, from_markdown, to_markdown
 from jeeves_reflexion.mars import principle_of, procedure_of
+from jeeves_reflexion.reflections.escaping import escaped
+from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, from_markdown, to_markdown
 from jeeves_reflexion.types import Provenance
 
 

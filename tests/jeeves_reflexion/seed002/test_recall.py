@@ -40,13 +40,13 @@ from jeeves_reflexion import (
     Trial,
 )
 from jeeves_reflexion.forms import make_reflection
-from jeeves_reflexion.lessons.reflections.chain import chain_block, recalled_block
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.relevance import reflections_block, relevant
-from jeeves_reflexion.lessons.reflections.streams import PRINCIPLES, PROCEDURES, Stream, Streams
 from jeeves_reflexion.mars import principle_of, procedure_of
 from jeeves_reflexion.protocols import LessonStore
+from jeeves_reflexion.reflections.chain import chain_block, recalled_block
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.relevance import reflections_block, relevant
+from jeeves_reflexion.reflections.streams import PRINCIPLES, PROCEDURES, Stream, Streams
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, StoreUnavailableError
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, reply, source
 from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, Task
 from jeeves_reflexion.events import Event, as_json
 from jeeves_reflexion.forms import make_reflection
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.policy import ReflectionPolicy
-from jeeves_reflexion.lessons.reflections.streams import Streams
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.policy import ReflectionPolicy
+from jeeves_reflexion.reflections.streams import Streams
 from vectorstores import FaissVectorStore, HashingEmbedder
 
 pytestmark = pytest.mark.anyio

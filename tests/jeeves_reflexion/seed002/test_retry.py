@@ -20,11 +20,11 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, RunFinished, Warned, as_json
-from jeeves_reflexion.lessons.reflections.chain import chain_block
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
-from jeeves_reflexion.lessons.reflections.library import ReflectionLibrary
-from jeeves_reflexion.lessons.reflections.markdown import to_markdown
-from jeeves_reflexion.lessons.reflections.policy import ReflectionOwedError, ReflectionPolicy
+from jeeves_reflexion.reflections.chain import chain_block
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.reflections.markdown import to_markdown
+from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflectors import StructuredReflector
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 from protocol_parts import TASK, failed, source
 
-from jeeves_reflexion.lessons.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.journal import ReflectionJournal
 
 
 async def main(folder: str, count: int, name: str) -> None:

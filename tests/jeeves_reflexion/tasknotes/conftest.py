@@ -37,7 +37,7 @@ async def store(
         case _:
             if anyio_backend == "trio":
                 pytest.skip("psycopg runs on asyncio only")
-            from jeeves_reflexion.note_places import PostgresReflectionStore
+            from jeeves_reflexion.loop.note_address import PostgresReflectionStore
 
             database = request.getfixturevalue("postgres_database")
             made = PostgresReflectionStore(f"{database}&schema=s{uuid.uuid4().hex}", namespace="tests")

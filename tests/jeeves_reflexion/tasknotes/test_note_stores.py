@@ -167,7 +167,7 @@ async def test_reading_makes_no_files(reopened, tmp_path):
 
 WRITER = """
 import sys, anyio
-from jeeves_reflexion.note_places import open_notes
+from jeeves_reflexion.loop.note_address import open_notes
 from jeeves_reflexion.tasknotes import TaskReflection
 
 async def main(place, name, count):
@@ -193,7 +193,7 @@ def write_together(place, *, writers, each):
 
 @pytest.mark.parametrize("name", ["notes.sqlite3", "notes"])
 def test_processes_at_once_lose_no_count_and_no_score(tmp_path, name):
-    from jeeves_reflexion.note_places import open_notes
+    from jeeves_reflexion.loop.note_address import open_notes
 
     write_together(tmp_path / name, writers=3, each=6)
     history = anyio.run(open_notes(tmp_path / name, namespace="tests").history, "key")
@@ -201,7 +201,7 @@ def test_processes_at_once_lose_no_count_and_no_score(tmp_path, name):
 
 
 def test_processes_at_once_lose_nothing_in_postgres(postgres_database):
-    from jeeves_reflexion.note_places import open_notes
+    from jeeves_reflexion.loop.note_address import open_notes
 
     write_together(postgres_database, writers=3, each=4)
 
@@ -236,7 +236,7 @@ async def test_namespaces_of_one_file_do_not_see_each_other(tmp_path):
 
 
 async def test_notes_live_in_the_folder_of_the_lessons(tmp_path):
-    from jeeves_reflexion.note_places import open_notes
+    from jeeves_reflexion.loop.note_address import open_notes
 
     async with FaissVectorStore(tmp_path / "lessons", embedder=HashingEmbedder(64), namespace="n") as lessons:
         await VersionedReflectionStore(lessons).store("key", noted("kept"))
@@ -329,7 +329,7 @@ def test_a_missing_namespace_is_refused(tmp_path, namespace):
 async def test_a_postgres_store_wants_an_address_and_shows_no_password(monkeypatch):
     if importlib.util.find_spec("psycopg"):
         monkeypatch.setattr("vectorstores._pg.reaching._COLD", 0.2)
-    from jeeves_reflexion.note_places import PostgresReflectionStore
+    from jeeves_reflexion.loop.note_address import PostgresReflectionStore
 
     with pytest.raises(ConfigurationError, match="postgresql://"):
         PostgresReflectionStore("notes.db", namespace="n")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from synthetic_results import a_task, a_trial, results
 
 from jeeves_reflexion import ConfigurationError, Evaluation
-from jeeves_reflexion.comparisons import PairedDifference
 from jeeves_reflexion.experiments import ARMS, Results, Tried
-from jeeves_reflexion.experiments.reporting import make_report, markdown
-from jeeves_reflexion.experiments.reporting.comparing import baseline_of, holm, words
+from jeeves_reflexion.experiments.comparisons import PairedDifference
+from jeeves_reflexion.experiments.report import make_report, markdown
+from jeeves_reflexion.experiments.report.comparing import baseline_of, holm, words
 
 
 class Certain:

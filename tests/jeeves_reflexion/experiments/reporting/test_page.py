@@ -14,9 +14,9 @@ from synthetic_results import a_lesson, a_task, results
 
 from jeeves_reflexion import Attempt, Evaluation, EvaluationError, Recall, RecalledLesson, Step, Task, Trial
 from jeeves_reflexion.experiments import Results, Tried
-from jeeves_reflexion.experiments.reporting import make_report, page
-from jeeves_reflexion.experiments.reporting.markup import element, text
-from jeeves_reflexion.experiments.reporting.shortening import DETAILS, Detail, Shortener, fitting
+from jeeves_reflexion.experiments.report import make_report, page
+from jeeves_reflexion.experiments.report.markup import element, text
+from jeeves_reflexion.experiments.report.shortening import DETAILS, Detail, Shortener, fitting
 from jeeves_reflexion.types import Reflection
 
 VOID = {"meta", "input", "br"}

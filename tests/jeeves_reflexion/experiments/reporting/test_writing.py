@@ -11,7 +11,7 @@ import pytest
 from synthetic_results import results
 
 from jeeves_reflexion import ExperimentError, MissingDependencyError
-from jeeves_reflexion.experiments.reporting import make_report, markdown, pictures, write_report, writing
+from jeeves_reflexion.experiments.report import make_report, markdown, pictures, write_report, writing
 
 
 def test_a_report_is_a_page_a_table_and_pictures(tmp_path):
@@ -48,7 +48,7 @@ def test_without_matplotlib_the_report_says_what_is_missing(tmp_path, monkeypatc
 
 def test_matplotlib_is_not_loaded_for_a_page(tmp_path):
     code = (
-        "import sys; import jeeves_reflexion.experiments.reporting as r; r.writing.drawable();"
+        "import sys; import jeeves_reflexion.experiments.report as r; r.writing.drawable();"
         "print('matplotlib' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

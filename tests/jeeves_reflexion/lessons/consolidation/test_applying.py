@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, pl
 from jeeves_reflexion.lessons.curator import Curator
 from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.shelf import Change
-from jeeves_reflexion.places import open_lessons
+from jeeves_reflexion.loop.lesson_address import open_lessons
 from vectorstores import HashingEmbedder, InMemoryVectorStore, VectorStoreError
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import Lesson, LessonStoreError, Provenance, Task
 from jeeves_reflexion.lessons import shape_problem
-from jeeves_reflexion.lessons.exchange.markdown import (
+from jeeves_reflexion.reflections.exchange import (
     LessonChanges,
     LessonFile,
     export_lessons,
@@ -19,7 +19,7 @@ from jeeves_reflexion.lessons.exchange.markdown import (
     lesson_markdown,
     lesson_of_markdown,
 )
-from jeeves_reflexion.lessons.reflections.markdown import MarkdownError
+from jeeves_reflexion.reflections.markdown import MarkdownError
 
 
 def lesson(number: int = 1, text: str = "Look at the status before the body.", **more) -> Lesson:

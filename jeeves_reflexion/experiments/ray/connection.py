@@ -1,0 +1,224 @@
+"""A connection to a Ray cluster, or to a node of this machine that is started for it and leaves nothing behind.
+
+A cluster that does not answer is given up on after a stated time; Ray itself would go on asking for many minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.experiments.ray.messages import load_ray
+from jeeves_reflexion.redaction import redact
+
+PROBE_SECONDS: Final = 10.0
+"""So long the port of a cluster's head may take to be opened."""
+
+CONNECT_SECONDS: Final = 60.0
+"""So long a cluster may take to let this program in."""
+
+FOLDER_SECONDS: Final = 300.0
+"""The same where a folder is sent there first."""
+
+OBJECT_BYTES: Final = 100 * 1024 * 1024
+"""The shared memory of a node that is started here: what passes is small."""
+
+_HOST_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:/@\s]+):(?P<port>\d{1,5})")
+_TOKENS: Final = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class RayOptions:
+    """Which cluster.
+
+    ``address`` is ``host:port`` of its head, or None for a node of this machine that is started and stopped with the
+    executor. ``working_dir`` is a folder that every worker process works in a copy of. ``cpus`` are those of a node
+    that is started; by default all of the machine's.
+    """
+
+    address: str | None = None
+    working_dir: Path | None = None
+    cpus: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.address is not None and not _HOST_PORT.fullmatch(self.address):
+            raise ConfigurationError(
+                f"the address {redact(self.address)!r} is not of the form host:port: run the experiment on a node of"
+                " the cluster, and name the port of its head (6379 unless chosen otherwise)"
+            )
+        if self.working_dir is not None and not self.working_dir.is_dir():
+            raise ConfigurationError(f"{self.working_dir} is no folder: name one to send to the workers")
+
+
+class Connection:
+    """Connects this program to Ray, unless it is connected already, and undoes it; both block."""
+
+    def __init__(self, options: RayOptions) -> None:
+        self._ray = load_ray()
+        self._options = options
+        self._ours = False
+        self._logs: Path | None = None
+        self._joining: _Waiting | None = None
+
+    def open(self) -> int:
+        """Connect; return how many processors there are.
+
+        Raises :class:`ConfigurationError` where the cluster can't be reached, or no node can be started.
+        """
+        ray, options = self._ray, self._options
+        if ray.is_initialized():
+            if options.address or options.working_dir:
+                raise ConfigurationError(
+                    "this program is connected to Ray already: give no address and no folder"
+                )
+        elif options.address is None:
+            self._start()
+        else:
+            self._join(options.address)
+        return int(ray.cluster_resources().get("CPU", 1))
+
+    def close(self, *, keep_logs: bool = False) -> None:
+        """Disconnect, and stop the node that was started; ``keep_logs`` leaves what Ray wrote about it."""
+        if not self._ours:
+            return
+        self._ours = False
+        self._ray.shutdown()
+        if self._logs is not None and not keep_logs:
+            shutil.rmtree(self._logs, ignore_errors=True)  # a process that is ending may still write there
+
+    async def open_async(self) -> int:
+        """As :meth:`open`, in a thread."""
+        joins = self._options.address is not None
+        try:
+            return await anyio.to_thread.run_sync(self.open, abandon_on_cancel=joins)
+        except anyio.get_cancelled_exc_class():
+            if self._joining is not None and not self._joining.give_up():
+                self._ours = True
+            raise
+
+    async def close_async(self, *, keep_logs: bool = False) -> None:
+        """As :meth:`close`, in a thread, also while the caller is being cancelled."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(partial(self.close, keep_logs=keep_logs))
+
+    def _start(self) -> None:
+        _keep_the_token_here()
+        self._ours = True
+        try:
+            context = self._init(
+                address="local",
+                num_cpus=self._options.cpus,
+                object_store_memory=OBJECT_BYTES,
+                include_dashboard=False,
+            )
+        except self._refusals as error:
+            raise ConfigurationError(
+                f"no Ray node can be started on this machine: {redact(str(error))}"
+            ) from error
+        session = context.address_info.get("session_dir")
+        self._logs = Path(session) if session else None
+
+    def _join(self, address: str) -> None:
+        advice = (
+            "Is it up, is this machine one of its nodes, and are RAY_AUTH_MODE and RAY_AUTH_TOKEN those of the"
+            " cluster?"
+        )
+        found = _HOST_PORT.fullmatch(address)
+        assert found is not None  # noqa: S101 - the options were checked
+
+        def join() -> None:
+            # A wrong name or a closed port is known at once, and Ray would not say so.
+            with socket.create_connection((found["host"].strip("[]"), int(found["port"])), PROBE_SECONDS):
+                pass
+            self._init(address=address)
+
+        self._joining = _Waiting(join, self._ray.shutdown)
+        try:
+            self._joining.wait(CONNECT_SECONDS if self._options.working_dir is None else FOLDER_SECONDS)
+        except self._refusals as error:
+            said = f"the Ray cluster at {address} can't be reached: {redact(str(error))}. {advice}"
+            raise ConfigurationError(said) from error
+        self._ours = True
+
+    def _init(self, **more: Any) -> Any:  # noqa: ANN401 - Ray has no types
+        folder = self._options.working_dir
+        environment = None if folder is None else {"working_dir": str(folder)}
+        return self._ray.init(**more, runtime_env=environment, log_to_driver=False, logging_level="error")
+
+    @property
+    def _refusals(self) -> tuple[type[Exception], ...]:
+        return (ValueError, RuntimeError, OSError, OverflowError, self._ray.exceptions.RayError)
+
+
+def module_paths() -> list[str]:
+    """Where this program finds modules: where the same folders are on a worker's machine, it finds them, too."""
+    return list(dict.fromkeys(str(Path(path).absolute()) for path in ("", *sys.path)))
+
+
+def _keep_the_token_here() -> None:
+    """Give the node of this program a token of its own, which ends with the program.
+
+    Ray would write one to ``~/.ray/auth_token``, for everybody on the machine to read, and leave it there.
+    """
+    if not any(name in os.environ for name in _TOKENS):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+class _Waiting:
+    """Waits for a work that can't be stopped; what comes of it when nobody waits any more is undone."""
+
+    def __init__(self, work: Callable[[], object], undo: Callable[[], object]) -> None:
+        self._work = work
+        self._undo = undo
+        self._done: Future[None] = Future()
+        self._given_up = False
+        self._handing = threading.Lock()
+
+    def wait(self, seconds: float) -> None:
+        """Do the work; raises what it raises, and :class:`TimeoutError`."""
+        threading.Thread(target=self._run, name="ray-connect", daemon=True).start()
+        try:
+            self._done.result(seconds)
+        except TimeoutError:
+            if self.give_up():
+                raise TimeoutError(f"it gave no answer within {seconds:.0f} s") from None
+            self._done.result()
+        except BaseException:
+            if not self.give_up() and self._done.exception() is None:
+                self._undo()
+            raise
+
+    def give_up(self) -> bool:
+        """Have nobody wait any more, who would hear of a ``CancelledError``; return False where the work is done."""
+        with self._handing:
+            self._given_up = self._done.cancel()
+            return self._given_up
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            with self._handing:
+                if not self._given_up:
+                    self._done.set_exception(error)
+        else:
+            with self._handing:
+                if not self._given_up:
+                    self._done.set_result(None)
+                    return
+            self._undo()

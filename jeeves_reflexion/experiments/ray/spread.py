@@ -1,0 +1,90 @@
+"""Work of pure functions spread over a Ray cluster, with results in order.
+
+For what is no experiment of tries: a function of this package or of a benchmark, called with each of some values. A
+call whose process died is made again, and changes nothing by that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, module_paths
+from jeeves_reflexion.experiments.ray.messages import Failed, failed, load_ray, packed, ray_failure
+
+Spread: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""``map`` over one sequence, in worker processes."""
+
+MOST_RETRIES: Final = 4
+"""So often a call is made again whose process died."""
+
+
+@contextlib.contextmanager
+def spreading_on_ray(options: RayOptions, *, workers: int) -> Iterator[Spread]:
+    """Give a ``map`` over a cluster, ``workers`` calls at a time, each on a processor of its own.
+
+    Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a cluster that can't be reached. The map raises what
+    a call raised, of its own class where that is one of this package's, else
+    :class:`~jeeves_reflexion.errors.ExperimentError`; that too where the process of one call died again and again.
+    """
+    connection = Connection(options)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # what Ray prints is no result
+            connection.open()
+        yield _Spread(workers).over
+    except BaseException:
+        connection.close(keep_logs=True)
+        raise
+    connection.close()
+
+
+class _Spread:
+    def __init__(self, workers: int) -> None:
+        self._ray = load_ray()
+        self._workers = workers
+        self._far = self._ray.remote(_called).options(num_cpus=1, max_retries=MOST_RETRIES)
+
+    def over(self, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
+        waiting = enumerate(values)
+        flying: dict[Any, int] = {}
+        done: dict[int, Any] = {}
+        due = 0
+        try:
+            while True:
+                for number, value in islice(waiting, self._workers - len(flying)):
+                    call = packed((function, value), f"call {number + 1} of {function.__name__}")
+                    flying[self._far.remote(call, module_paths())] = number
+                if not flying:
+                    return
+                for ready in self._ray.wait(list(flying))[0]:
+                    done[flying.pop(ready)] = self._result(ready)
+                while due in done:
+                    yield done.pop(due)
+                    due += 1
+        finally:
+            for left in flying:
+                self._ray.cancel(left, force=True)
+
+    def _result(self, ready: Any) -> Any:  # noqa: ANN401 - Ray has no types
+        try:
+            result = self._ray.get(ready)
+        except self._ray.exceptions.RayError as error:
+            raise ray_failure(error) from error
+        if isinstance(result, Failed):
+            raise result.raised()
+        return result
+
+
+def _called(call: bytes, paths: Sequence[str]) -> Any:  # noqa: ANN401 - what the function returns
+    """Make a call in a worker process; an error is returned as text, for not every one can be sent."""
+    sys.path.extend(path for path in paths if path not in sys.path and Path(path).exists())
+    try:
+        function, value = pickle.loads(call)  # noqa: S301 - sent by this program itself
+        return function(value)
+    except Exception as error:  # noqa: BLE001 - raised where the result is waited for
+        return failed(error, " (in a worker process)")

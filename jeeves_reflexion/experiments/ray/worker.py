@@ -1,0 +1,224 @@
+"""A worker process of an experiment on Ray: it holds open what a kit opens, and makes the tries that it is given.
+
+Its event loop has a thread of its own, so that it says how its tries stand also while an agent blocks the loop.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.from_thread
+
+from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ReflexionError
+from jeeves_reflexion.experiments.arms import arm_of
+from jeeves_reflexion.experiments.costs import Purse, RunSpend
+from jeeves_reflexion.experiments.executors import Job, Kit, Tools, make_try
+from jeeves_reflexion.experiments.ray.messages import (
+    Asked,
+    Dropped,
+    Failed,
+    Finished,
+    ModelFacts,
+    OverLimit,
+    Reply,
+    Said,
+    as_result,
+    failed,
+    unpacked_job,
+)
+from jeeves_reflexion.experiments.rounds import as_arm, reading_only
+from jeeves_reflexion.loop.reflexion import Reflexion
+from jeeves_reflexion.models.cassette import RecordedError
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.session import Budget
+from jeeves_reflexion.types import JSON, NO_USAGE
+
+_HINT: Final = (
+    ": what an experiment names must be importable on every node (--ray-working-dir sends a folder there)"
+)
+_NO_LIMIT: Final = Purse(None, NO_USAGE)
+_talk: Final[ContextVar[Talk | None]] = ContextVar("jeeves_reflexion_talk", default=None)
+
+
+class Talk:
+    """What one try and the experiment's process say to each other."""
+
+    def __init__(self) -> None:
+        self.said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self.spend = RunSpend(Budget(), _NO_LIMIT)
+        self._waiting: dict[int, anyio.Event] = {}
+        self._replies: dict[int, Reply] = {}
+        self._asked = 0
+
+    async def ask(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        schema: Mapping[str, JSON] | None,
+        sampling: Sampling | None,
+    ) -> Reply:
+        """Have a model asked, and wait for what comes of it."""
+        self._asked += 1
+        number, here = self._asked, anyio.Event()
+        self._waiting[number] = here
+        self.said.put(Asked(number, model, list(messages), list(tools), schema, sampling, self.spend.own))
+        try:
+            await here.wait()
+            return self._replies.pop(number)
+        except anyio.get_cancelled_exc_class():
+            self.said.put(Dropped(number))
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def answered(self, number: int, reply: Reply) -> None:
+        """Hand a reply to who waits for it, if anybody does still; called in the event loop."""
+        here = self._waiting.get(number)
+        if here is not None:
+            self._replies[number] = reply
+            here.set()
+
+
+class FarModel:
+    """A model that is asked by the experiment's own process, on behalf of the try at hand."""
+
+    def __init__(self, key: str, facts: ModelFacts) -> None:
+        self._key = key
+        self.name = facts.name
+        self.supports_tools = facts.native
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        schema: Mapping[str, JSON] | None = None,
+        sampling: Sampling | None = None,
+    ) -> Completion:
+        """Ask; raises what asking raised there."""
+        talk = _talk.get()
+        if talk is None:
+            raise ConfigurationError(f"the model {self.name} was asked outside of a try: ask it in the agent")
+        reply = await talk.ask(self._key, messages, tools, schema, sampling)
+        self.supports_tools = reply.native
+        match reply.answer:
+            case Completion() as completion:
+                return completion
+            case RecordedError() as error:
+                raise error.raised()
+            case OverLimit(message):
+                talk.spend.stopped = True
+                raise BudgetExceededError("experiment", message)
+            case Failed() as failure:
+                raise failure.raised()
+
+
+class _Bench:
+    """Makes tries with the tools that a kit opened."""
+
+    def __init__(self, tools: Tools, where: str) -> None:
+        self._tools = tools
+        self._where = where
+        self._loops: dict[tuple[str, int], Reflexion] = {}
+
+    async def try_it(self, data: bytes, talk: Talk) -> None:
+        """Make a try; what comes of it, an error too, is said."""
+        token = _talk.set(talk)
+        try:
+            job = unpacked_job(data)
+            loop = self._loop(job)
+            talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
+            made = await make_try(job, loop, self._tools.scorer, talk.spend)
+            talk.said.put(Finished(None if made is None else as_result(made)))
+        except BaseException as error:
+            talk.said.put(failed(error, self._where))
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
+        finally:
+            _talk.reset(token)
+
+    def _loop(self, job: Job) -> Reflexion:
+        arm, key = arm_of(job.place.arm), (job.place.arm, job.place.seed)
+        if key not in self._loops:
+            self._loops[key] = as_arm(self._tools.make_loop(arm.name, job.place.seed), arm)
+        loop = self._loops[key]
+        return reading_only(loop) if job.place.split == "held-out" else loop
+
+
+class Worker:
+    """The worker process as Ray sees it; each method is called in a thread of its own and returns soon.
+
+    None of them is a coroutine: Ray would then call all of them in one event loop, one after the other.
+    """
+
+    def __init__(self, kit: bytes, models: Mapping[str, ModelFacts], paths: Sequence[str]) -> None:
+        self._kit = kit
+        self._models = models
+        self._paths = paths
+        self._open = ExitStack()
+        self._talks: dict[int, Talk] = {}
+        self._trying: dict[int, Future[None]] = {}
+        self._where = f" (in the worker process {os.getpid()} on {socket.gethostname()})"
+
+    def start(self) -> Failed | None:
+        """Open what the kit holds; called once, before anything else."""
+        sys.path.extend(path for path in self._paths if path not in sys.path and Path(path).exists())
+        try:
+            kit: Kit = pickle.loads(self._kit)  # noqa: S301 - sent by the experiment itself
+            self._portal = self._open.enter_context(anyio.from_thread.start_blocking_portal())
+            opened = self._portal.wrap_async_context_manager(kit.open(self._model))
+            self._bench = _Bench(self._open.enter_context(opened), self._where)
+        except BaseException as error:  # noqa: BLE001 - told to the experiment, which ends
+            told = failed(error, self._where)
+            lacking = [each for each in (error, error.__cause__) if isinstance(each, ImportError)]
+            if not lacking or isinstance(lacking[0], ReflexionError):
+                return told
+            if lacking[0] is error:
+                told = replace(told, name="ConfigurationError", message=f"{told.name}: {told.message}")
+            return replace(told, where=self._where + _HINT)
+        return None
+
+    def begin(self, number: int, job: bytes) -> None:
+        """Begin a try; what it says is heard by :meth:`listen`."""
+        self._talks[number] = talk = Talk()
+        self._trying[number] = self._portal.start_task_soon(self._bench.try_it, job, talk)
+
+    def listen(self, number: int, wait: float) -> Said | None:
+        """Return what a try says next; None if that is nothing for ``wait`` seconds."""
+        try:
+            said = self._talks[number].said.get(timeout=wait)
+        except queue.Empty:
+            return None
+        if isinstance(said, Finished | Failed):
+            del self._talks[number], self._trying[number]
+        return said
+
+    def answer(self, number: int, asked: int, reply: Reply) -> None:
+        """Answer what a try asked."""
+        talk = self._talks.get(number)
+        if talk is not None:
+            self._portal.start_task_soon(talk.answered, asked, reply)
+
+    def stop(self) -> None:
+        """Give up what is under way, and close what the kit opened."""
+        for trying in list(self._trying.values()):
+            trying.cancel()
+        self._open.close()
+
+    def _model(self, key: str) -> ChatModel:
+        if key not in self._models:
+            raise ConfigurationError(f"the experiment has no model {key!r} for its worker processes")
+        return FarModel(key, self._models[key])

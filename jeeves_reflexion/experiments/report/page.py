@@ -1,0 +1,168 @@
+"""The report as one HTML file: no script, nothing from elsewhere, and a policy that has the browser refuse both.
+
+What can be opened or chosen are elements that browsers have for it, so that a keyboard and a reader of screens work.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+from jeeves_reflexion.experiments.report.markdown import facts
+from jeeves_reflexion.experiments.report.markup import Html, element, joined
+from jeeves_reflexion.experiments.report.plots import curves, first_tries, lifts, tokens_against_success
+from jeeves_reflexion.experiments.report.reading import read
+from jeeves_reflexion.experiments.report.stories import stories
+from jeeves_reflexion.experiments.report.tables import Table, heading, tables
+from jeeves_reflexion.experiments.report.values import Part, Report
+from jeeves_reflexion.experiments.results import Results
+
+SHOWN_LESSONS: Final = 40
+
+_JUDGES: Final = {"oracle": "judged by an oracle", "self": "judged by the agent's own side"}
+
+
+def page(report: Report, results: Results) -> str:
+    """Return the page of a report, with the stories of the results that it was made of."""
+    parts = joined(_part(part, report, number) for number, part in enumerate(report.parts, 1))
+    body = element(
+        "body",
+        element("a", "To the tasks", href="#tasks", class_="skip"),
+        element(
+            "header",
+            element("h1", report.title),
+            (element("p", told) for told in facts(report)),
+            _contents(report),
+        ),
+        element(
+            "main",
+            _findings(report),
+            parts,
+            _lessons(report),
+            element("section", element("h2", "Tasks"), stories(read(results)), id="tasks"),
+        ),
+    )
+    return "<!doctype html>\n" + element("html", _head(report), body, lang="en")
+
+
+def _head(report: Report) -> Html:
+    style = files("jeeves_reflexion.experiments.report").joinpath("page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing.
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", report.title),
+        element("style", Html(style)),
+    )
+
+
+def _contents(report: Report) -> Html:
+    links = [(f"#part-{number}", _short(part)) for number, part in enumerate(report.parts, 1)]
+    links += [("#lessons", "Lessons")] * bool(report.lessons) + [("#tasks", "Tasks")]
+    return element("nav", (element("a", name, href=href) for href, name in links), aria_label="Contents")
+
+
+def _short(part: Part) -> str:
+    return f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}"
+
+
+def _findings(report: Report) -> Html | None:
+    """What the comparisons show at the last trial, for a reader of one minute."""
+    found = [part for part in report.parts if part.compared]
+    if not found:
+        return None
+    lists = (
+        joined(
+            [
+                element("h3", f"{_short(part)}, trial {part.trials}"),
+                element(
+                    "ul",
+                    (
+                        element("li", element("b", each.arm), f": {each.words}")
+                        for each in part.compared
+                        if each.trial == part.trials
+                    ),
+                ),
+            ]
+        )
+        for part in found
+    )
+    head = element("h2", f"What it shows, held against {report.baseline}")
+    return element("section", head, lists, class_="findings")
+
+
+def _part(part: Part, report: Report, number: int) -> Html:
+    drawn = (plot(part, report) for plot in (curves, tokens_against_success, first_tries))
+    pictures = [each for each in drawn if each]
+    return element(
+        "section",
+        element("h2", _short(part)),
+        element("p", heading(part, report)),
+        element("div", pictures, class_="figures") if pictures else None,
+        (_table(table, f"table-{number}-{i}") for i, table in enumerate(tables(part, report), 1)),
+        id=f"part-{number}",
+    )
+
+
+def _table(table: Table, key: str) -> Html:
+    head = element("tr", (element("th", name, scope="col") for name in table.heads))
+    rows = (
+        element(
+            "tr",
+            element("th", row[0], scope="row"),
+            (element("td", cell, class_="words" if len(cell) > 40 else None) for cell in row[1:]),
+        )
+        for row in table.rows
+    )
+    whole = element("table", element("thead", head), element("tbody", rows))
+    return joined(
+        [
+            element("h3", table.name, id=key),
+            # A box that scrolls has to be reached by the keyboard.
+            element("div", whole, class_="scroll", tabindex=0, role="region", aria_labelledby=key),
+            element("p", table.note, class_="note") if table.note else None,
+        ]
+    )
+
+
+def _lessons(report: Report) -> Html | None:
+    if not report.lessons:
+        return None
+    return element("section", element("h2", "Lessons"), list(_about_lessons(report)), id="lessons")
+
+
+def _about_lessons(report: Report) -> Iterator[Html]:
+    picture = lifts(report.lessons)
+    if picture is None:
+        told = "No lift is known: it needs tries from which a lesson was withheld by chance."
+        yield element("p", told)
+    else:
+        yield element("div", picture, class_="figures")
+    shown = sorted(report.lessons, key=lambda use: -use.offered)[:SHOWN_LESSONS]
+    rows = tuple(
+        (
+            use.text[:500],
+            use.arm,
+            str(use.offered),
+            str(use.passed),
+            "unknown" if use.lift is None or use.lift.value is None else f"{use.lift.value:+.2f}",
+        )
+        for use in shown
+    )
+    few = (
+        f" The {len(shown)} most offered of {len(report.lessons)}."
+        if len(shown) < len(report.lessons)
+        else ""
+    )
+    note = "How many tries passed after a lesson is no proof that it helped: it was offered where it seemed to fit."
+    heads = ("lesson", "arm", "offered", "then passed", "lift")
+    yield _table(Table("Lessons that were offered", heads, rows, note + few), "table-lessons")

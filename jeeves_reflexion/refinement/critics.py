@@ -1,0 +1,157 @@
+"""Reflection while an agent is still at work: critiques of its steps so far, left for its next step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
+from typing import Final, TypeAlias, get_args
+
+from jeeves_reflexion.drafts import Trigger
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
+from jeeves_reflexion.events import Event, Reflected, StepTaken
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.sections import says_nothing
+from jeeves_reflexion.protocols import ChatModel, Message, Sampling
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.session import Inbox, Listener, Session, logger
+from jeeves_reflexion.text import cut_middle, fence, read_prompt, render_steps
+from jeeves_reflexion.types import Attempt, Step, Task
+
+StepCritic: TypeAlias = Callable[[Task, Attempt, Trigger], Awaitable[str]]
+"""Says what is wrong with the steps so far, in a few sentences, or nothing."""
+
+_STEADY: Final = Sampling(temperature=0.0)
+_WORD: Final = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """When to reflect, besides the end of each draft, which always is one (seed 001, section 2.3).
+
+    ``step_interval``: after every so many steps of the agent. ``on_error``: after a step that failed. ``on_tools``:
+    after a step that called one of these tools. ``quality_drop``: when a draft scores so much below the one before
+    it; the loss is looked into and the next revision told of it. Off unless set.
+    """
+
+    step_interval: int | None = None
+    on_error: bool = False
+    on_tools: Collection[str] = ()
+    quality_drop: float | None = None
+
+    def __post_init__(self) -> None:
+        interval, drop = self.step_interval, self.quality_drop
+        if interval is not None and (
+            isinstance(interval, bool) or not isinstance(interval, int) or interval < 1
+        ):
+            raise ConfigurationError(f"step_interval must be a whole number of at least 1, not {interval!r}")
+        if not isinstance(self.on_error, bool):
+            raise ConfigurationError(f"on_error must be true or false, not {self.on_error!r}")
+        if isinstance(self.on_tools, str) or not all(isinstance(name, str) for name in self.on_tools):
+            raise ConfigurationError(f"on_tools must be a list of tool names, not {self.on_tools!r}")
+        if drop is not None and (
+            isinstance(drop, bool) or not isinstance(drop, int | float) or not 0 < drop <= 1
+        ):
+            raise ConfigurationError(f"quality_drop must lie above 0 and up to 1, not {drop!r}")
+
+    @property
+    def any_step(self) -> bool:
+        """Whether steps are watched at all."""
+        return self.step_interval is not None or self.on_error or bool(self.on_tools)
+
+    def of(self, number: int, step: Step) -> Trigger | None:
+        """Return what about a step asks for a reflection: an error before a tool, a tool before the interval."""
+        if self.on_error and step.failed:
+            return "error"
+        called = _WORD.match(step.action.strip())
+        if called is not None and called.group() in self.on_tools:
+            return "tool_result"
+        if self.step_interval is not None and number % self.step_interval == 0:
+            return "step_interval"
+        return None
+
+
+def known_triggers(names: Collection[str]) -> None:
+    """Raise :class:`ConfigurationError` for a name that is no trigger."""
+    unknown = sorted(set(names) - set(get_args(Trigger)))
+    if unknown:
+        known = ", ".join(get_args(Trigger))
+        raise ConfigurationError(f"unknown reflection trigger {unknown[0]!r}; there are: {known}")
+
+
+class ModelStepCritic:
+    """Asks a model what is wrong with an agent's steps so far.
+
+    ``prompt`` (a text, or a ``Path`` to one) may name ``$trigger``. An answer of "none" is no critique. Raises
+    ``ModelError``.
+    """
+
+    def __init__(
+        self, model: ChatModel, *, prompt: str | Path | None = None, steps_tokens: int = 3000
+    ) -> None:
+        self.model = model
+        self._prompt = Template(read_prompt(prompt, "jeeves_reflexion.refinement", "steps.md"))
+        self._tokens = steps_tokens
+
+    async def __call__(self, task: Task, attempt: Attempt, trigger: Trigger) -> str:
+        """Return the critique; empty where there is none."""
+        system = self._prompt.safe_substitute(trigger=trigger.replace("_", " "))
+        material = [
+            fence("task", task.prompt),
+            fence("steps", cut_middle(render_steps(attempt.steps, self._tokens), self._tokens)),
+        ]
+        messages = [Message("system", system), Message("user", "\n\n".join(material))]
+        text = (await ask(self.model, messages, sampling=_STEADY)).text.strip()
+        return "" if says_nothing(text) else text
+
+
+class Coach:
+    """Listens to an agent's steps on behalf of one attempt, and leaves critiques in the inbox of its session.
+
+    An agent hands out its steps as :class:`StepTaken` events and waits for the listener, so a critique is there
+    before its next step. A critic that fails is reported in the log; the agent goes on without.
+    """
+
+    def __init__(self, task: Task, triggers: Triggers, critic: StepCritic, session: Session) -> None:
+        self._task = task
+        self._triggers = triggers
+        self._critic = critic
+        self._outer = session
+        self._inbox = Inbox()
+        self._steps: list[Step] = []
+        self.error: Exception | None = None
+
+    def session(self) -> Session:
+        """Return the session that the agent is to work in."""
+        listener: Listener = self._heard
+        return replace(self._outer, listener=listener, inbox=self._inbox)
+
+    async def _heard(self, event: Event) -> None:
+        await self._outer.emit(event)
+        if not isinstance(event, StepTaken):
+            return
+        self._steps.append(event.step)
+        trigger = self._triggers.of(len(self._steps), event.step)
+        if trigger is not None:
+            await self._reflect(trigger)
+
+    async def _reflect(self, trigger: Trigger) -> None:
+        try:
+            critique = await self._critic(self._task, Attempt(steps=tuple(self._steps)), trigger)
+        except HOPELESS as error:
+            # An event's listener can't end the attempt that it listens to; the loop raises this after it.
+            self.error = error
+            return
+        except Exception as error:  # noqa: BLE001 - it is logged
+            logger.warning(
+                "the critic of steps failed in run %s: %s", self._outer.id, redact(described(error))
+            )
+            return
+        if critique.strip():
+            self._inbox.put(critique)
+        outer = self._outer
+        await outer.emit(
+            Reflected(run_id=outer.id, attempt=outer.attempt, trigger=trigger, critique=critique)
+        )

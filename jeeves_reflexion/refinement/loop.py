@@ -1,0 +1,362 @@
+"""The inner loop: generate, evaluate, critique, revise within one attempt, until it is good or more work won't help.
+
+It is an agent itself, so ``Reflexion(Refinement(ReAct(...)))`` nests, and it is the one engine under the reflection
+pattern (:mod:`jeeves_reflexion.refinement.pattern`) and the YAML actions of a workflow. All state of a
+run lives in :class:`_Run`, so one object serves many runs at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import anyio
+
+from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
+from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError, described
+from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, RefinementFinished, Reflected, Warned
+from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
+from jeeves_reflexion.refinement.convergence import rank, select
+from jeeves_reflexion.refinement.critics import Coach
+from jeeves_reflexion.refinement.judge_watch import JudgeWatch
+from jeeves_reflexion.refinement.options import ComparesWithPrior, Decision, RefinementOptions
+from jeeves_reflexion.session import Session, Spend, current_scope, logger
+from jeeves_reflexion.text import estimate_tokens
+from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
+
+T = TypeVar("T")
+
+
+class Refinement:
+    """An agent that betters its own output before it hands it over (Madaan et al. 2023: Self-Refine).
+
+    ``agent`` writes the first draft, ``evaluator`` judges each, ``reviser`` makes the next of the best so far
+    (``RefinementOptions(base="latest")``: of the last).
+    ``max_drafts`` counts judged drafts, the first one included. A draft is satisfactory when the evaluator says so
+    (``passed``), else when its score reaches ``threshold``.
+
+    When the judge, the reviser or a critic fails, what there is so far is returned, with the reason: the draft that
+    was written last, too, unjudged, and the usage of every call that was paid for. What the writer raises for the first
+    draft is raised, and so is, as an agent, what no retry would mend (a missing key, a bad configuration).
+    """
+
+    name = "refinement"
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        evaluator: Evaluator,
+        reviser: Reviser,
+        max_drafts: int = 4,
+        threshold: float = 0.8,
+        options: RefinementOptions | None = None,
+    ) -> None:
+        if isinstance(max_drafts, bool) or not isinstance(max_drafts, int) or max_drafts < 1:
+            raise ConfigurationError(f"max_drafts must be a whole number of at least 1, not {max_drafts!r}")
+        if not 0.0 <= threshold <= 1.0:
+            raise ConfigurationError(f"threshold must lie in [0, 1], not {threshold!r}")
+        self.agent = agent
+        self.evaluator = evaluator
+        self.reviser = reviser
+        self.max_drafts = max_drafts
+        self.threshold = threshold
+        self.options = options or RefinementOptions()
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Return the best draft as the attempt; ``metadata["refinement"]`` tells how it came to be."""
+        return attempt_of(await self.refine(task, session))
+
+    async def refine(self, task: Task, session: Session | None = None) -> Refined:
+        """Write, judge and revise; see the class for what is raised.
+
+        Without a session, within a run of something else, what is used counts for that run and its budget.
+        """
+        scope = current_scope() if session is None else None
+        if scope is not None:
+            outer, role = scope
+            return await _Run(self, task, Session(spend=outer.spend), role).go()
+        return await _Run(self, task, session or Session()).go()
+
+
+def attempt_of(refined: Refined) -> Attempt:
+    """Return the best draft as an attempt; raises the error of one that no retry would mend."""
+    if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
+        raise refined.error
+    first = refined.drafts[0].attempt or Attempt()
+    story = {
+        "reason": refined.reason.value,
+        "best": refined.best.number,
+        "scores": [draft.evaluation.score for draft in refined.drafts],
+        "flags": list(refined.flags),
+        "problems": list(refined.problems),
+    }
+    return replace(
+        first,
+        output=refined.best.output,
+        usage=refined.usage,
+        metadata={**first.metadata, "refinement": story},
+        seconds=refined.seconds,
+    )
+
+
+class _Failed(Exception):  # noqa: N818 - carries the error out of a phase
+    """What failed once there was a draft."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(described(error))
+        self.error = error
+
+
+class _Meter(Spend):
+    """What one run of the loop uses: counted here, and charged to the session's own spend, whose limits hold."""
+
+    def __init__(self, whole: Spend) -> None:
+        super().__init__()
+        self.budget = whole.budget
+        self._whole = whole
+
+    def charge(self, role: Role, usage: Usage) -> None:
+        super().charge(role, usage)
+        self._whole.charge(role, usage)
+
+    def check(self) -> None:
+        self._whole.check()
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self._whole.seconds_left
+
+
+class _Run:
+    def __init__(self, loop: Refinement, task: Task, session: Session, role: Role = "agent") -> None:
+        self.loop = loop
+        self.options = loop.options
+        self.task = task
+        self.role: Role = role
+        self.spend = _Meter(session.spend)
+        self.session = replace(session, spend=self.spend)
+        self.drafts: list[Draft] = []
+        self.unjudged: Draft | None = None
+        self.problems: list[str] = []
+        self.counted = NO_USAGE  # what the drafts so far have used
+        self.revision_tokens = 0
+        self.note = ""
+        self.started = time.monotonic()
+
+    async def go(self) -> Refined:
+        error: Exception | None = None
+        try:
+            reason = await self._improve(await self._write())
+        except _Failed as failed:
+            error = failed.error
+            spent = isinstance(error, BudgetExceededError)
+            reason = ConvergenceReason.TOKEN_BUDGET if spent else ConvergenceReason.ERROR
+            self.problems.append(described(error))
+            if self.unjudged is not None:
+                self._add(self.unjudged)
+        return await self._finish(reason, error)
+
+    async def _improve(self, attempt: Attempt) -> ConvergenceReason:
+        draft = await self._judge(attempt, None, None)
+        while True:
+            reason = self._stop(draft, await self._decide(draft))
+            if reason is not None:
+                return reason
+            await self._look_into_loss()
+            base = self._base()
+            revision = await self._revise(base)
+            draft = await self._judge(replace(attempt, output=revision.output), revision, base)
+
+    # -- the phases
+
+    async def _write(self) -> Attempt:
+        public = self.task.public()
+        session, coach = self.session, None
+        if self.options.triggers.any_step and self.options.step_critic is not None:
+            coach = Coach(public, self.options.triggers, self.options.step_critic, session)
+            session = coach.session()
+        attempt = await self.session.spending(self.role, lambda: self.loop.agent(public, session))
+        self.unjudged = Draft(1, attempt.output, Evaluation(None), attempt=attempt)
+        if coach is not None and coach.error is not None:
+            raise _Failed(coach.error) from coach.error
+        return attempt
+
+    async def _judge(self, attempt: Attempt, revision: Revision | None, base: Draft | None) -> Draft:
+        number = len(self.drafts) + 1
+        draft = Draft(
+            number=number,
+            output=attempt.output,
+            evaluation=Evaluation(None),
+            revision=revision,
+            base=base.number if base else None,
+            attempt=attempt,
+        )
+        self.unjudged = draft
+        await self._emit(
+            DraftWritten,
+            number=number,
+            output=draft.output,
+            base=draft.base,
+            strategy=revision.strategy if revision else None,
+        )
+        if self.options.hooks is not None:
+            hooks = self.options.hooks
+            await self._tell(lambda: hooks.on_draft(attempt.output, number))
+            if revision is not None and base is not None:
+                await self._tell(lambda: hooks.on_revised(base.output, attempt.output, number))
+        evaluator = self.loop.evaluator
+        if base is not None and isinstance(evaluator, ComparesWithPrior):
+            evaluator = evaluator.with_prior(base.output)
+        evaluation = await self._phase(lambda: evaluator(self.task, attempt))
+        satisfactory = evaluation.meets(self.loop.threshold)
+        draft = self._add(replace(draft, evaluation=evaluation, satisfactory=satisfactory))
+        await self._emit(
+            DraftJudged,
+            number=number,
+            score=evaluation.score,
+            satisfactory=satisfactory,
+            issues=evaluation.public(self.task.reference).issues,
+        )
+        return draft
+
+    def _add(self, draft: Draft) -> Draft:
+        """Keep a draft, with all that was used since the one before."""
+        used = self.spend.total
+        draft = replace(draft, usage=used.beyond(self.counted), at=time.time())
+        self.counted, self.unjudged = used, None
+        self.drafts.append(draft)
+        return draft
+
+    async def _revise(self, base: Draft) -> Revision:
+        latest = self.drafts[-1]
+        failed = latest.revision.strategy if latest is not base and latest.revision else None
+        left = self.options.max_revision_tokens
+        request = RevisionRequest(
+            draft=self._public(base),
+            feedback=base.evaluation.public(self.task.reference),
+            history=tuple(map(self._public, self.drafts)),
+            failed=failed,
+            note=self.note,
+            max_tokens=None if left is None else max(left - self.revision_tokens, 1),
+        )
+        self.note = ""
+        before = self.spend.total
+
+        async def revise() -> Revision:
+            self.session.spend.check()
+            return await self.loop.reviser(self.task.public(), request)
+
+        revision = await self._phase(revise)
+        self.problems += revision.problems
+        used = self.spend.total.beyond(before)
+        known = used.tokens > 0 and not used.unreported
+        self.revision_tokens += used.tokens if known else max(used.tokens, estimate_tokens(revision.output))
+        return revision
+
+    def _public(self, draft: Draft) -> Draft:
+        return replace(draft, evaluation=draft.evaluation.public(self.task.reference))
+
+    async def _look_into_loss(self) -> None:
+        """Reflect on a draft that scores much below the one before it (the trigger ``quality_drop``)."""
+        least, critic = self.options.triggers.quality_drop, self.options.drop_critic
+        if least is None or critic is None or len(self.drafts) < 2:
+            return
+        old, new = self.drafts[-2:]
+        before, after = old.evaluation.score, new.evaluation.score
+        if before is None or after is None or round(before - after, 9) < least:
+            return
+        found = await self._phase(lambda: critic(self.task.public(), new.output, old.output))
+        self.note = "\n".join(found.issues) or found.rationale
+        await self._emit(Reflected, trigger="quality_drop", critique=self.note)
+
+    # -- the decisions
+
+    async def _decide(self, draft: Draft) -> Decision:
+        hooks = self.options.hooks
+        if hooks is None:
+            return Decision.AUTO
+        decision = await self._tell(lambda: hooks.on_judged(draft))
+        return decision if isinstance(decision, Decision) else Decision.AUTO
+
+    def _stop(self, draft: Draft, decision: Decision) -> ConvergenceReason | None:
+        if decision is Decision.ACCEPT:
+            return ConvergenceReason.USER_ACCEPTED
+        if decision is Decision.STOP:
+            return ConvergenceReason.STOPPED
+        if decision is Decision.CONTINUE:
+            return self._bound()
+        convergence = self.options.convergence
+        found = self._verdict(draft) or self._bound()
+        return found or (None if convergence is None else convergence.reason(self.drafts))
+
+    def _verdict(self, draft: Draft) -> ConvergenceReason | None:
+        if draft.satisfactory:
+            return ConvergenceReason.QUALITY_MET
+        twice = len(self.drafts) > 1 and not any(d.evaluation.scored for d in self.drafts[-2:])
+        return ConvergenceReason.UNSCORABLE if twice else None
+
+    def _bound(self) -> ConvergenceReason | None:
+        if len(self.drafts) >= self.loop.max_drafts:
+            return ConvergenceReason.MAX_ITERATIONS
+        most = self.options.max_revision_tokens
+        return ConvergenceReason.TOKEN_BUDGET if most is not None and self.revision_tokens >= most else None
+
+    def _base(self) -> Draft:
+        """Return the draft to go on from: the latest, or the best so far if that is wanted and the latest is worse."""
+        latest = self.drafts[-1]
+        if self.options.base == "latest":
+            return latest
+        best = select(self.drafts, "highest_score")
+        return latest if rank(latest) >= rank(best) else best
+
+    # -- around them
+
+    async def _phase(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call in time, charged to the attempt; what it raises ends the loop with what there is."""
+        try:
+            with anyio.move_on_after(self.options.timeout):
+                return await self.session.spending(self.role, call)
+        except Exception as error:
+            raise _Failed(error) from error
+        raise _Failed(TimeoutError(f"no answer within {self.options.timeout} s"))
+
+    async def _tell(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        try:
+            with anyio.fail_after(self.options.timeout):
+                return await call()
+        except Exception as error:  # noqa: BLE001 - it is logged, and told in the result
+            logger.exception("a callback failed in run %s", self.session.id)
+            problem = f"a callback failed: {described(error)}"
+            self.problems.append(problem)
+            await self._emit(Warned, message=problem)
+            return None
+
+    async def _emit(self, kind: Callable[..., Event], **values: object) -> None:
+        if self.session.listener is not None:
+            await self.session.emit(kind(run_id=self.session.id, attempt=self.session.attempt, **values))
+
+    async def _finish(self, reason: ConvergenceReason, error: Exception | None) -> Refined:
+        accepted = reason is ConvergenceReason.USER_ACCEPTED
+        best = self.drafts[-1] if accepted else select(self.drafts, self.options.selection)
+        watch = self.options.judge_watch or JudgeWatch()
+        flags = watch.flags(self.drafts, self.loop.threshold)
+        await self._emit(
+            RefinementFinished,
+            reason=reason.value,
+            drafts=len(self.drafts),
+            best=best.number,
+            score=best.evaluation.score,
+        )
+        return Refined(
+            drafts=tuple(self.drafts),
+            best=best,
+            reason=reason,
+            usage=self.spend.total,
+            seconds=time.monotonic() - self.started,
+            flags=flags,
+            problems=tuple(self.problems),
+            error=error,
+        )

@@ -1,0 +1,100 @@
+"""What the inner loop can do besides its three parts, and who may have a say in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
+
+from jeeves_reflexion.drafts import Draft, Selection
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.protocols import Evaluator
+from jeeves_reflexion.refinement.convergence import Convergence
+from jeeves_reflexion.refinement.critics import StepCritic, Triggers
+from jeeves_reflexion.refinement.judge_watch import JudgeWatch
+from jeeves_reflexion.types import Evaluation, Task
+
+Base: TypeAlias = Literal["best", "latest"]
+"""Which draft a revision goes on from: the best so far (the latest of equals), or the latest whatever it is worth."""
+
+DropCritic: TypeAlias = Callable[[Task, str, str], Awaitable[Evaluation]]
+"""Compares a draft that lost with the one before it: ``(task, new, old)``; its issues are what was lost."""
+
+
+class Decision(Enum):
+    """What a watcher of the loop wants after a draft was judged.
+
+    ``AUTO`` leaves it to the loop. ``CONTINUE`` goes on where the loop would stop, up to its bounds. ``ACCEPT`` takes
+    this draft as it is, ``STOP`` ends without.
+    """
+
+    AUTO = "auto"
+    CONTINUE = "continue"
+    ACCEPT = "accept"
+    STOP = "stop"
+
+
+class Hooks(Protocol):
+    """Who is told of a run while it happens. What raises is reported, and the run goes on."""
+
+    async def on_draft(self, draft: str, number: int) -> None:
+        """A draft was written."""
+        ...
+
+    async def on_judged(self, draft: Draft) -> Decision:
+        """A draft was judged."""
+        ...
+
+    async def on_revised(self, old: str, new: str, number: int) -> None:
+        """A draft was made of another."""
+        ...
+
+
+@runtime_checkable
+class ComparesWithPrior(Protocol):
+    """An evaluator that can hold a draft against the one that it was revised from."""
+
+    def with_prior(self, text: str | None) -> Evaluator:
+        """Return the evaluator with an earlier text to compare with."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RefinementOptions:
+    """What the loop can do besides its three parts.
+
+    ``convergence=None`` stops by verdict and bounds alone. ``base`` is the draft that the reviser is given: "best", so
+    that a loss is gone back from, or "latest", for a reviser that keeps to its own last work. ``max_revision_tokens``
+    bounds the tokens that all revisions of a run use together. ``timeout`` is the longest that one judging, revising or
+    hook may take, in seconds. ``drop_critic`` and ``step_critic`` do the reflections that ``triggers`` ask for.
+    ``judge_watch`` carries what is known of the judge from run to run.
+    """
+
+    convergence: Convergence | None = field(default_factory=Convergence)
+    selection: Selection = "highest_score"
+    base: Base = "best"
+    triggers: Triggers = field(default_factory=Triggers)
+    max_revision_tokens: int | None = None
+    timeout: float = 300.0
+    hooks: Hooks | None = None
+    step_critic: StepCritic | None = None
+    drop_critic: DropCritic | None = None
+    judge_watch: JudgeWatch | None = None
+
+    def __post_init__(self) -> None:
+        if self.selection not in get_args(Selection):
+            known = ", ".join(get_args(Selection))
+            raise ConfigurationError(f"best_version_selection must be one of {known}, not {self.selection!r}")
+        if self.base not in get_args(Base):
+            raise ConfigurationError(f"base must be one of {', '.join(get_args(Base))}, not {self.base!r}")
+        if self.max_revision_tokens is not None and not self.max_revision_tokens >= 1:
+            raise ConfigurationError(
+                f"max_revision_tokens must be at least 1, not {self.max_revision_tokens!r}"
+            )
+        if not self.timeout > 0:
+            raise ConfigurationError(f"timeout must be above 0 seconds, not {self.timeout!r}")
+        if self.triggers.any_step and self.step_critic is None:
+            raise ConfigurationError("triggers on steps need a step_critic, such as ModelStepCritic(model)")
+        if self.triggers.quality_drop is not None and self.drop_critic is None:
+            raise ConfigurationError("the trigger quality_drop needs a drop_critic, such as a Comparison")

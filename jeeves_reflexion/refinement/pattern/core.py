@@ -1,0 +1,298 @@
+"""``ReflectionPattern``: the parameters of seed 001, turned into an inner loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
+from typing import Final, TypeAlias, get_args
+
+from jeeves_reflexion.agents.function import as_agent
+from jeeves_reflexion.drafts import Draft, Refined, RevisionRequest, Selection, Strategy
+from jeeves_reflexion.errors import ConfigurationError, SessionError
+from jeeves_reflexion.evaluators.compare import Comparison
+from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
+from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator
+from jeeves_reflexion.models.factory import open_model
+from jeeves_reflexion.models.openai import OpenAIModel
+from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
+from jeeves_reflexion.refinement.convergence import Convergence
+from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
+from jeeves_reflexion.refinement.judge_watch import JudgeWatch
+from jeeves_reflexion.refinement.loop import Refinement
+from jeeves_reflexion.refinement.options import RefinementOptions
+from jeeves_reflexion.refinement.pattern.agent import PatternAgent
+from jeeves_reflexion.refinement.pattern.values import (
+    CallbackHooks,
+    ReflectionCallbacks,
+    ReflectionEvaluation,
+    ReflectionHistory,
+    ReflectionResult,
+    ReflectionVersion,
+)
+from jeeves_reflexion.revisers import AgentReviser, ModelReviser
+from jeeves_reflexion.types import Attempt, Evaluation, Task
+
+AnyAgent: TypeAlias = Agent | Callable[..., object]
+
+DROP: Final = 0.1
+"""The quality drop that is looked into where the trigger is named without a threshold."""
+
+
+@dataclass(eq=False)
+class ReflectionPattern:
+    """Betters an agent's output by judging and revising it (seed 001).
+
+    The fields are the seed's parameters with their defaults; ``docs/refinement.md`` says what each does, and what was
+    decided where the seed leaves it open. ``max_iterations`` bounds the revisions; the last one is judged too.
+    ``quality_criteria`` are names or :class:`QualityCriterion` objects; ``None`` takes the set of the task's kind. A
+    trigger is on when ``reflection_triggers`` names it or its option is set; "completion" always is, and "error" never
+    with ``reflect_on_error=False``.
+
+    The writer's model, as the agent shows it (``agent.model``) or as ``model`` gives it, also judges and revises;
+    ``reflection_model``, a model or the name of one at the same endpoint, judges in its place. An agent without a
+    model of ours is asked again for its revisions, by a prompt that says what a model would be told.
+    ``external_validator`` is any callable of the output, or of task and attempt, whose refusal is a veto.
+
+    One object serves many runs at once. Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a value that
+    can't be.
+    """
+
+    max_iterations: int = 3
+    quality_criteria: Sequence[str | QualityCriterion] | None = None
+    quality_threshold: float = 0.8
+    reflection_prompt: str | None = None
+    revision_strategy: Strategy = "hybrid"
+    reflection_triggers: Sequence[str] = ("completion",)
+    best_version_selection: Selection = "highest_score"
+    structured_reflection: bool = True
+    _: KW_ONLY
+    model: ChatModel | None = field(default=None, repr=False)
+    reflection_model: str | ChatModel | None = None
+    preserve_all_versions: bool = True
+    include_prior_versions: bool = False
+    include_reflection_history: bool = True
+    max_revision_tokens: int | None = None
+    plateau_iterations: int = 2
+    improvement_threshold: float = 0.05
+    detect_oscillation: bool = True
+    reflection_interval: int | None = None
+    reflect_on_error: bool | None = None
+    reflect_on_tools: Sequence[str] = ()
+    quality_drop_threshold: float | None = None
+    callbacks: ReflectionCallbacks | None = None
+    external_validator: Callable[..., object] | None = None
+    timeout: float = 300.0
+    _watch: JudgeWatch = field(default_factory=JudgeWatch, init=False, repr=False)
+    _last: ReflectionResult | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+        # The parts check what is theirs.
+        self._active_triggers()
+        self._limits()
+        if self.quality_criteria is not None:
+            self.quality_criteria = as_criteria(self.quality_criteria, None)
+        self.reflection_triggers = with_completion(self.reflection_triggers)
+
+    # -- whole runs
+
+    async def execute(self, agent: AnyAgent, query: str | Task) -> ReflectionResult:
+        """Have the agent answer, and better its answer.
+
+        Raises what the agent raises for the first draft. A judge or reviser that fails later ends the run with the
+        best so far (``error``, ``convergence_reason`` ``ERROR``); what was written last, and not judged, is the final
+        version.
+        """
+        task = query if isinstance(query, Task) else Task(query)
+        return self.result_of(await self.refinement(as_agent(agent), task).refine(task))
+
+    def wrap(self, agent: AnyAgent) -> PatternAgent:
+        """Return the agent with this pattern around it: ``await pattern.wrap(agent).run(query)``."""
+        return PatternAgent(self, as_agent(agent))
+
+    def refinement(self, agent: Agent, task: Task) -> Refinement:
+        """Return the inner loop that this pattern stands for, for an agent and the criteria of a task's kind."""
+        writer = self._writer(agent)
+        judge = self._judge_model(writer)
+        criteria = self._criteria(task)
+        return Refinement(
+            agent,
+            evaluator=self._evaluator(criteria, judge),
+            reviser=self._reviser(writer, agent),
+            max_drafts=self.max_iterations + 1,
+            threshold=self.quality_threshold,
+            options=self._options(judge),
+        )
+
+    def result_of(self, refined: Refined) -> ReflectionResult:
+        """Return what a run of :meth:`refinement` came to, and keep it as the last run."""
+        self._last = ReflectionResult.of(refined, self.quality_threshold, keep_all=self.preserve_all_versions)
+        return self._last
+
+    # -- single phases
+
+    async def reflect(
+        self,
+        output: str,
+        criteria: Sequence[str | QualityCriterion] | None = None,
+        *,
+        task: Task | None = None,
+    ) -> ReflectionEvaluation:
+        """Judge an output, without a run (the trigger "manual").
+
+        ``task`` says what it was to do, where that matters. Needs ``model`` or ``reflection_model`` of the pattern
+        unless no criterion is judged by a model.
+        """
+        task = task or Task(_NO_TASK)
+        chosen = self._criteria(task) if criteria is None else as_criteria(criteria, task.kind)
+        evaluator = self._evaluator(chosen, self._judge_model(self.model))
+        evaluation = await evaluator(task, Attempt(output))
+        return ReflectionEvaluation.of(evaluation, self.quality_threshold)
+
+    async def revise(self, output: str, evaluation: ReflectionEvaluation, *, task: Task | None = None) -> str:
+        """Make a better output of one that was judged, without a run. Needs ``model`` of the pattern."""
+        if self.model is None:
+            raise ConfigurationError("revise() needs a model: ReflectionPattern(model=...)")
+        verdict = evaluation.as_evaluation()
+        request = RevisionRequest(Draft(1, output, verdict), verdict, max_tokens=self.max_revision_tokens)
+        reviser = ModelReviser(self.model, strategy=self.revision_strategy)
+        revision = await reviser((task or Task(_NO_TASK)).public(), request)
+        return revision.output
+
+    # -- the last run
+
+    def get_history(self) -> ReflectionHistory:
+        """Return the history of the last run of this pattern to end, wherever it was made.
+
+        Of runs at the same time that is any one: each result carries its own ``history``. Raises
+        :class:`~jeeves_reflexion.errors.SessionError` before a run has ended.
+        """
+        if self._last is None:
+            raise SessionError(
+                "this pattern has no finished run: execute() it first, or run an agent wrapped in it"
+            )
+        return self._last.history
+
+    def get_best_version(self) -> ReflectionVersion:
+        """Return the best version of that run; see :meth:`get_history`."""
+        return self.get_history().best_version
+
+    # -- the parts
+
+    def _criteria(self, task: Task) -> list[QualityCriterion]:
+        return as_criteria(self.quality_criteria, task.kind)
+
+    def _writer(self, agent: Agent) -> ChatModel | None:
+        if self.model is not None:
+            return self.model
+        model = getattr(agent, "model", None)
+        return model if isinstance(model, ChatModel) else None
+
+    def _judge_model(self, writer: ChatModel | None) -> ChatModel | None:
+        wanted = self.reflection_model
+        if not isinstance(wanted, str):
+            return writer if wanted is None else wanted
+        return writer.named(wanted) if isinstance(writer, OpenAIModel) else open_model(wanted)
+
+    def _evaluator(self, criteria: Sequence[QualityCriterion], judge: ChatModel | None) -> CriteriaEvaluator:
+        if judge is None and any(criterion.evaluator in {"llm", "compare"} for criterion in criteria):
+            raise ConfigurationError(
+                "a criterion is judged by a model, and there is none: the agent shows no model of its own; pass model="
+                " or reflection_model= to ReflectionPattern"
+            )
+        return CriteriaEvaluator(
+            criteria,
+            model=judge,
+            threshold=self.quality_threshold,
+            structured=self.structured_reflection,
+            prompt=self.reflection_prompt,
+            external=self.external_validator,
+        )
+
+    def _reviser(self, writer: ChatModel | None, agent: Agent) -> Reviser:
+        make = partial(AgentReviser, agent) if writer is None else partial(ModelReviser, writer)
+        return make(
+            strategy=self.revision_strategy,
+            include_prior_versions=self.include_prior_versions,
+            include_reflection_history=self.include_reflection_history,
+        )
+
+    def _options(self, judge: ChatModel | None) -> RefinementOptions:
+        triggers = self._active_triggers()
+        if judge is None and (triggers.any_step or triggers.quality_drop is not None):
+            raise ConfigurationError("reflection triggers need a model: pass model= to ReflectionPattern")
+        hooks = None if self.callbacks is None else CallbackHooks(self.callbacks, self.quality_threshold)
+        return replace(
+            self._limits(),
+            triggers=triggers,
+            hooks=hooks,
+            step_critic=None if judge is None else ModelStepCritic(judge),
+            drop_critic=None if judge is None else _LossCritic(judge),
+            judge_watch=self._watch,
+        )
+
+    def _limits(self) -> RefinementOptions:
+        convergence = Convergence(
+            plateau_iterations=self.plateau_iterations,
+            improvement_threshold=self.improvement_threshold,
+            detect_oscillation=self.detect_oscillation,
+        )
+        return RefinementOptions(
+            convergence=convergence,
+            selection=self.best_version_selection,
+            max_revision_tokens=self.max_revision_tokens,
+            timeout=self.timeout,
+        )
+
+    def _active_triggers(self) -> Triggers:
+        named = set(self.reflection_triggers)
+        drop = self.quality_drop_threshold
+        return Triggers(
+            step_interval=self.reflection_interval,
+            on_error="error" in named if self.reflect_on_error is None else self.reflect_on_error,
+            on_tools=self.reflect_on_tools,
+            quality_drop=DROP if drop is None and "quality_drop" in named else drop,
+        )
+
+
+class _LossCritic:
+    """Says what a draft lost against the one before it, by comparing the two both ways round."""
+
+    def __init__(self, judge: ChatModel) -> None:
+        self._comparison = Comparison(judge, against="prior")
+
+    async def __call__(self, task: Task, new: str, old: str) -> Evaluation:
+        compared = await self._comparison.compare(task, new, old)
+        return Evaluation(None, issues=compared.issues, usage=compared.usage)
+
+
+_NO_TASK: Final = "(the task is not given)"
+
+
+def with_completion(names: Sequence[str]) -> list[str]:
+    """Return trigger names, "completion" first, which can't be turned off; raise for one that is none."""
+    if isinstance(names, str):
+        raise ConfigurationError(f"reflection_triggers must be a list of names, not {names!r}")
+    known_triggers(names)
+    return list(dict.fromkeys(["completion", *names]))
+
+
+def check_parameters(pattern: ReflectionPattern) -> None:
+    """Raise for a wrong value now, where it was written, and not in a run."""
+    most = pattern.max_iterations
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ConfigurationError(f"max_iterations must be a whole number of at least 1, not {most!r}")
+    threshold = pattern.quality_threshold
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not (number and 0.0 <= threshold <= 1.0):
+        raise ConfigurationError(f"quality_threshold must lie in [0, 1], not {threshold!r}")
+    if pattern.revision_strategy not in get_args(Strategy):
+        known = ", ".join(get_args(Strategy))
+        raise ConfigurationError(
+            f"revision_strategy must be one of {known}, not {pattern.revision_strategy!r}"
+        )
+    with_completion(pattern.reflection_triggers)
+    for name, option in (("step_interval", "reflection_interval"), ("tool_result", "reflect_on_tools")):
+        if name in pattern.reflection_triggers and not getattr(pattern, option):
+            raise ConfigurationError(f"the trigger {name} needs {option}")

@@ -1,0 +1,196 @@
+"""What the reflection pattern of seed 001 hands out, made from the values of the inner loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined
+from jeeves_reflexion.refinement.options import Decision
+from jeeves_reflexion.types import Evaluation, Usage
+
+ReflectionDecision = Decision
+"""What :meth:`ReflectionCallbacks.on_reflection` answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionEvaluation:
+    """The verdict on a version.
+
+    The seed wants numbers, so an output that could not be scored has ``overall_score`` 0.0, ``confidence`` 0.0 and
+    ``scored`` False. A judge that says nothing of its confidence is taken to be sure (1.0).
+    """
+
+    overall_score: float
+    criteria_scores: dict[str, float]
+    satisfactory: bool
+    issues: list[str]
+    suggestions: list[str]
+    confidence: float
+    scored: bool = True
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, threshold: float) -> ReflectionEvaluation:
+        """Make one of a house verdict."""
+        scored = evaluation.scored
+        score = evaluation.score
+        if score is None:
+            score = 1.0 if evaluation.passed else 0.0
+        sure = 1.0 if evaluation.confidence is None else evaluation.confidence
+        return cls(
+            overall_score=score,
+            criteria_scores=dict(evaluation.criteria_scores),
+            satisfactory=evaluation.meets(threshold),
+            issues=list(evaluation.issues),
+            suggestions=list(evaluation.suggestions),
+            confidence=sure if scored else 0.0,
+            scored=scored,
+        )
+
+    def as_evaluation(self) -> Evaluation:
+        """Return the house verdict."""
+        return Evaluation(
+            self.overall_score if self.scored else None,
+            passed=self.satisfactory if self.scored else None,
+            criteria_scores=dict(self.criteria_scores),
+            issues=tuple(self.issues),
+            suggestions=tuple(self.suggestions),
+            confidence=self.confidence,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionVersion:
+    """One version. ``iteration`` counts from 1, the first draft included; one whose judge failed is not ``scored``.
+
+    ``strategy`` names how it was made of the version before, and why so.
+    """
+
+    iteration: int
+    output: str
+    evaluation: ReflectionEvaluation
+    improvements_applied: list[str]
+    timestamp: datetime
+    token_usage: Usage
+    strategy: str | None = None
+    strategy_reason: str = ""
+
+    @classmethod
+    def of(cls, draft: Draft, threshold: float) -> ReflectionVersion:
+        """Make one of a draft."""
+        revision = draft.revision
+        return cls(
+            iteration=draft.number,
+            output=draft.output,
+            evaluation=ReflectionEvaluation.of(draft.evaluation, threshold),
+            improvements_applied=list(revision.addressed) if revision else [],
+            timestamp=datetime.fromtimestamp(draft.at, UTC),
+            token_usage=draft.usage,
+            strategy=revision.strategy if revision else None,
+            strategy_reason=revision.why if revision else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionHistory:
+    """All versions, or the best and the final one where the others are not kept.
+
+    ``total_iterations`` counts every version that was written, kept or not. ``convergence_reason`` is the reason's
+    value, as text.
+    """
+
+    versions: list[ReflectionVersion]
+    best_version: ReflectionVersion
+    final_version: ReflectionVersion
+    convergence_reason: str
+    total_iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionResult:
+    """What a run of the pattern came to.
+
+    ``success``: the best version is satisfactory, or the user accepted it, and nothing failed. ``iterations_used``
+    counts the revisions, so it never exceeds ``max_iterations``. ``token_usage`` is that of every call, those of a
+    judge or a reviser that then failed included. ``execution_time`` is in seconds. ``flags`` say what is doubtful about
+    the judge, ``problems`` and ``error`` what went wrong on the way.
+    """
+
+    success: bool
+    final_output: str
+    best_output: str
+    final_evaluation: ReflectionEvaluation
+    history: ReflectionHistory
+    iterations_used: int
+    convergence_reason: ConvergenceReason
+    token_usage: Usage
+    execution_time: float
+    flags: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, refined: Refined, threshold: float, *, keep_all: bool) -> ReflectionResult:
+        """Make one of what the inner loop returned."""
+        versions = {draft.number: ReflectionVersion.of(draft, threshold) for draft in refined.drafts}
+        best, final = versions[refined.best.number], versions[refined.final.number]
+        kept = list(versions.values()) if keep_all else _once([best, final])
+        accepted = refined.reason is ConvergenceReason.USER_ACCEPTED
+        return cls(
+            success=refined.error is None and (accepted or best.evaluation.satisfactory),
+            final_output=final.output,
+            best_output=best.output,
+            final_evaluation=final.evaluation,
+            history=ReflectionHistory(kept, best, final, refined.reason.value, len(versions)),
+            iterations_used=len(versions) - 1,
+            convergence_reason=refined.reason,
+            token_usage=refined.usage,
+            execution_time=refined.seconds,
+            flags=refined.flags,
+            problems=refined.problems,
+            error=refined.error,
+        )
+
+
+def _once(versions: Sequence[ReflectionVersion]) -> list[ReflectionVersion]:
+    return sorted({v.iteration: v for v in versions}.values(), key=lambda version: version.iteration)
+
+
+class ReflectionCallbacks:
+    """Told of a run while it happens; override what you need.
+
+    Iterations count from 1, the first draft included; revisions are generations too. One that raises is reported (in
+    the log, as an event and in ``ReflectionResult.problems``), and the run goes on.
+    """
+
+    async def on_generation(self, output: str, iteration: int) -> None:
+        """Called after each output that was generated, the revised ones included."""
+
+    async def on_reflection(self, evaluation: ReflectionEvaluation, iteration: int) -> ReflectionDecision:
+        """Called after each verdict; may override whether to go on."""
+        return ReflectionDecision.AUTO
+
+    async def on_revision(self, old_output: str, new_output: str, iteration: int) -> None:
+        """Called after each revision; ``iteration`` is that of the new output."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackHooks:
+    """Tells callbacks of the seed what the loop tells its hooks."""
+
+    callbacks: ReflectionCallbacks
+    threshold: float
+
+    async def on_draft(self, draft: str, number: int) -> None:
+        """See :class:`~jeeves_reflexion.refinement.options.Hooks`."""
+        await self.callbacks.on_generation(draft, number)
+
+    async def on_judged(self, draft: Draft) -> Decision:
+        """See :class:`~jeeves_reflexion.refinement.options.Hooks`."""
+        verdict = ReflectionEvaluation.of(draft.evaluation, self.threshold)
+        return await self.callbacks.on_reflection(verdict, draft.number)
+
+    async def on_revised(self, old: str, new: str, number: int) -> None:
+        """See :class:`~jeeves_reflexion.refinement.options.Hooks`."""
+        await self.callbacks.on_revision(old, new, number)
