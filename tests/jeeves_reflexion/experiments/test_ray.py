@@ -41,9 +41,10 @@ from benchmarks.refinement.spread import spreading
 from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
-from jeeves_reflexion.experiments import Plan, RunLog, ray_executor, run_experiment
+from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
 from jeeves_reflexion.experiments.elsewhere import RunsOn
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.ray import executor as ray_executor
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
 from jeeves_reflexion.sandbox import probe
 from vectorstores import HashingEmbedder
