@@ -47,7 +47,7 @@ def reflected(task, trials) -> str:
         *[("reflector", value) for value in ("gpt-4o", 7, LessonReflector)],
         *[("lesson_store", value) for value in (7, "", "memory:", "s3://bucket", "file://host/x")],
         ("memory", "a folder"),
-        ("model", "gpt-4o"),
+        ("model", 4),
         ("base", 7),
     ],
 )
