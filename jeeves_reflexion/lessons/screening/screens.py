@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import UnreadableReplyError
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
@@ -67,6 +68,7 @@ class ModelScreen:
 
     async def __call__(self, text: str, /) -> Finding | None:
         """Return what the model finds wrong with a text, or None."""
+        text = inert(text)  # a marker of a chat template would let it answer in the model's place
         material = fence("text", text)
         for shown in (
             material,
