@@ -44,7 +44,7 @@ from jeeves_reflexion.events import (
 )
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, with_reflection
+from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
 from jeeves_reflexion.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
 from jeeves_reflexion.problems import drop, failure, warn
 from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
@@ -274,7 +274,7 @@ class Reflexion:
     async def _whole_block(self, history: Sequence[Trial]) -> str:
         """What this run has seen so far and learned since; other runs' lessons come in with the next run."""
         if not history:
-            return await self.memory.read(self.lessons_block_name)
+            return await read_block(self.memory, self.lessons_block_name)
         return with_reflection(history[-1].block, history[-1].reflection)
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
