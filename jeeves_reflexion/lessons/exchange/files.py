@@ -186,14 +186,6 @@ async def export_file(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]
     return await anyio.to_thread.run_sync(_export, path, lessons)
 
 
-async def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
-    """Read the lessons of a file, off the event loop.
-
-    Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read or is no UTF-8.
-    """
-    return await anyio.to_thread.run_sync(_import, path, skip_bad)
-
-
 def _export(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> int:
     text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
     try:
@@ -203,7 +195,11 @@ def _export(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> int:
     return len(lessons)
 
 
-def _import(path: Path, skip_bad: bool) -> Lines:  # noqa: FBT001 - run_sync passes by position
+def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
+    """Read the lessons of a file; blocks, with a pipe until somebody writes to it.
+
+    Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read or is no UTF-8.
+    """
     try:
         # So that bytes that are no UTF-8 are the error of their line alone.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
