@@ -284,6 +284,17 @@ async def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
         await export_file(tmp_path / "no" / "folder.jsonl", [(ONE, "a")])
 
 
+@pytest.mark.parametrize("name", ["long.jsonl", "/dev/zero"])
+def test_what_has_no_lines_is_not_read_without_end(tmp_path, name):
+    path = tmp_path / name
+    if name == "long.jsonl":
+        path.write_text(to_line(ONE, ["a"]) + "\n" + "x" * 10_000_001)
+    elif not path.exists():
+        pytest.skip("a device of POSIX")
+    with pytest.raises(ConfigurationError, match="a line has more than 10,000,000 characters"):
+        import_file(path, skip_bad=True)
+
+
 async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
     path = tmp_path / "lessons.jsonl"
     good = to_line(ONE, ["a"]).encode()
