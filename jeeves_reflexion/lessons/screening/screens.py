@@ -46,8 +46,12 @@ async def screened(text: str, by: Screen | None = None, *, said: str | None = No
         judged = await run(by, lambda: by(text))
     except Exception as error:  # noqa: BLE001 - whatever it is, the text stays out and its finding says why
         return _unscreened(f"{type(error).__name__}: {error}")
-    if judged is None or isinstance(judged, Finding):
-        return judged
+    if judged is None:
+        return None
+    if isinstance(judged, Finding):
+        said_of_it = (judged.kind, judged.why, judged.excerpt)
+        if all(isinstance(part, str) for part in said_of_it):
+            return Finding(*(abridge(redact(part), _SHOWN) for part in said_of_it))
     return _unscreened(f"the screen returned {judged!r} instead of a Finding or None")
 
 
