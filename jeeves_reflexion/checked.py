@@ -109,7 +109,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "Mapping": _mapping,
     "float": _number,
     "bool": _truth,
-    **{name: _own(name) for name in ("EvaluationError", "Step", "Usage")},
+    **{name: _own(name) for name in ("EvaluationError", "Step", "ToolCall", "Usage")},
 }
 
 

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from loop_parts import Grader, Writer
 
-from jeeves_reflexion import Attempt, Evaluation, Reflection, Reflexion, Step, Task, Usage
+from jeeves_reflexion import (
+    Attempt,
+    Completion,
+    Evaluation,
+    Message,
+    Reflection,
+    Reflexion,
+    Step,
+    Task,
+    ToolCall,
+    Usage,
+)
 from jeeves_reflexion.cli.plain import as_json
 
 WRONG = [
@@ -42,6 +53,14 @@ WRONG = [
     (lambda: Task("x", tools=["a", 3]), r"Task\.tools must be a tuple, each a text"),
     (lambda: Reflection("look left", evidence=["1"]), r"Reflection\.evidence must be a tuple, each a whole"),
     (lambda: Reflection("look left", usage=3), r"Reflection\.usage"),
+    (lambda: ToolCall("1", "open", {"a": 1}), r"ToolCall\.arguments must be a text \(str\), not \{'a': 1\}"),
+    (lambda: Message("user", None), r"Message\.content must be a text"),
+    (
+        lambda: Message("assistant", "", tool_calls=[{"id": "1"}]),
+        r"Message\.tool_calls must be a tuple, each of",
+    ),
+    (lambda: Completion(None), r"Completion\.text must be a text"),
+    (lambda: Completion("a", usage=None), r"Completion\.usage must be of the class Usage"),
     (lambda: Reflection(None), r"Reflection\.lesson must be a text"),
     (lambda: Reflection("look left", evidence=3), r"Reflection\.evidence"),
 ]
