@@ -332,6 +332,20 @@ async def test_a_journal_that_cannot_be_read_names_the_line(tmp_path):
         await again.begin({})
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"null", b"x", b"\xff", b"[" * 100_000], ids=repr)
+async def test_rows_that_cannot_be_read_are_one_error_that_says_what_to_do(tmp_path, line):
+    log = RunLog(tmp_path / "run")
+    await log.open({})
+    await log.begin({})
+    log.rows.write_bytes(line + b"\n")
+    log.close()
+    again = RunLog(tmp_path / "run")
+    await again.open({}, resume=True)
+    with pytest.raises(ExperimentError, match=r"rows\.jsonl can't be read: .* or empty it"):
+        await again.begin({})
+
+
 def parts_gone(run, lessons):
     """Ways in which a part of a run's folder is lost, each with what is said of it."""
     others = [path for path in run.iterdir() if path.name != "config.json"]
