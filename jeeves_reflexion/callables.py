@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _THREADS: Final = 200
 _limiters: RunVar[anyio.CapacityLimiter] = RunVar("jeeves_reflexion_threads")
-_LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
+LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
 
 
 def innermost(function: Callable[..., object]) -> Callable[..., object]:
@@ -122,7 +122,7 @@ async def _in_daemon_thread(call: Callable[[], T]) -> T:
 
 async def aside(work: Callable[[str], T], text: str) -> T:
     """Return what ``work`` makes of a text: off the event loop where it is long, for its time grows with it."""
-    return await anyio.to_thread.run_sync(work, text) if len(text) > _LONG else work(text)
+    return await anyio.to_thread.run_sync(work, text) if len(text) > LONG else work(text)
 
 
 def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:
