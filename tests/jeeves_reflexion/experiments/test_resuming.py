@@ -294,7 +294,7 @@ async def test_lessons_stored_at_a_stop_are_not_stored_again(tmp_path):
     store = a_store()
 
     class Stop(Watcher):
-        left = 3
+        left = 4  # one more than pass at once: trio begins tasks in any order
 
         def tried(self, row):
             self.left -= 1
@@ -309,7 +309,7 @@ async def test_lessons_stored_at_a_stop_are_not_stored_again(tmp_path):
             results = await run_experiment(plan, TASKS, loops(store), log=log, watcher=watcher)
         if not resume:
             stored = [row for row in rows(tmp_path) if row["kind"] == "tried"]
-            assert len(stored) == 3
+            assert len(stored) == 4
             early = await VectorLessonStore(store.scoped("reflexion-0")).list()
             assert len(early.lessons) == sum(not row["passed"] for row in stored) > 0
     page = await VectorLessonStore(store.scoped("reflexion-0")).list(limit=500)
