@@ -88,7 +88,8 @@ if TYPE_CHECKING:
         ReflectionResult,
         ReflectionVersion,
     )
-    from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
+    from jeeves_reflexion.reflections.reflector import StructuredReflector
+    from jeeves_reflexion.reflectors import LessonReflector, as_reflector
     from jeeves_reflexion.revisers import AgentReviser, ModelReviser, as_reviser
     from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, probe
     from jeeves_reflexion.session import Budget, Session, Spend
@@ -167,7 +168,8 @@ _ROOMS = {
     "redaction": "redact",
     "refinement.loop": "Refinement",
     "refinement.options": "Decision RefinementOptions",
-    "reflectors": "LessonReflector StructuredReflector as_reflector",
+    "reflections.reflector": "StructuredReflector",
+    "reflectors": "LessonReflector as_reflector",
     "loop.reflexion": "LoopOptions Reflexion",
     "revisers": "AgentReviser ModelReviser as_reviser",
     "sandbox": "Guarantees Ran Sandbox SandboxLimits probe",

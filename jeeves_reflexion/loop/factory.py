@@ -16,7 +16,8 @@ from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
 from jeeves_reflexion.loop.lesson_address import open_lessons
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflections.library import ReflectionLibrary
-from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
+from jeeves_reflexion.reflections.reflector import StructuredReflector
+from jeeves_reflexion.reflectors import LessonReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Task
@@ -85,8 +86,7 @@ class Parts:
 def resolve(choices: Choices, *, structured: bool = False) -> Parts:
     """Return the loop's parts; raises :class:`ConfigurationError` naming what is missing or doesn't fit.
 
-    ``structured`` makes the default reflector one that fills in the forms of seed 002, as a library of reflections
-    needs it.
+    ``structured`` makes the default reflector one that fills in forms, as a library of reflections needs it.
     """
     if choices.lesson_store is not None and choices.memory is not None:
         raise ConfigurationError("pass lesson_store (selective recall) or memory (the whole block), not both")

@@ -85,8 +85,8 @@ class Reflexion:
     a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store``, a store or an
     address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
     lessons are appended to the block of ``memory``.
-    ``preset="seed002"`` is the protocol of structured reflections (``presets.py``); a number that is given counts
-    before the preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
+    ``preset="structured_reflections"`` asks for whole forms (``presets.py``); a number that is given counts before the
+    preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
@@ -140,7 +140,8 @@ class Reflexion:
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
 
-        ``preset="seed002"`` with a library of reflections raises ``ReflectionOwedError`` while the agent owes one.
+        With ``preset="structured_reflections"`` and a library, ``ReflectionOwedError`` is raised while the agent owes a
+        reflection.
         """
         task = checked_task(task)
         session = session or self.session()

@@ -13,22 +13,21 @@ import pytest
 from jeeves_reflexion import Provenance, Reflection, Task
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
-from jeeves_reflexion.forms import FORMS, cause_of, clean_text, flat_text
 from jeeves_reflexion.gold import Hider
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.lexical import words_of
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.mars import principle_of, procedure_in, steps_of
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.replies import answer, json_value, prose
 from jeeves_reflexion.redaction import redact, redact_id
-from jeeves_reflexion.reflections.escaping import escaped
-from jeeves_reflexion.reflections.exchange import lesson_of_markdown
-from jeeves_reflexion.reflections.markdown import from_markdown, summary_of
-from jeeves_reflexion.reflections.naming import slug
-from jeeves_reflexion.reflectors.replies import read_form
+from jeeves_reflexion.reflections.folder import slug
+from jeeves_reflexion.reflections.forms import FORMS, cause_of, clean_text, flat_text
+from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
+from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
+from jeeves_reflexion.reflections.principles import principle_of, procedure_in, steps_of
+from jeeves_reflexion.reflections.replies import read_form
 from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
 from jeeves_reflexion.revisers.replies import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data

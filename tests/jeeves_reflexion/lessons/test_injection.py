@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion.lessons.injection import IMPORTED_NOTE, SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.reflections.chain import chain_block, recalled_block
+from jeeves_reflexion.reflections.blocks import chain_block, recalled_block
 from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import (
     Attempt,
