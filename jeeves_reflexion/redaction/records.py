@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar, cast
 
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.redaction.scanning import redact
+from jeeves_reflexion.redaction.scan import redact
 from jeeves_reflexion.session import Listener, Session
 from jeeves_reflexion.types import JSON
 
