@@ -33,9 +33,9 @@ from jeeves_reflexion.lessons.exchange.files import (
     export_file,
     import_file,
     plan_import,
+    undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
-from jeeves_reflexion.lessons.exchange.restoring import undone
 from jeeves_reflexion.lessons.forgetting import Forgotten, forgotten, remember
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.shelf import Change, store_errors
