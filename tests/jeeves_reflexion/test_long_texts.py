@@ -13,7 +13,6 @@ import pytest
 from jeeves_reflexion import Provenance, Reflection, Task
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
-from jeeves_reflexion.gold import Hider
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.lexical import words_of
@@ -33,6 +32,7 @@ from jeeves_reflexion.revisers.replies import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
+from jeeves_reflexion.values import Hider
 from jeeves_reflexion.workflows.coercion import coerce_scalar
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
