@@ -9,6 +9,11 @@ from collections.abc import Iterator, Sequence
 from jeeves_reflexion.redaction.patterns import PATTERNS, Pattern
 
 _MARK = re.compile(r"\[REDACTED:[a-z_]{1,40}\]")
+_UNNAMED = re.compile(
+    r"\S{16}|[0-9](?:[^0-9A-Za-z\n]{0,3}[0-9]){5}|\.[0-9]{1,3}\.[0-9]|::|:[0-9a-fA-F]{1,4}:|-[0-9a-fA-F]{2}-"
+)
+"""What a secret has that no word names: a long word, six digits, dots between numbers, colons between hexadecimals."""
+_NAMED = tuple(pattern for pattern in PATTERNS if pattern.needs)
 _ROUNDS = 8
 
 _Span = tuple[int, int, str]
@@ -60,7 +65,7 @@ def _as_read(text: str) -> tuple[str, list[int] | None]:
 def _found(text: str, patterns: Sequence[Pattern]) -> Iterator[_Span]:
     """What the patterns find: from where to where, and of which kind."""
     lowered = text.lower()
-    for pattern in patterns:
+    for pattern in patterns if patterns is not PATTERNS or _UNNAMED.search(text) else _NAMED:
         if not pattern.needs or any(need in lowered for need in pattern.needs):
             for match in pattern.regex.finditer(text):
                 if pattern.check is None or pattern.check(match):
