@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
+from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw
 from jeeves_reflexion.reflections.folder import agent_slug
 from jeeves_reflexion.reflections.markdown import Entry
 from jeeves_reflexion.reflections.principles import rule_of, steps_of
 from jeeves_reflexion.reflections.relevance import relevance
-from jeeves_reflexion.types import Task
-from vectorstores.base import ConflictError, Record, RecordStore, VectorStoreError
+from jeeves_reflexion.types import JSON, Task
+from vectorstores.base import Record, RecordStore, VectorStoreError
 
 PRINCIPLES: Final = "principles"
 PROCEDURES: Final = "procedures"
-_TRIES: Final = 20
 
 ItemState: TypeAlias = Literal["candidate", "approved", "rejected"]
 
@@ -70,26 +70,23 @@ class Stream:
         text = redact(text)
         key = hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "replace")).hexdigest()[:32]
         first = StreamItem(
-            key, text, entry.agent, entry.task_kind, (), task_id=entry.task_id, tools=entry.tools
+            key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools
         )
+        with self._reported():
+            if await self._records.append_once(self.collection, key, _document(first)):
+                return first
 
         def sourced(item: StreamItem) -> StreamItem:
             known = entry.id in item.sources
             return item if known else replace(item, sources=(*item.sources, entry.id))
 
-        return await self._change(key, sourced, first)
+        return await self._change(key, sourced)
 
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
         """Return the items, oldest first; those in one state if it is named."""
-        found: list[StreamItem] = []
-        after: str | None = None
         with self._reported():
-            while True:
-                page = await self._records.scan_records(self.collection, after=after)
-                found += map(_item, page.records)
-                if page.next is None:
-                    return tuple(item for item in found if state in (None, item.state))
-                after = page.next
+            found = [_item(record) async for record in each_record(self._records, self.collection)]
+        return tuple(item for item in found if state in (None, item.state))
 
     async def approve(self, id: str, *, reason: str = "") -> StreamItem:
         """Make a candidate a permanent one: :meth:`Streams.approved` says whose prompts it reaches.
@@ -121,24 +118,20 @@ class Stream:
                 with self._reported():
                     await self._records.delete_records(self.collection, [item.id])
 
-    async def _change(
-        self, key: str, change: Callable[[StreamItem], StreamItem], first: StreamItem | None = None
-    ) -> StreamItem:
-        """Change an item against other writers of the same; ``first`` is changed where there is none yet."""
-        for _ in range(_TRIES):
-            with self._reported(), contextlib.suppress(ConflictError):
-                record = await self._records.get(self.collection, key)
-                before = first if record is None else _item(record)
-                if before is None:
-                    raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
-                item = change(before)
-                if record is None or item != before:
-                    value = {name: part for name, part in asdict(item).items() if name != "id"}
-                    value |= {"sources": list(item.sources), "tools": list(item.tools)}
-                    version = None if record is None else record.version
-                    await self._records.compare_and_swap(self.collection, key, value, version=version)
-                return item
-        raise LessonStoreError(f"item {key} of the {self.collection} kept changing")
+    async def _change(self, key: str, change: Callable[[StreamItem], StreamItem]) -> StreamItem:
+        """Change an item against other writers of the same."""
+        made: list[StreamItem] = []
+
+        def changed(value: JSON) -> JSON | None:
+            item = _item(Record(self.collection, key, value, 0))
+            made.append(change(item))
+            return None if made[-1] == item else _document(made[-1])
+
+        with self._reported():
+            await swap(self._records, self.collection, key, changed)
+        if not made:
+            raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
+        return made[-1]
 
     @contextlib.contextmanager
     def _reported(self) -> Iterator[None]:
@@ -177,6 +170,11 @@ class Streams:
         """Take a reflection out of both."""
         await self.principles.forget(source)
         await self.procedures.forget(source)
+
+
+def _document(item: StreamItem) -> JSON:
+    value = {name: part for name, part in asdict(item).items() if name != "id"}
+    return {**value, "sources": list(item.sources), "tools": list(item.tools)}
 
 
 def _item(record: Record) -> StreamItem:

@@ -20,7 +20,7 @@ from jeeves_reflexion.lessons.screening.characters import clean_characters, hidd
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.replies import answer, json_value, prose
-from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import slug
 from jeeves_reflexion.reflections.forms import FORMS, cause_of, clean_text, flat_text
 from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
@@ -38,7 +38,6 @@ from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 READERS = {
     "redact": redact,
-    "redact_id": redact_id,
     "sentences": sentences,
     "one_line": one_line,
     "abridge": partial(abridge, characters=200),
