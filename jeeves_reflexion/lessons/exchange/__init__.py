@@ -1,1 +1,1 @@
-"""Lessons as JSON lines, from one store to another: ``lines`` is the format, ``files`` what an import does or would do."""
+"""Lessons as JSON lines: ``lines`` is the format, ``files`` says what an import does, or would do, to a store."""
