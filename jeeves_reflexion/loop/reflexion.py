@@ -140,8 +140,7 @@ class Reflexion:
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult:
         """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
 
-        With ``preset="structured_reflections"`` and a library, ``ReflectionOwedError`` is raised while the agent owes a
-        reflection.
+        With the preset and a library of reflections, raises ``ReflectionOwedError`` while the agent owes one.
         """
         task = checked_task(task)
         session = session or self.session()

@@ -162,7 +162,7 @@ _STRUCTURE: Final = (
 )
 _OPENER: Final = re.compile(r" {0,3}(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
 _UNSAFE: Final = re.compile(rf" {{0,3}}(?:\\*{_STRUCTURE}|\\+(?:`{{3,}}|~{{3,}}))")
-_ESCAPED: Final = re.compile(rf"( {{0,3}})\\(?=\\*(?:{_STRUCTURE}|`{{3,}}|~{{3,}}))")
+_ESCAPED: Final = re.compile(rf"^( {{0,3}})\\(?=\\*(?:{_STRUCTURE}|`{{3,}}|~{{3,}}))")
 
 
 def escaped(text: str) -> str:
@@ -270,26 +270,24 @@ def _read_parts(lines: Sequence[str]) -> dict[str, str]:
         line = lines[number]
         key = _heading(line, number + 1)
         stop = None if key else _closing_line(lines, number)
+        fault = ""
         if key in parts:
-            raise MarkdownError(
-                number + 1, f"the heading {line.strip()!r} stands here a second time: join the two"
-            )
-        if key is not None:
+            fault = f"the heading {line.strip()!r} stands here a second time: join the two"
+        elif key is not None:
             current = parts.setdefault(key, [])
         elif current is None:
-            if line.strip():
-                raise MarkdownError(
-                    number + 1, "this text stands before the first '## ' heading: move it below one"
-                )
+            fault = (
+                "this text stands before the first '## ' heading: move it below one" if line.strip() else ""
+            )
         elif stop is not None:
             current += lines[number : stop + 1]
             number = stop
         elif _OPENER.match(line):
-            raise MarkdownError(
-                number + 1, "this code fence is never closed: close it, or write a backslash before it"
-            )
+            fault = "this code fence is never closed: close it, or write a backslash before it"
         else:
-            current.append(_ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line)
+            current.append(_ESCAPED.sub(r"\1", line))
+        if fault:
+            raise MarkdownError(number + 1, fault)
         number += 1
     return {key: "\n".join(part).strip() for key, part in parts.items()}
 
