@@ -87,7 +87,7 @@ def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
         )
     import psycopg
 
-    from vectorstores._pg.server import embedded_conninfo, leave
+    from vectorstores.postgres.embedded import embedded_conninfo, leave
 
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
         dsn = embedded_conninfo(Path(folder))

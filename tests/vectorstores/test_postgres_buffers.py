@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vectorstores._pg import buffers
+from vectorstores.postgres import buffers
 
 GB = 2**30
 

@@ -11,8 +11,8 @@ from vectorstores import InvalidFilterError
 from vectorstores.filters import parse
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg.facts import column_json, facts_json, has_nul  # noqa: E402
-from vectorstores._pg.filters import compile_filter  # noqa: E402
+from vectorstores.postgres.facts import column_json, facts_json, has_nul  # noqa: E402
+from vectorstores.postgres.filters import compile_filter  # noqa: E402
 
 LONG = "ä" * 900
 EXTREMES = [

@@ -18,8 +18,8 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import move  # noqa: E402
-from vectorstores._pg.indexing import give_memory  # noqa: E402
+from vectorstores.postgres import move  # noqa: E402
+from vectorstores.postgres.index import give_memory  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 OLD, NEW = HashingEmbedder(64), HashingEmbedder(128)

@@ -10,8 +10,8 @@ from vectorstores import Chunk, HashingEmbedder, PostgresOptions, PostgresVector
 from vectorstores.filters import parse
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import schema, search  # noqa: E402
-from vectorstores._pg.wire import Vector  # noqa: E402
+from vectorstores.postgres import schema, search  # noqa: E402
+from vectorstores.postgres.values import Vector  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 DIM = 48

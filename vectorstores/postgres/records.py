@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from vectorstores._engine import conflict_message, taken_message
-from vectorstores._pg import removal
-from vectorstores._pg.wire import known
 from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
+from vectorstores.postgres import removal
+from vectorstores.postgres.values import known
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
-    from vectorstores._pg.pool import Connection
-    from vectorstores._pg.session import About
     from vectorstores.base import JSON
+    from vectorstores.postgres.pool import Connection
+    from vectorstores.postgres.session import About
 
 _APPEND: Final = (
     b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"

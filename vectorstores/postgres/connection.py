@@ -19,15 +19,15 @@ import anyio.to_thread
 import psycopg
 from psycopg import AsyncConnection
 
-from vectorstores._pg.address import Place, embedded_folder, has_server, place_of
-from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
-from vectorstores._pg.rights import advice_at_the_door
-from vectorstores._pg.server import embedded_conninfo, log_end, revive
-from vectorstores._pg.session import connection_arguments
 from vectorstores.base import StoreUnavailableError
+from vectorstores.postgres.address import Place, embedded_folder, has_server, place_of
+from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
+from vectorstores.postgres.errors import is_coming, is_lost, is_passing, translated
+from vectorstores.postgres.rights import advice_at_the_door
+from vectorstores.postgres.session import connection_arguments
 
 if TYPE_CHECKING:
-    from vectorstores._pg.settings import PostgresOptions
+    from vectorstores.postgres.options import PostgresOptions
 
 T = TypeVar("T")
 Connection = AsyncConnection[Any]

@@ -16,22 +16,23 @@ from psycopg import errors as pg
 
 from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, Query
-from vectorstores._pg import chunks, notify, records
-from vectorstores._pg.address import Place, embedded_folder
-from vectorstores._pg.cache import EmbeddingCache
-from vectorstores._pg.errors import translated
-from vectorstores._pg.pool import Connection, Pool, in_background, outcome, running_loop
-from vectorstores._pg.reaching import on_connection, resolve
-from vectorstores._pg.runner import Change, Kind, Runner
-from vectorstores._pg.schema import Wanted, prepare
-from vectorstores._pg.search import Searches
-from vectorstores._pg.security import secure
-from vectorstores._pg.session import About
-from vectorstores._pg.settings import PostgresOptions
-from vectorstores._pg.where import Filters
-from vectorstores._pg.wire import refuse_json, refuse_records, refuse_rows
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import default_embedder
+from vectorstores.postgres import changes as notify
+from vectorstores.postgres import chunks, records
+from vectorstores.postgres.address import Place, embedded_folder
+from vectorstores.postgres.cache import EmbeddingCache
+from vectorstores.postgres.connection import on_connection, resolve
+from vectorstores.postgres.errors import translated
+from vectorstores.postgres.options import PostgresOptions
+from vectorstores.postgres.pool import Connection, Pool, in_background, outcome, running_loop
+from vectorstores.postgres.schema import Wanted, prepare
+from vectorstores.postgres.search import Searches
+from vectorstores.postgres.security import secure
+from vectorstores.postgres.session import About
+from vectorstores.postgres.transaction import Change, Kind, Runner
+from vectorstores.postgres.values import refuse_json, refuse_records, refuse_rows
+from vectorstores.postgres.where import Filters
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row

@@ -11,13 +11,13 @@ import anyio
 import psycopg
 from psycopg import AsyncConnection, sql
 
-from vectorstores._pg.reaching import start_again
-from vectorstores._pg.session import connection_arguments
+from vectorstores.postgres.connection import start_again
+from vectorstores.postgres.session import connection_arguments
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
-    from vectorstores._pg.runner import Kind
-    from vectorstores._pg.settings import PostgresOptions
+    from vectorstores.postgres.address import Place
+    from vectorstores.postgres.options import PostgresOptions
+    from vectorstores.postgres.transaction import Kind
 
 # How soon a listener notices that the store was closed.
 _TICK: Final = 0.25

@@ -10,7 +10,7 @@ from psycopg import errors as pg
 from vectorstores.base import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
+    from vectorstores.postgres.address import Place
 
 Connection = AsyncConnection[Any]
 

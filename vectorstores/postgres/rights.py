@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import AsyncConnection, pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
-from vectorstores._pg import removal
+from vectorstores.postgres import removal
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
+    from vectorstores.postgres.address import Place
 
 
 TABLES: Final = ("meta", "scopes", "chunks", "records", "embeddings", "commits")

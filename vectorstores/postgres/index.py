@@ -11,11 +11,11 @@ import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
-from vectorstores._pg.columns import index_name
-from vectorstores._pg.errors import translated
+from vectorstores.postgres.columns import index_name
+from vectorstores.postgres.errors import translated
 
 if TYPE_CHECKING:
-    from vectorstores._pg.pool import Connection, Pool
+    from vectorstores.postgres.pool import Connection, Pool
 
 # Kilobytes for the graph of an index over vectors, which is far slower to make where it does not fit. Taken as needed,
 # and no bound for an administrator who allows more.

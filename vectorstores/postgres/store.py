@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from vectorstores._checks import check_indexed, check_namespace
-from vectorstores._pg.address import DEFAULT_SCHEMA, require_psycopg
-from vectorstores._pg.settings import PostgresOptions
 from vectorstores.base import DEFAULT_INDEXED, Embedder
+from vectorstores.postgres.address import DEFAULT_SCHEMA, require_psycopg
+from vectorstores.postgres.options import PostgresOptions
 from vectorstores.store import Store
 
 if TYPE_CHECKING:
-    from vectorstores._pg.notify import Change
+    from vectorstores.postgres.changes import Change
 
 __all__ = ["PostgresOptions", "PostgresVectorStore"]
 
@@ -66,7 +66,7 @@ class PostgresVectorStore(Store):
         options: PostgresOptions | None = None,
     ) -> None:
         require_psycopg()
-        from vectorstores._pg.engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
+        from vectorstores.postgres.engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
 
         settings = Settings(conninfo, schema, check_indexed(indexed), create, options or PostgresOptions())
         engine = PostgresEngine(settings, embedder)
@@ -81,7 +81,7 @@ class PostgresVectorStore(Store):
         return view
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Yield a :class:`~vectorstores._pg.notify.Change` for each commit to the store, by whoever made it.
+        """Yield a :class:`~vectorstores.postgres.changes.Change` for each commit to the store, by whoever made it.
 
         Ends when the store is closed. When the connection was lost and is back, it says so by a change of
         kind ``missed``. Takes a connection of its own.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
-from vectorstores._pg.facts import column_json, facts_json
-from vectorstores._pg.wire import vector_bytes
+from vectorstores.postgres.facts import column_json, facts_json
+from vectorstores.postgres.values import vector_bytes
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
-    from vectorstores._pg.pool import Connection
-    from vectorstores._pg.session import About
     from vectorstores.base import JSON
+    from vectorstores.postgres.pool import Connection
+    from vectorstores.postgres.session import About
 
 # Rows of one COPY: few enough that a statement's time limit is none of a load's.
 SLICE: Final = 1000

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from vectorstores._pg import removal
+from vectorstores.postgres import removal
 
 if TYPE_CHECKING:
-    from vectorstores._pg.pool import Connection
-    from vectorstores._pg.session import About
     from vectorstores.base import FloatArray
+    from vectorstores.postgres.pool import Connection
+    from vectorstores.postgres.session import About
 
 CAPACITY: Final = 50_000
 _SELDOM: Final = 64

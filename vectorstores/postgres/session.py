@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from vectorstores._pg.columns import column_name
-from vectorstores._pg.wire import Context
+from vectorstores.postgres.columns import column_name
+from vectorstores.postgres.values import Context
 
 if TYPE_CHECKING:
-    from vectorstores._pg.settings import PostgresOptions
+    from vectorstores.postgres.options import PostgresOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class About:
     guarded: bool
     noted: bool
     deletes: bool
-    """Whether this role may DELETE; else it uses the functions of :mod:`vectorstores._pg.removal`."""
+    """Whether this role may DELETE; else it uses the functions of :mod:`vectorstores.postgres.removal`."""
 
     @property
     def column(self) -> str:

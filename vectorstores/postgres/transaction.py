@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
 import anyio
 import psycopg
 
-from vectorstores._pg.commits import Mark, StillOpenError, was_committed
-from vectorstores._pg.errors import is_coming, is_lost, is_passing, translated
-from vectorstores._pg.pool import NotConnectedError, roll_back
-from vectorstores._pg.quiet import quiet
-from vectorstores._pg.reaching import start_again, unreachable
 from vectorstores.base import StoreUnavailableError, VectorStoreError
+from vectorstores.postgres.commits import Mark, StillOpenError, was_committed
+from vectorstores.postgres.connection import start_again, unreachable
+from vectorstores.postgres.errors import is_coming, is_lost, is_passing, translated
+from vectorstores.postgres.pool import NotConnectedError, roll_back
+from vectorstores.postgres.quiet import quiet
 
 if TYPE_CHECKING:
-    from vectorstores._pg.pool import Connection, Pool
-    from vectorstores._pg.settings import PostgresOptions
+    from vectorstores.postgres.options import PostgresOptions
+    from vectorstores.postgres.pool import Connection, Pool
 
 T = TypeVar("T")
 Kind: TypeAlias = Literal["chunks", "records"]

@@ -18,11 +18,11 @@ import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
-from vectorstores._pg import removal
+from vectorstores.postgres import removal
 
 if TYPE_CHECKING:
-    from vectorstores._pg.pool import Connection
-    from vectorstores._pg.session import About
+    from vectorstores.postgres.pool import Connection
+    from vectorstores.postgres.session import About
 
 # Half of each page is left free, so that a row is replaced beside itself and its index stays as it is.
 _TABLE: Final = """

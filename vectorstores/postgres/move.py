@@ -17,24 +17,31 @@ from psycopg import sql
 
 from vectorstores._engine import embed_checked
 from vectorstores._move import Reembedding
-from vectorstores._pg import notify
-from vectorstores._pg.address import split_schema
-from vectorstores._pg.columns import INLINE_DIM, MAX_DIM, add_column, add_index, column_name, store_column
-from vectorstores._pg.indexing import Building, is_building, make_index
-from vectorstores._pg.pool import Connection, Pool, running_loop
-from vectorstores._pg.reaching import on_connection, resolve
-from vectorstores._pg.rights import grant_column
-from vectorstores._pg.runner import Change, Runner
-from vectorstores._pg.schema import describe, lock_schema, read_meta
-from vectorstores._pg.settings import PostgresOptions
-from vectorstores._pg.wire import Vector
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
+from vectorstores.postgres import changes as notify
+from vectorstores.postgres.address import split_schema
+from vectorstores.postgres.columns import (
+    INLINE_DIM,
+    MAX_DIM,
+    add_column,
+    add_index,
+    column_name,
+    store_column,
+)
+from vectorstores.postgres.connection import on_connection, resolve
+from vectorstores.postgres.index import Building, is_building, make_index
+from vectorstores.postgres.options import PostgresOptions
+from vectorstores.postgres.pool import Connection, Pool, running_loop
+from vectorstores.postgres.rights import grant_column
+from vectorstores.postgres.schema import describe, lock_schema, read_meta
+from vectorstores.postgres.transaction import Change, Runner
+from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
-    from vectorstores._pg.address import Place
-    from vectorstores._pg.session import About
     from vectorstores.base import FloatArray
+    from vectorstores.postgres.address import Place
+    from vectorstores.postgres.session import About
 
 T = TypeVar("T")
 

@@ -23,15 +23,15 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from vectorstores._pg.commits import Commits
-from vectorstores._pg.quiet import quiet
-from vectorstores._pg.session import About, connection_arguments, session_settings
-from vectorstores._pg.wire import Context
 from vectorstores.base import StoreClosedError, StoreUnavailableError
+from vectorstores.postgres.commits import Commits
+from vectorstores.postgres.quiet import quiet
+from vectorstores.postgres.session import About, connection_arguments, session_settings
+from vectorstores.postgres.values import Context
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
-    from vectorstores._pg.settings import PostgresOptions
+    from vectorstores.postgres.address import Place
+    from vectorstores.postgres.options import PostgresOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")

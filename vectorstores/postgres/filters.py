@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from psycopg import sql
 
-from vectorstores._pg.facts import DIGEST_KEY, column_forms, has_nul, value_json
 from vectorstores.base import InvalidFilterError
 from vectorstores.filters import And, Exists, Not, OneOf, Or, Ordered
+from vectorstores.postgres.facts import DIGEST_KEY, column_forms, has_nul, value_json
 
 if TYPE_CHECKING:
     from vectorstores.filters import Node, Order
@@ -34,8 +34,8 @@ _MAX_PARAMETERS: Final = 30_000  # the protocol ends at 65,535; the statement ar
 def compile_filter(node: Node, columns: Mapping[str, str]) -> Compiled:
     """Return a filter as a boolean expression with its positional parameters (``%s``).
 
-    It reads the column ``facts jsonb`` (see :func:`~vectorstores._pg.facts.facts_json`) and, for the keys in
-    ``columns``, the jsonb column of that name (see :func:`~vectorstores._pg.facts.column_json`; NULL stands for
+    It reads the column ``facts jsonb`` (see :func:`~vectorstores.postgres.facts.facts_json`) and, for the keys in
+    ``columns``, the jsonb column of that name (see :func:`~vectorstores.postgres.facts.column_json`; NULL stands for
     a missing key). ``$eq`` and ``$in`` on such a column are of a form that a b-tree index serves.
 
     Raises :class:`~vectorstores.InvalidFilterError` for a filter with too many values for one statement.

@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import AsyncConnection, AsyncCursor, sql
 from psycopg import errors as pg
 
-from vectorstores._pg import commits
-from vectorstores._pg.columns import MAX_DIM, add_column, add_index
-from vectorstores._pg.extension import ITERATIVE, extension, make_extension
-from vectorstores._pg.session import About, search_path
 from vectorstores.base import (
     EmbedderMismatchError,
     FormatVersionError,
@@ -22,9 +18,13 @@ from vectorstores.base import (
     StoreUnavailableError,
     new_id,
 )
+from vectorstores.postgres import commits
+from vectorstores.postgres.columns import MAX_DIM, add_column, add_index
+from vectorstores.postgres.extension import ITERATIVE, extension, make_extension
+from vectorstores.postgres.session import About, search_path
 
 if TYPE_CHECKING:
-    from vectorstores._pg.address import Place
+    from vectorstores.postgres.address import Place
 
 Connection = AsyncConnection[Any]
 

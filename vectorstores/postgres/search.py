@@ -24,19 +24,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from vectorstores._pg.chunks import chunk_of
-from vectorstores._pg.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
-from vectorstores._pg.where import EVERYTHING
-from vectorstores._pg.wire import Vector, vectors_of
 from vectorstores.base import SearchHit
 from vectorstores.mmr import mmr
+from vectorstores.postgres.chunks import chunk_of
+from vectorstores.postgres.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
+from vectorstores.postgres.values import Vector, vectors_of
+from vectorstores.postgres.where import EVERYTHING
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
-    from vectorstores._pg.pool import Connection
-    from vectorstores._pg.session import About
-    from vectorstores._pg.settings import PostgresOptions
-    from vectorstores._pg.where import Where
+    from vectorstores.postgres.options import PostgresOptions
+    from vectorstores.postgres.pool import Connection
+    from vectorstores.postgres.session import About
+    from vectorstores.postgres.where import Where
 
 _ALL: Final = 2**31 - 2
 # What others delete makes it untrue meanwhile, and a walk among few finds fewer of the nearest.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from psycopg import sql
 
 if TYPE_CHECKING:
-    from vectorstores._pg.session import About
+    from vectorstores.postgres.session import About
 
 # Inside of such a function current_user is the owner. A role can't say that it is another than these two.
 _CALLER: Final = (

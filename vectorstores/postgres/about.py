@@ -7,10 +7,10 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from vectorstores._pg.address import split_schema
-from vectorstores._pg.columns import column_name
-from vectorstores._pg.reaching import on_connection_blocking, resolve
-from vectorstores._pg.schema import HAS_META, checked_meta
+from vectorstores.postgres.address import split_schema
+from vectorstores.postgres.columns import column_name
+from vectorstores.postgres.connection import on_connection_blocking, resolve
+from vectorstores.postgres.schema import HAS_META, checked_meta
 
 _TIMEOUT: Final = 10.0
 _COUNTING_TIMEOUT: Final = 60.0
