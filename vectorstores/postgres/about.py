@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import psycopg
 from psycopg import sql
 
 from vectorstores.postgres.address import split_schema
 from vectorstores.postgres.columns import column_name
 from vectorstores.postgres.connection import on_connection_blocking, resolve
-from vectorstores.postgres.schema import HAS_META, checked_meta
+from vectorstores.postgres.schema import one, read_meta
+from vectorstores.postgres.session import Connection
 
 _TIMEOUT: Final = 10.0
 _COUNTING_TIMEOUT: Final = 60.0
@@ -26,37 +26,27 @@ def read_about(address: str) -> dict[str, str] | None:
     place = resolve(conninfo, schema, create=False)
     if place is None:
         return None
-
-    def read(connection: psycopg.Connection[Any]) -> dict[str, str] | None:
-        found = connection.execute(HAS_META, (schema,)).fetchone()
-        if found is None or not found[0]:
-            return None
-        table = sql.SQL("SELECT key, value FROM {}.meta").format(sql.Identifier(schema))
-        return dict(connection.execute(table).fetchall())
-
-    said = on_connection_blocking(place, _TIMEOUT, read)
-    return None if said is None else checked_meta(said, place)
+    return on_connection_blocking(place, _TIMEOUT, lambda connection: read_meta(connection, place))
 
 
 def read_sizes(address: str) -> tuple[dict[str, str], int, int, int] | None:
     """Return what :func:`read_about` does, the number of chunks, how many lack a vector of a move, and their bytes."""
-    said = read_about(address)
     conninfo, schema = split_schema(address)
     place = resolve(conninfo, schema, create=False)
-    if said is None or place is None:
+    if place is None:
         return None
     table = sql.Identifier(schema, "chunks")
-    count = sql.SQL("SELECT count(*), pg_table_size({}::regclass) FROM {}").format(
-        sql.Literal(table.as_string(None)), table
-    )
 
-    def read(connection: psycopg.Connection[Any]) -> tuple[int, int, int]:
-        total, size = connection.execute(count).fetchone() or (0, 0)
-        left = total
+    async def read(connection: Connection) -> tuple[dict[str, str], int, int, int] | None:
+        said = await read_meta(connection, place)
+        if said is None:
+            return None
+        count = sql.SQL("SELECT count(*) FROM {}").format(table)
+        total = left = await one(connection, count)
+        size = await one(connection, "SELECT pg_table_size(%s::regclass)", (table.as_string(None),))
         if "next_generation" in said:
             column = sql.Identifier(column_name(int(said["next_generation"])))
-            missing = sql.SQL("SELECT count(*) FROM {} WHERE {} IS NULL").format(table, column)
-            (left,) = connection.execute(missing).fetchone() or (total,)
-        return total, left, size
+            left = await one(connection, sql.SQL("{} WHERE {} IS NULL").format(count, column))
+        return said, total, left, size
 
-    return said, *on_connection_blocking(place, _COUNTING_TIMEOUT, read)
+    return on_connection_blocking(place, _COUNTING_TIMEOUT, read)

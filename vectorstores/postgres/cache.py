@@ -11,14 +11,14 @@ from vectorstores.postgres import removal
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
-    from vectorstores.postgres.pool import Connection
-    from vectorstores.postgres.session import About
+    from vectorstores.postgres.session import About, Connection
 
-CAPACITY: Final = 50_000
+CAPACITY = 50_000
+"""How many embeddings each role keeps."""
 _SELDOM: Final = 64
-# What another writer holds, it is deleting.
-# Owner by owner, since the index begins with it: before PostgreSQL 18 a search by the key alone reads all of it.
-_PURGE: Final = (
+# Owner by owner, since the index begins with it: before PostgreSQL 18 a search by the key alone reads all of it. What
+# another writer holds, it is deleting.
+PURGE: Final = (
     b"WITH RECURSIVE owners (owner) AS ((SELECT owner FROM embeddings ORDER BY owner LIMIT 1) UNION ALL"
     b" SELECT (SELECT e.owner FROM embeddings e WHERE e.owner > o.owner ORDER BY e.owner LIMIT 1)"
     b" FROM owners o WHERE o.owner IS NOT NULL),"
@@ -29,65 +29,59 @@ _PURGE: Final = (
 )
 
 
-class EmbeddingCache:
-    """The table ``embeddings``, a part of it for each role, bounded."""
+async def read(connection: Connection, keys: Sequence[bytes], about: About) -> dict[bytes, FloatArray]:
+    """Return the embeddings that are known."""
+    cursor = await connection.execute(
+        b"SELECT key, vector FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[])",
+        (list(dict.fromkeys(keys)),),
+        prepare=True,
+        binary=True,
+    )
+    return {
+        bytes(key): np.frombuffer(vector, dtype="<f4")
+        for key, vector in await cursor.fetchall()
+        if len(vector) == 4 * about.dim
+    }
 
-    def __init__(self, about: About, capacity: int = CAPACITY) -> None:
-        self._about = about
-        self._size = 4 * about.dim
-        self._capacity = capacity
 
-    async def read(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """Return the embeddings that are known."""
-        cursor = await connection.execute(
-            b"SELECT key, vector FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[])",
-            (list(dict.fromkeys(keys)),),
-            prepare=True,
-            binary=True,
+async def write(connection: Connection, embeddings: Mapping[bytes, FloatArray], about: About) -> None:
+    """Keep embeddings; the oldest make room for them."""
+    if not embeddings:
+        return
+    keys = sorted(embeddings)
+    await connection.execute(
+        b"INSERT INTO embeddings (key, vector, used) SELECT given.key, given.vector, nextval('embedding_clock')"
+        b" FROM unnest(%b::bytea[], %b::bytea[]) AS given (key, vector) ON CONFLICT DO NOTHING",
+        (keys, [embeddings[key].astype("<f4").tobytes() for key in keys]),
+        prepare=True,
+    )
+    # Counting reads the whole index, so it is done for one write in some sixty, or for a large one. A digest says for
+    # which: roles that write in turns share the clock, and some of its numbers would never come to one of them.
+    if len(keys) > _SELDOM or keys[0][-1] % _SELDOM == 0:
+        await _trim(connection, about)
+
+
+async def _trim(connection: Connection, about: About) -> None:
+    cursor = await connection.execute(b"SELECT count(*) FROM embeddings WHERE owner = current_user")
+    found: Any = await cursor.fetchone()
+    over = int(found[0]) - CAPACITY
+    if over > 0:
+        oldest = await connection.execute(
+            b"SELECT key FROM embeddings WHERE owner = current_user ORDER BY used LIMIT %b::bigint",
+            (over + CAPACITY // 20,),
         )
-        return {
-            bytes(key): np.frombuffer(vector, dtype="<f4")
-            for key, vector in await cursor.fetchall()
-            if len(vector) == self._size
-        }
+        await _remove(connection, [bytes(key) for (key,) in await oldest.fetchall()], about)
 
-    async def write(self, connection: Connection, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """Keep embeddings; the oldest make room for them."""
-        if not embeddings:
-            return
-        cursor = await connection.execute(b"SELECT nextval('embedding_clock')", prepare=True)
-        found: Any = await cursor.fetchone()
-        clock = int(found[0])
-        for key in sorted(embeddings):
-            await connection.execute(
-                b"INSERT INTO embeddings (key, vector, used) VALUES (%b, %b, %b::bigint) ON CONFLICT DO NOTHING",
-                (key, embeddings[key].astype("<f4").tobytes(), clock),
-                prepare=True,
-            )
-        # Counting reads the whole index, so it is done for one write in some sixty, or for a large one. A digest says
-        # for which: roles that write in turns share the clock, and some of its numbers would never come to one of them.
-        if len(embeddings) > _SELDOM or next(iter(embeddings))[-1] % _SELDOM == 0:
-            await self._trim(connection)
 
-    async def _trim(self, connection: Connection) -> None:
-        cursor = await connection.execute(b"SELECT count(*) FROM embeddings WHERE owner = current_user")
-        found: Any = await cursor.fetchone()
-        over = int(found[0]) - self._capacity
-        if over > 0:
-            oldest = await connection.execute(
-                b"SELECT key FROM embeddings WHERE owner = current_user ORDER BY used LIMIT %b::bigint",
-                (over + self._capacity // 20,),
-            )
-            await self._remove(connection, [bytes(key) for (key,) in await oldest.fetchall()])
+async def purge(connection: Connection, keys: Iterable[bytes], about: About) -> None:
+    """Forget embeddings, those of every role that this one may see."""
+    wanted = sorted(keys)
+    if wanted and about.deletes:
+        await connection.execute(PURGE, (wanted,), prepare=True)
+    elif wanted:
+        await _remove(connection, wanted, about)
 
-    async def purge(self, connection: Connection, keys: Iterable[bytes]) -> None:
-        """Forget embeddings, those of every role that this one may see."""
-        wanted = sorted(keys)
-        if wanted and self._about.deletes:
-            await connection.execute(_PURGE, (wanted,), prepare=True)
-        elif wanted:
-            await self._remove(connection, wanted)
 
-    async def _remove(self, connection: Connection, keys: Sequence[bytes]) -> None:
-        gone = removal.EMBEDDINGS
-        await connection.execute(gone.statement(self._about), gone.parameters(keys), prepare=True)
+async def _remove(connection: Connection, keys: Sequence[bytes], about: About) -> None:
+    gone = removal.EMBEDDINGS
+    await connection.execute(gone.statement(about), gone.parameters(keys), prepare=True)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import sql
 
 from vectorstores.postgres.connection import start_again
-from vectorstores.postgres.session import connection_arguments
+from vectorstores.postgres.session import connect
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
     from vectorstores.postgres.options import PostgresOptions
-    from vectorstores.postgres.transaction import Kind
+
+Kind: TypeAlias = Literal["chunks", "records"]
 
 # How soon a listener notices that the store was closed.
 _TICK: Final = 0.25
@@ -51,15 +52,12 @@ async def follow(
 ) -> AsyncIterator[Change]:
     """Yield changes until the store is closed, over a connection of its own that is made again when it is lost."""
     listen = sql.SQL("LISTEN {}").format(sql.Identifier(channel(store)))
-    own: dict[str, Change] = {
-        payload(store, namespace, "chunks"): Change("chunks", namespace),
-        payload(store, namespace, "records"): Change("records", namespace),
-    }
+    kinds: tuple[Kind, ...] = ("chunks", "records")
+    own = {payload(store, namespace, kind): Change(kind, namespace) for kind in kinds}
     pause, lost = 0.1, False
     while not is_closed():
         try:
-            connection = await AsyncConnection.connect(place.conninfo, **connection_arguments(options))
-            async with connection:
+            async with await connect(place, options) as connection:
                 await connection.execute(listen)
                 if lost:
                     yield Change("missed", None)

@@ -4,102 +4,88 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
 from vectorstores.base import Chunk, Page, StoreCorruptError
-from vectorstores.postgres import bulk, removal
-from vectorstores.postgres.values import Vector, known
+from vectorstores.postgres import removal
+from vectorstores.postgres.filters import column_json, value_json
+from vectorstores.postgres.values import Texts, Vectors, known
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
     from vectorstores.base import JSON
-    from vectorstores.postgres.pool import Connection
-    from vectorstores.postgres.session import About
-    from vectorstores.postgres.where import Where
+    from vectorstores.postgres.filters import Where
+    from vectorstores.postgres.session import About, Connection
 
-# From so many new rows on, COPY is quicker than statements.
-COPY_FROM: Final = 16
 FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
+# Rows of one statement: few enough that a statement's time limit is none of a load's.
+_SLICE: Final = 500
+# More rows than this would be felt on the event loop.
+_INLINE: Final = 16
 _SCAN: Final = json.JSONDecoder().raw_decode
-_JSON: Final = ("%b::text::json", "%b::text::jsonb")
 # Row by row and in the order of the ids, which are given sorted: see removal.CHUNKS.
-_LOCK: Final = (
+LOCK: Final = (
     b"SELECT held.id, held.text FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
     b" (SELECT id, coalesce(embed_text, content) AS text"
     b" FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held"
 )
 
 
-def copies(rows: Sequence[Row], about: About) -> bool:
-    """Say whether rows are written by COPY, which PostgreSQL refuses to roles under row-level security."""
-    return len(rows) >= COPY_FROM and not about.guarded
-
-
 async def write_chunks(
     connection: Connection, namespace: str, rows: Sequence[Row], about: About
 ) -> list[str]:
     """Insert or replace chunks; return the searched texts that were replaced by others."""
-    there = await _lock(connection, namespace, [row.id for row in rows])
-    fresh = [row for row in rows if row.id not in there]
-    old = [row for row in rows if row.id in there]
-    if copies(rows, about):
-        await bulk.copy(connection, namespace, fresh, about)
-    else:
-        for row in fresh:
-            await connection.execute(_insert(about), _parameters(namespace, row, about), prepare=True)
-    statement = _replace(about)
-    for row in old:
-        await connection.execute(statement, _parameters(namespace, row, about), prepare=True)
-    return [there[row.id] for row in old if there[row.id] != row.searched_text]
-
-
-async def _lock(connection: Connection, namespace: str, ids: list[str]) -> dict[str, str]:
-    cursor = await connection.execute(_LOCK, (sorted(ids), namespace), prepare=True, binary=True)
-    return dict(await cursor.fetchall())
+    cursor = await connection.execute(
+        LOCK, (sorted([row.id for row in rows]), namespace), prepare=True, binary=True
+    )
+    there: dict[str, str] = dict(await cursor.fetchall())
+    for start in range(0, len(rows), _SLICE):
+        columns = partial(_columns, rows[start : start + _SLICE], about)
+        values = await anyio.to_thread.run_sync(columns) if len(rows) > _INLINE else columns()
+        await connection.execute(_put(about), (namespace, *values), prepare=True)
+    return [there[row.id] for row in rows if there.get(row.id, row.searched_text) != row.searched_text]
 
 
 @lru_cache
-def _insert(about: About) -> bytes:
-    columns = [
-        "content",
-        "embed_text",
-        "metadata",
-        "facts",
-        *about.columns.values(),
-        about.column,
-        "namespace",
-        "id",
+def _put(about: About) -> bytes:
+    """Return the statement that inserts rows, in their order, or replaces those of the same id, which stay in place."""
+    kinds = {"content": "text", "embed_text": "text", "metadata": "json", "facts": "jsonb"}
+    kinds |= dict.fromkeys(about.columns.values(), "jsonb") | {about.column: "vector"}
+    names = ", ".join(kinds)
+    given = ", ".join("%b::vector[]" if kind == "vector" else "%b::text[]" for kind in kinds.values())
+    values = ", ".join(f"given.{name}::{kind}" for name, kind in kinds.items())
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in kinds)
+    return (
+        f"INSERT INTO chunks (namespace, id, {names}) SELECT %b, given.id, {values}"  # noqa: S608 - names of ours
+        f" FROM unnest(%b::text[], {given}) AS given (id, {names})"
+        f" ON CONFLICT (namespace, id) DO UPDATE SET {replaced}"
+    ).encode()
+
+
+def _columns(rows: Sequence[Row], about: About) -> list[object]:
+    """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
+    facts = [_facts(json.loads(row.metadata), about) for row in rows]
+    vectors = [row.vector for row in rows if row.vector is not None]
+    if len(vectors) < len(rows):
+        raise ValueError("a chunk has no vector")
+    return [
+        Texts([row.id for row in rows]),
+        Texts([row.content for row in rows]),
+        Texts([row.embed_text for row in rows]),
+        Texts([row.metadata for row in rows]),
+        *(Texts(column) for column in zip(*facts, strict=True)),
+        Vectors(vectors, about.vector_oids[0]),
     ]
-    values = ["%b", "%b", *_JSON, *(_JSON[1] for _ in about.columns), "%b", "%b", "%b"]
-    return f"INSERT INTO chunks ({', '.join(columns)}) VALUES ({', '.join(values)})".encode()  # noqa: S608 - names of ours
 
 
-@lru_cache
-def _replace(about: About) -> bytes:
-    keys = "".join(f"{column} = {_JSON[1]}, " for column in about.columns.values())
-    return (
-        f"UPDATE chunks SET content = %b, embed_text = %b, metadata = {_JSON[0]}, facts = {_JSON[1]}, {keys}"  # noqa: S608 - names of ours
-        f"{about.column} = %b WHERE namespace = %b AND id = %b"
-    ).encode()
-
-
-@lru_cache
-def _patch(about: About) -> bytes:
-    keys = "".join(f", {column} = {_JSON[1]}" for column in about.columns.values())
-    return (
-        f"UPDATE chunks SET metadata = {_JSON[0]}, facts = {_JSON[1]}{keys} WHERE namespace = %b AND number = %b"  # noqa: S608 - names of ours
-    ).encode()
-
-
-def _parameters(namespace: str, row: Row, about: About) -> tuple[object, ...]:
-    if row.vector is None:
-        raise ValueError(f"chunk {row.id!r} has no vector")
-    facts = bulk.facts_of(json.loads(row.metadata), about)
-    return (row.content, row.embed_text, row.metadata, *facts, Vector(row.vector), namespace, row.id)
+def _facts(metadata: dict[str, JSON], about: About) -> list[str | None]:
+    """Return what filters read of metadata: the column ``facts``, and one for each indexed key."""
+    columns = (column_json(metadata[key]) if key in metadata else None for key in about.columns)
+    return [value_json(metadata), *columns]
 
 
 async def delete_chunks(
@@ -125,9 +111,13 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
         return False
     merged = decode(found[1], found[0]) | json.loads(patch)
     text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
-    await connection.execute(
-        _patch(about), (text, *bulk.facts_of(merged, about), namespace, found[0]), prepare=True
+    columns = "".join(f", {column} = %b::text::jsonb" for column in about.columns.values())
+    statement = (
+        f"UPDATE chunks SET metadata = %b::text::json, facts = %b::text::jsonb{columns}"  # noqa: S608 - names of ours
+        " WHERE namespace = %b AND number = %b"
     )
+    values = (text, *_facts(merged, about), namespace, found[0])
+    await connection.execute(statement.encode(), values, prepare=True)
     return True
 
 
@@ -160,11 +150,13 @@ async def chunks_by_id(connection: Connection, namespace: str, ids: Sequence[str
     return [chunk_of(found[id]) for id in ids if id in found]
 
 
-async def count_chunks(connection: Connection, namespace: str, where: Where) -> int:
-    """Count the chunks that are admitted."""
+async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:
+    """Count the chunks that are admitted, up to ``most``."""
     cursor = await connection.execute(
-        b"SELECT count(*) FROM chunks WHERE namespace = %b AND " + where.sql,
-        (namespace, *where.parameters),
+        b"SELECT count(*) FROM (SELECT 1 FROM chunks WHERE namespace = %b AND "
+        + where.sql
+        + b" LIMIT %b::bigint) AS admitted",
+        (namespace, *where.parameters, most),
         prepare=True,
         binary=True,
     )
@@ -185,9 +177,5 @@ async def scan_chunks(connection: Connection, namespace: str, where: Where, afte
     )
     found = await cursor.fetchall()
     rows = found[:limit]
-    chunks = (
-        [chunk_of(fields) for fields in rows]
-        if len(rows) <= 1000
-        else await anyio.to_thread.run_sync(lambda: [chunk_of(fields) for fields in rows])
-    )
-    return Page(tuple(chunks), str(rows[-1][0]) if len(found) > limit else None)
+    chunks = await anyio.to_thread.run_sync(lambda: tuple(map(chunk_of, rows)))
+    return Page(chunks, str(rows[-1][0]) if len(found) > limit else None)

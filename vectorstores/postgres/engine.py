@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
 import anyio.to_thread
 from psycopg import errors as pg
 
@@ -18,26 +17,24 @@ from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import default_embedder
-from vectorstores.postgres import changes as notify
-from vectorstores.postgres import chunks, records
+from vectorstores.postgres import cache, changes, chunks, records, security
 from vectorstores.postgres.address import Place, embedded_folder
-from vectorstores.postgres.cache import EmbeddingCache
 from vectorstores.postgres.connection import on_connection, resolve
 from vectorstores.postgres.errors import translated
+from vectorstores.postgres.filters import compile_filter
 from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.pool import Connection, Pool, in_background, outcome, running_loop
+from vectorstores.postgres.pool import Pool, in_background, running_loop
 from vectorstores.postgres.schema import Wanted, prepare
 from vectorstores.postgres.search import Searches
-from vectorstores.postgres.security import secure
-from vectorstores.postgres.session import About
-from vectorstores.postgres.transaction import Change, Kind, Runner
+from vectorstores.postgres.session import About, Connection
+from vectorstores.postgres.transaction import Change, Transactions
 from vectorstores.postgres.values import refuse_json, refuse_records, refuse_rows
-from vectorstores.postgres.where import Filters
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row
     from vectorstores.base import Chunk, FloatArray, Page, Record, SearchHit
     from vectorstores.filters import Node
+    from vectorstores.postgres.changes import Kind
 
 T = TypeVar("T")
 
@@ -60,9 +57,7 @@ class _Known:
     opened: Opened
     about: About
     place: Place
-    filters: Filters
     searches: Searches
-    cache: EmbeddingCache
 
 
 @dataclass(slots=True)
@@ -70,8 +65,7 @@ class _Loop:
     """What belongs to one event loop."""
 
     opening: asyncio.Task[None] | None = None
-    pool: Pool | None = None
-    runner: Runner | None = None
+    transactions: Transactions | None = None
 
 
 class PostgresEngine:
@@ -89,13 +83,14 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         loop = running_loop()
         self._check_usable()
-        state = self._loops.get(loop)
-        if state is None or state.runner is None:
-            state = self._loops.setdefault(loop, _Loop())
+        state = self._loops.setdefault(loop, _Loop())
+        if state.transactions is None:
             if state.opening is None or state.opening.done():
-                # Callers with limits shorter than this takes would else begin it anew each time.
-                state.opening = in_background(self._connect, state)
-            await outcome(state.opening)
+                # In a task of its own: callers with limits shorter than this takes would else begin it anew each time.
+                state.opening = in_background(self._connect(state))
+            opening = state.opening
+            await asyncio.wait([opening])
+            opening.result()
         return self._ready().opened
 
     def _check_usable(self) -> None:
@@ -110,46 +105,41 @@ class PostgresEngine:
             raise StoreClosedError("the PostgreSQL store is not open")
         return self._known
 
-    def _runner(self) -> Runner:
+    def _transactions(self) -> Transactions:
         state = self._loops.get(running_loop())
-        if state is None or state.runner is None:
+        if state is None or state.transactions is None:
             raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
-        return state.runner
+        return state.transactions
 
     async def _connect(self, state: _Loop) -> None:
-        self._bury()
+        self._forget_ended_loops()
         if self._known is None:
             self._known = await self._learn()
         known = self._known
-        pool = Pool(known.place, self._settings.options, known.about)
         self._check_usable()
-        state.pool, state.runner = pool, Runner(pool, self._settings.options)
+        state.transactions = Transactions(Pool(known.place, self._settings.options, known.about), known.about)
 
-    def _bury(self) -> None:
+    def _forget_ended_loops(self) -> None:
         for loop in [loop for loop in self._loops if loop.is_closed()]:
-            state = self._loops.pop(loop)
-            if state.pool is not None:
-                state.pool.abandon()
+            transactions = self._loops.pop(loop).transactions
+            if transactions is not None:
+                transactions.pool.abandon()
 
     async def _learn(self) -> _Known:
         settings = self._settings
-        place = await anyio.to_thread.run_sync(self._resolve)
+        place = await anyio.to_thread.run_sync(
+            partial(resolve, settings.conninfo, settings.schema, create=settings.create)
+        )
+        if place is None:
+            raise StoreUnavailableError(
+                f"there is no PostgreSQL store in {embedded_folder(settings.conninfo)}, and create=False"
+            )
         embedder, wanted = await anyio.to_thread.run_sync(self._describe)
         about = await on_connection(
             place, settings.options, lambda connection: prepare(connection, place, wanted)
         )
         opened = Opened(embedder, wanted.embedder_id, wanted.dim)
-        searches = Searches(about, settings.options)
-        return _Known(opened, about, place, Filters(about.columns), searches, EmbeddingCache(about))
-
-    def _resolve(self) -> Place:
-        settings = self._settings
-        place = resolve(settings.conninfo, settings.schema, create=settings.create)
-        if place is None:
-            raise StoreUnavailableError(
-                f"there is no PostgreSQL store in {embedded_folder(settings.conninfo)}, and create=False"
-            )
-        return place
+        return _Known(opened, about, place, Searches(about, settings.options))
 
     def _describe(self) -> tuple[Embedder, Wanted]:
         embedder = default_embedder() if self._embedder is None else self._embedder
@@ -161,26 +151,26 @@ class PostgresEngine:
         self._closed = True
         if os.getpid() != self._process:
             return
-        self._bury()
+        self._forget_ended_loops()
         try:
             here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:
             here = None
         for loop in list(self._loops):
-            pool = self._loops.pop(loop).pool
-            if pool is None:
+            transactions = self._loops.pop(loop).transactions
+            if transactions is None:
                 continue
             if loop is here:
-                pool.close()
+                transactions.pool.close()
             else:
                 # Another thread's loop: its connections must be closed in it.
                 with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(pool.close)
+                    loop.call_soon_threadsafe(transactions.pool.close)
 
-    def changes(self, namespace: str) -> AsyncIterator[notify.Change]:
+    def changes(self, namespace: str) -> AsyncIterator[changes.Change]:
         """Yield the changes of an open store as they are committed."""
         known = self._ready()
-        return notify.follow(
+        return changes.follow(
             known.place, self._settings.options, known.about.store, namespace, lambda: self._closed
         )
 
@@ -188,31 +178,36 @@ class PostgresEngine:
         """Let a role work in these namespaces alone."""
         place = self._ready().place
         await on_connection(
-            place, self._settings.options, lambda connection: secure(connection, place, role, namespaces)
+            place,
+            self._settings.options,
+            lambda connection: security.secure(connection, place, role, namespaces),
         )
+
+    async def _read(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
+        """Call a function that reads with a connection and these arguments."""
+        return await self._transactions().read(lambda connection: function(connection, *arguments))
 
     def _change(self, namespace: str, kind: Kind, result: T, *, changed: bool = True) -> Change[T]:
         store = self._ready().about.store
-        return Change(result, changed, (notify.channel(store), notify.payload(store, namespace, kind)))
+        return Change(result, changed, (changes.channel(store), changes.payload(store, namespace, kind)))
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         """See :class:`~vectorstores._engine.Engine`."""
-        cache = self._ready().cache
-        return await self._runner().read(lambda connection: cache.read(connection, keys))
+        return await self._read(cache.read, keys, self._ready().about)
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
         """See :class:`~vectorstores._engine.Engine`."""
         known = self._ready()
 
-        async def work(connection: Connection) -> Change[None]:
+        async def work(connection: Connection) -> None:
             try:
-                await known.cache.write(connection, embeddings)
+                await cache.write(connection, embeddings, known.about)
             except pg.ReadOnlySqlTransaction as error:
                 # Not tried again, as other writes are until a standby is promoted: an answer waits for this.
                 raise translated(error, known.place) from error
-            return Change(None)
 
-        await self._runner().write(work)
+        # No transaction: a part of them is as good, and nobody asks what became of it.
+        await self._transactions().read(work)
 
     async def write(
         self,
@@ -231,61 +226,56 @@ class PostgresEngine:
             replaced: list[str] = []
             if rows:
                 replaced = await chunks.write_chunks(connection, namespace, rows, known.about)
-            await self._with(connection, namespace, records, replaced)
-            await known.cache.write(connection, embeddings)
+            await self._complete(connection, namespace, records, replaced)
+            await cache.write(connection, embeddings, known.about)
             return self._change(namespace, "chunks" if rows else "records", None)
 
-        copies = chunks.copies(rows, known.about)
-        await self._runner().write(work, copies=copies, size=len(rows))
+        await self._transactions().write(work, size=len(rows))
         known.searches.changed(namespace, len(rows))
 
-    async def _with(
+    async def _complete(
         self, connection: Connection, namespace: str, rows: Sequence[RecordRow], gone: Sequence[str]
     ) -> None:
         """Append the records that go with a change, and forget the embeddings of texts that are gone."""
         known = self._ready()
         await records.append_records(connection, namespace, rows)
-        await known.cache.purge(connection, [cache_key(known.opened.embedder_id, text) for text in gone])
+        keys = [cache_key(known.opened.embedder_id, text) for text in gone]
+        await cache.purge(connection, keys, known.about)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
         known = self._ready()
-        about = known.about
         refuse_records(records)
 
         async def work(connection: Connection) -> Change[int]:
-            gone = await chunks.delete_chunks(connection, namespace, ids, about) if ids else []
-            await self._with(connection, namespace, records, gone)
+            gone = await chunks.delete_chunks(connection, namespace, ids, known.about) if ids else []
+            await self._complete(connection, namespace, records, gone)
             kind: Kind = "chunks" if gone else "records"
             return self._change(namespace, kind, len(gone), changed=bool(gone or records))
 
-        count = await self._runner().write(work)
+        count = await self._transactions().write(work)
         known.searches.changed(namespace, count)
         return count
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """See :class:`~vectorstores._engine.Engine`."""
-        known = self._ready()
-        where = known.filters.compile(query.where)
-        return await self._runner().read(
-            lambda connection: known.searches.search(connection, namespace, query, where)
-        )
+        return await self._read(self._ready().searches.search, namespace, query, self._where(query.where))
+
+    def _where(self, node: Node | None) -> object:
+        return compile_filter(node, self._ready().about.columns)
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
         """See :class:`~vectorstores._engine.Engine`."""
-        return await self._runner().read(lambda connection: chunks.chunks_by_id(connection, namespace, ids))
+        return await self._read(chunks.chunks_by_id, namespace, ids)
 
     async def count(self, namespace: str, where: Node | None) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
-        condition = self._ready().filters.compile(where)
-        return await self._runner().read(
-            lambda connection: chunks.count_chunks(connection, namespace, condition)
-        )
+        return await self._read(chunks.count_chunks, namespace, self._where(where))
 
     async def update(self, namespace: str, id: str, patch: str) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
-        known, place = self._ready(), f"patch of {id!r:.100}"
-        refuse_json(patch, place)
+        known = self._ready()
+        refuse_json(patch, f"patch of {id!r:.100}")
         if "\0" in id:
             return False
 
@@ -293,16 +283,13 @@ class PostgresEngine:
             done = await chunks.patch_metadata(connection, namespace, id, patch, known.about)
             return self._change(namespace, "chunks", done, changed=done)
 
-        done = await self._runner().write(work)
+        done = await self._transactions().write(work)
         known.searches.changed(namespace, int(done))
         return done
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         """See :class:`~vectorstores._engine.Engine`."""
-        condition = self._ready().filters.compile(where)
-        return await self._runner().read(
-            lambda connection: chunks.scan_chunks(connection, namespace, condition, after, limit)
-        )
+        return await self._read(chunks.scan_chunks, namespace, self._where(where), after, limit)
 
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -312,15 +299,13 @@ class PostgresEngine:
             done = await records.append_record(connection, namespace, record)
             return self._change(namespace, "records", done, changed=done)
 
-        return await self._runner().write(work)
+        return await self._transactions().write(work)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection + key:
             return None
-        return await self._runner().read(
-            lambda connection: records.get_record(connection, namespace, collection, key)
-        )
+        return await self._read(records.get_record, namespace, collection, key)
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -330,15 +315,13 @@ class PostgresEngine:
             written = await records.swap_record(connection, namespace, record, version)
             return self._change(namespace, "records", written)
 
-        return await self._runner().write(work)
+        return await self._transactions().write(work)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return RecordPage((), None)
-        return await self._runner().read(
-            lambda connection: records.scan_records(connection, namespace, collection, after, limit)
-        )
+        return await self._read(records.scan_records, namespace, collection, after, limit)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -350,4 +333,4 @@ class PostgresEngine:
             count = await records.delete_records(connection, namespace, collection, keys, about)
             return self._change(namespace, "records", count, changed=count > 0)
 
-        return await self._runner().write(work)
+        return await self._transactions().write(work)

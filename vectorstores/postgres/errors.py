@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _PASSING: Final = frozenset({"40001", "40P01", "53300", "25006", "26000", "55P03"})
 # psycopg gives no code for what happens before a session begins, only libpq's words.
 _COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet accepting|not accepting")
-
 _WORDS: Final = {
     pg.DiskFull: "the server's disk is full ({}); nothing of the call was stored",
     pg.ReadOnlySqlTransaction: "the server takes no writes, like a standby ({}); use the address of the primary",
@@ -42,16 +41,17 @@ def is_lost(error: BaseException) -> bool:
 
 def is_passing(error: BaseException) -> bool:
     """Say whether the same call may work a moment later."""
-    if isinstance(error, pg.UniqueViolation):
-        # Somebody else stored a chunk of that id between our look and our insert: it is there to update now.
-        return error.diag.constraint_name == "chunks_by_id"
     if isinstance(error, pg.FeatureNotSupported):
         return "cached plan" in str(error)
-    return is_lost(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _PASSING)
+    if isinstance(error, TimeoutError) or is_lost(error):
+        return True
+    return isinstance(error, psycopg.Error) and error.sqlstate in _PASSING
 
 
-def translated(error: psycopg.Error, place: Place) -> VectorStoreError:
+def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStoreError:
     """Return the error of this package that says the same, and what to do."""
+    if isinstance(error, TimeoutError):
+        return StoreUnavailableError(f"{place}: the server did not answer in time; is it running?")
     said = (error.diag.message_primary or str(error) or type(error).__name__).strip()
     if isinstance(error, pg.UndefinedColumn) and "vector_" in said:
         return EmbedderMismatchError(
@@ -66,7 +66,7 @@ def translated(error: psycopg.Error, place: Place) -> VectorStoreError:
     # Its time limit and pg_cancel_backend() share a code. In another language, what the server said has to do.
     if isinstance(error, pg.QueryCanceled) and "statement timeout" in said:
         return StoreUnavailableError(f"{place}: a statement took too long ({said}); see PostgresOptions")
-    for kind, words in _WORDS.items():
-        if isinstance(error, kind):
-            return StoreUnavailableError(f"{place}: {words.format(said)}")
-    return StoreUnavailableError(f"{place}: {said} ({type(error).__name__})")
+    words = next((words for kind, words in _WORDS.items() if isinstance(error, kind)), "{} (%s)")
+    return StoreUnavailableError(
+        f"{place}: " + words.format(said).replace("(%s)", f"({type(error).__name__})")
+    )

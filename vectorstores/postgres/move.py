@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,7 +18,7 @@ from psycopg import sql
 from vectorstores._engine import embed_checked
 from vectorstores._move import Reembedding
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
-from vectorstores.postgres import changes as notify
+from vectorstores.postgres import changes
 from vectorstores.postgres.address import split_schema
 from vectorstores.postgres.columns import (
     INLINE_DIM,
@@ -26,28 +26,29 @@ from vectorstores.postgres.columns import (
     add_column,
     add_index,
     column_name,
+    index_name,
     store_column,
 )
 from vectorstores.postgres.connection import on_connection, resolve
-from vectorstores.postgres.index import Building, is_building, make_index
+from vectorstores.postgres.index import is_building, make_index
 from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.pool import Connection, Pool, running_loop
-from vectorstores.postgres.rights import grant_column
-from vectorstores.postgres.schema import describe, lock_schema, read_meta
-from vectorstores.postgres.transaction import Change, Runner
+from vectorstores.postgres.pool import Pool, running_loop
+from vectorstores.postgres.schema import describe, lock_schema, one, read_meta
+from vectorstores.postgres.security import grant_column
+from vectorstores.postgres.session import About, Connection
+from vectorstores.postgres.transaction import Change, Transactions
 from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
     from vectorstores.base import FloatArray
     from vectorstores.postgres.address import Place
-    from vectorstores.postgres.session import About
 
 T = TypeVar("T")
 
 # A table lock that is not to be had soon is asked for again later: whoever waits for one holds up all others.
-_LOCK_WAIT: Final = sql.SQL("SET LOCAL lock_timeout = '2s'")
-_NEXT: Final = ("next_embedder", "next_embedder_name", "next_dim", "next_generation")
+_LOCK_WAIT: Final = b"SET LOCAL lock_timeout = '2s'"
+_NEXT: Final = ["next_embedder", "next_embedder_name", "next_dim", "next_generation"]
 # Generations are never used twice, so that who still writes for a move that was given up meets an error.
 _LAST: Final = "last_generation"
 _SAY: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -57,30 +58,40 @@ _LEFT: Final = 64
 _SHORT_ROUNDS: Final = 3
 # At most one part in so many of a move's time goes into counting.
 _COUNTING: Final = 20
+_TRIGGER: Final = """
+    CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog
+        AS $$ BEGIN NEW.{column} := NULL; RETURN NEW; END $$;
+    CREATE TRIGGER {name} BEFORE UPDATE OF content, embed_text ON chunks FOR EACH ROW
+        WHEN (coalesce(OLD.embed_text, OLD.content) IS DISTINCT FROM coalesce(NEW.embed_text, NEW.content))
+        EXECUTE FUNCTION {name}();
+"""
 
 
 class PostgresMove:
     """See :class:`vectorstores._move.Move`. Needs the owner of the tables."""
 
+    _place: Place
+    _target: Opened
+    _transactions: Transactions
+    _generation: int
+
     def __init__(self, address: str) -> None:
         self._conninfo, self._schema = split_schema(address)
-        self._options = PostgresOptions(pool_size=2, retry_for=60.0)
-        self._opened: Opened | None = None
-        self._pool: Pool | None = None
-        self._generation = 0
+        self._begun = False
         self._short = 0
         self._indexed = False
-        self._counted, self._counting, self._count_again = Reembedding(0, 0), 0.0, 0.0
+        self._counted, self._count_again = Reembedding(0, 0), 0.0
 
     async def begin(self, opened: Opened) -> bool:
         """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
         running_loop()
-        self._opened = opened
+        self._target = opened
         place = await anyio.to_thread.run_sync(lambda: resolve(self._conninfo, self._schema, create=False))
         if place is None:
             raise StoreUnavailableError(f"there is no store at {self._conninfo}")
         if opened.dim > MAX_DIM:
             raise StoreUnavailableError(f"{place}: pgvector holds vectors up to dimension {MAX_DIM}")
+        options = PostgresOptions(pool_size=2, retry_for=60.0)
 
         async def look(connection: Connection) -> About:
             said = await read_meta(connection, place)
@@ -88,74 +99,65 @@ class PostgresMove:
                 raise StoreUnavailableError(f"{place}: there is no store here")
             return await describe(connection, place, said)
 
-        self._pool = Pool(place, self._options, await on_connection(place, self._options, look))
-        moving = await self._runner().write(self._prepare, copies=True)
+        about = await on_connection(place, options, look)
+        self._place, self._transactions = place, Transactions(Pool(place, options, about), about)
+        self._begun = True
+        moving = await self._transactions.write(self._prepare, pipeline=False)
         if moving:
-            await self._make_pending_index()
+            name = f"chunks_pending_{self._generation}"
+            await self._make_index(name, "CREATE INDEX CONCURRENTLY {} ON chunks (number) WHERE {} IS NULL")
         return moving
 
     async def _prepare(self, connection: Connection) -> Change[bool]:
         await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place())
-        said, target = await self._said(connection), self._target()
+        await lock_schema(connection, self._place)
+        said, target = await self._said(connection), self._target
         if said.get("next_embedder") == target.embedder_id:
             self._generation = int(said["next_generation"])
             return Change(result=True)
         if "next_generation" in said:
-            await self._give_up(connection, int(said["next_generation"]))
+            given_up = int(said["next_generation"])
+            await _drop_trigger(connection, given_up)
+            await connection.execute(
+                f"ALTER TABLE chunks DROP COLUMN IF EXISTS {column_name(given_up)}".encode()
+            )
+            await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
         if said["embedder"] == target.embedder_id:
             return Change(result=False)
-        generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
-        for statement in add_column(generation, target.dim, beside=int(said["dim"])):
+        self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
+        for statement in add_column(self._generation, target.dim, beside=int(said["dim"])):
             await connection.execute(statement)
-        await grant_column(connection, column_name(generation))
-        for statement in _trigger(generation):
-            await connection.execute(statement)
-        values = (target.embedder_id, repr(target.embedder), str(target.dim), str(generation))
-        for item in (*zip(_NEXT, values, strict=True), (_LAST, str(generation))):
+        await grant_column(connection, column_name(self._generation))
+        names = {"name": _trigger_name(self._generation), "column": self._column}
+        await connection.execute(sql.SQL(_TRIGGER).format(**names))
+        values = (target.embedder_id, repr(target.embedder), str(target.dim), str(self._generation))
+        for item in (*zip(_NEXT, values, strict=True), (_LAST, str(self._generation))):
             await connection.execute(_SAY, item)
-        self._generation = generation
         return Change(result=True)
 
-    async def _give_up(self, connection: Connection, generation: int) -> None:
-        await _drop_trigger(connection, generation)
-        await connection.execute(
-            sql.SQL("ALTER TABLE chunks DROP COLUMN IF EXISTS {}").format(
-                sql.Identifier(column_name(generation))
-            )
-        )
-        await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (list(_NEXT),))
-
-    async def _make_pending_index(self) -> None:
-        name = _pending_name(self._generation)
-        statement = sql.SQL("CREATE INDEX CONCURRENTLY {} ON chunks (number) WHERE {} IS NULL").format(
-            sql.Identifier(name), self._column()
-        )
-        await self._make_index(Building(name, statement))
-
-    async def _make_index(self, building: Building) -> None:
+    async def _make_index(self, name: str, statement: str | sql.Composed) -> None:
         async def wanted(connection: Connection) -> bool:
             return (await self._said(connection)).get("next_generation") == str(self._generation)
 
-        await make_index(self._lender(), building, wanted)
+        if isinstance(statement, str):
+            statement = sql.SQL(statement).format(sql.Identifier(name), self._column)
+        await make_index(self._transactions.pool, name, statement, wanted)
 
     async def progress(self) -> Reembedding:
         """Count; what others change meanwhile is seen at the next full count, which is made now and then."""
         now = time.monotonic()
         if now >= self._count_again:
             self._counted = await self._read(self._count)
-            self._counting = time.monotonic() - now
-            self._count_again = time.monotonic() + _COUNTING * self._counting
+            taken = time.monotonic() - now
+            self._count_again = time.monotonic() + _COUNTING * taken
         return self._counted
 
     async def _count(self, connection: Connection) -> Reembedding:
-        cursor = await connection.execute("SELECT count(*) FROM chunks")
-        total: int = (await _row(cursor))[0]
+        total = await one(connection, "SELECT count(*) FROM chunks")
         if "next_generation" not in await self._said(connection):
             return Reembedding(total, total)
-        pending = sql.SQL("SELECT count(*) FROM chunks WHERE {} IS NULL").format(self._column())
-        missing: int = (await _row(await connection.execute(pending)))[0]
-        return Reembedding(max(0, total - missing), total)
+        pending = sql.SQL("SELECT count(*) FROM chunks WHERE {} IS NULL").format(self._column)
+        return Reembedding(max(0, total - await one(connection, pending)), total)
 
     async def pending(self, limit: int) -> list[tuple[int, str]]:
         """Return rows without a new vector, with the text to embed."""
@@ -171,7 +173,7 @@ class PostgresMove:
         statement = sql.SQL(
             "SELECT number, coalesce(embed_text, content) FROM chunks WHERE {} IS NULL"
             " ORDER BY number LIMIT %s::bigint"
-        ).format(self._column())
+        ).format(self._column)
         return await (await connection.execute(statement, (limit,))).fetchall()
 
     async def keep(self, rows: Sequence[tuple[int, str]], vectors: FloatArray) -> None:
@@ -181,7 +183,7 @@ class PostgresMove:
             return Change(await self._store(connection, rows, vectors))
 
         try:
-            kept = await self._runner().write(work, size=len(rows))
+            kept = await self._transactions.write(work, size=len(rows))
         except EmbedderMismatchError as error:
             raise self._replaced() from error
         known = self._counted
@@ -193,7 +195,7 @@ class PostgresMove:
         statement = sql.SQL(
             "UPDATE chunks SET {0} = %s WHERE {0} IS NULL AND number = %s::bigint"
             " AND coalesce(embed_text, content) = %s RETURNING 1"
-        ).format(self._column())
+        ).format(self._column)
         cursors = [
             await connection.execute(statement, (Vector(vector), row, text), prepare=True)
             for (row, text), vector in zip(rows, vectors, strict=True)
@@ -203,20 +205,20 @@ class PostgresMove:
     async def finish(self) -> bool:
         """Let the new vectors take the place of the old ones; False if some are missing after all."""
         if not await self._read(self._done):
-            index = add_index(self._generation, self._target().dim, concurrently=True)
+            index = add_index(self._generation, self._target.dim, concurrently=True)
             if index is not None and not self._indexed:
-                await self._make_index(Building.of_vectors(self._generation, index))
+                await self._make_index(index_name(self._generation), index)
                 self._indexed = True
-            if not await self._runner().write(self._swap, copies=True):
+            if not await self._transactions.write(self._exchange, pipeline=False):
                 await anyio.sleep(0.1)
                 return False
         self._count_again = 0.0
         return True
 
-    async def _swap(self, connection: Connection) -> Change[bool]:
+    async def _exchange(self, connection: Connection) -> Change[bool]:
         await connection.execute(_LOCK_WAIT)
-        await lock_schema(connection, self._place())
-        said, target = await self._said(connection), self._target()
+        await lock_schema(connection, self._place)
+        said, target = await self._said(connection), self._target
         if self._is_done(said):
             return Change(result=True, changed=False)
         if await is_building(connection, self._schema):
@@ -230,18 +232,11 @@ class PostgresMove:
         if rows:
             await self._store(connection, rows, await embed_checked(target, [text for _, text in rows]))
         await connection.execute("LOCK TABLE chunks IN ACCESS EXCLUSIVE MODE")
-        await self._exchange(connection, int(said["generation"]))
-        # Who follows the store looks again, and learns of it by the error that this brings.
-        return Change(result=True, told=(notify.channel(said["store"]), "chunks:re-embedded"))
-
-    async def _exchange(self, connection: Connection, generation: int) -> None:
-        target = self._target()
         await _drop_trigger(connection, self._generation)
+        old = column_name(int(said["generation"]))
         await connection.execute(
-            sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(_pending_name(self._generation)))
+            f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
-        old = sql.Identifier(column_name(generation))
-        await connection.execute(sql.SQL("ALTER TABLE chunks DROP COLUMN {}").format(old))
         if target.dim <= INLINE_DIM:
             await connection.execute(store_column(self._generation, "PLAIN"))
         await connection.execute("DELETE FROM embeddings")
@@ -253,17 +248,19 @@ class PostgresMove:
         }
         for item in about.items():
             await connection.execute(_SAY, item)
-        await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (list(_NEXT),))
+        await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
+        # Who follows the store looks again, and learns of it by the error that this brings.
+        return Change(result=True, told=(changes.channel(said["store"]), "chunks:re-embedded"))
 
     async def close(self) -> None:
         """Let go of the store."""
-        if self._pool is not None:
-            self._pool.close()
+        if self._begun:
+            self._transactions.pool.close()
 
     async def _said(self, connection: Connection) -> dict[str, str]:
-        said = await read_meta(connection, self._place())
+        said = await read_meta(connection, self._place)
         if said is None:
-            raise StoreUnavailableError(f"{self._place()}: the store is gone")
+            raise StoreUnavailableError(f"{self._place}: the store is gone")
         return said
 
     async def _done(self, connection: Connection) -> bool:
@@ -279,59 +276,25 @@ class PostgresMove:
 
     def _replaced(self) -> StoreUnavailableError:
         return StoreUnavailableError(
-            f"{self._place()} is no longer being moved to {self._target().embedder_id}: another process began a move"
+            f"{self._place} is no longer being moved to {self._target.embedder_id}: another process began a move"
             " of its own; start again if this one is still wanted"
         )
 
     async def _read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         try:
-            return await self._runner().read(work)
+            return await self._transactions.read(work)
         except EmbedderMismatchError as error:
             raise self._replaced() from error
 
+    @property
     def _column(self) -> sql.Identifier:
         return sql.Identifier(column_name(self._generation))
 
-    def _target(self) -> Opened:
-        assert self._opened is not None, "begin() comes first"  # noqa: S101 - a slip of this package, not of a caller
-        return self._opened
 
-    def _lender(self) -> Pool:
-        assert self._pool is not None, "begin() comes first"  # noqa: S101 - as above
-        return self._pool
-
-    def _place(self) -> Place:
-        return self._lender().place
-
-    def _runner(self) -> Runner:
-        return Runner(self._lender(), self._options)
-
-
-def _pending_name(generation: int) -> str:
-    return f"chunks_pending_{generation}"
-
-
-def _trigger(generation: int) -> list[sql.Composed]:
-    name = sql.Identifier(f"forget_{column_name(generation)}")
-    return [
-        sql.SQL(
-            "CREATE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog"
-            " AS $$ BEGIN NEW.{} := NULL; RETURN NEW; END $$"
-        ).format(name, sql.Identifier(column_name(generation))),
-        sql.SQL(
-            "CREATE TRIGGER {} BEFORE UPDATE OF content, embed_text ON chunks FOR EACH ROW"
-            " WHEN (coalesce(OLD.embed_text, OLD.content) IS DISTINCT FROM"
-            " coalesce(NEW.embed_text, NEW.content)) EXECUTE FUNCTION {}()"
-        ).format(name, name),
-    ]
+def _trigger_name(generation: int) -> sql.Identifier:
+    return sql.Identifier(f"forget_{column_name(generation)}")
 
 
 async def _drop_trigger(connection: Connection, generation: int) -> None:
-    name = sql.Identifier(f"forget_{column_name(generation)}")
-    await connection.execute(sql.SQL("DROP TRIGGER IF EXISTS {} ON chunks").format(name))
-    await connection.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(name))
-
-
-async def _row(cursor: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a cursor of psycopg over rows of any shape
-    found: tuple[Any, ...] = await cursor.fetchone()
-    return found
+    statement = sql.SQL("DROP TRIGGER IF EXISTS {0} ON chunks; DROP FUNCTION IF EXISTS {0}()")
+    await connection.execute(statement.format(_trigger_name(generation)))

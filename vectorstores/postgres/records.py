@@ -14,8 +14,7 @@ from vectorstores.postgres.values import known
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
     from vectorstores.base import JSON
-    from vectorstores.postgres.pool import Connection
-    from vectorstores.postgres.session import About
+    from vectorstores.postgres.session import About, Connection
 
 _APPEND: Final = (
     b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from psycopg import AsyncConnection, AsyncCursor, sql
 from psycopg import errors as pg
+from psycopg import sql
 
 from vectorstores.base import (
     EmbedderMismatchError,
@@ -18,15 +18,13 @@ from vectorstores.base import (
     StoreUnavailableError,
     new_id,
 )
-from vectorstores.postgres import commits
 from vectorstores.postgres.columns import MAX_DIM, add_column, add_index
 from vectorstores.postgres.extension import ITERATIVE, extension, make_extension
 from vectorstores.postgres.session import About, search_path
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
-
-Connection = AsyncConnection[Any]
+    from vectorstores.postgres.session import Connection
 
 _LOG: Final = logging.getLogger("vectorstores")
 
@@ -34,9 +32,8 @@ FORMAT: Final = 1
 OLDEST_SERVER: Final = 140000
 
 # By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
-HAS_META: Final = (
-    "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = 'meta'"
+_TABLE: Final = (
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
 )
 _TABLES: Final = """
     CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
@@ -69,16 +66,44 @@ _TABLES: Final = """
     CREATE SEQUENCE embedding_clock;
     CREATE TABLE scopes (role name NOT NULL, namespace text COLLATE "C" NOT NULL, PRIMARY KEY (role, namespace));
 """
+# See vectorstores.postgres.transaction. Half of each page is left free, so that a row is replaced beside itself and its
+# index stays as it is.
+_COMMITS: Final = """
+    CREATE TABLE {place}.commits (
+        connection uuid PRIMARY KEY,
+        number bigint NOT NULL,
+        owner name NOT NULL DEFAULT current_user,
+        at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 50);
+    ALTER TABLE {place}.commits ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY own ON {place}.commits USING (owner = current_user) WITH CHECK (owner = current_user);
+    ALTER TABLE {place}.commits OWNER TO {owner};
+"""
+# For all who may write chunks.
+_COMMITS_GRANTS: Final = (
+    "SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I.commits TO %%I', n.nspname, r.rolname)"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) AS acl"
+    " JOIN pg_roles r ON r.oid = acl.grantee"
+    " WHERE n.nspname = %s AND c.relname = 'chunks' AND acl.privilege_type = 'INSERT'"
+)
+_MAY: Final = (
+    "SELECT has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')"
+    " AND has_any_column_privilege(c.oid, 'UPDATE'),"
+    f" has_table_privilege(c.oid, 'DELETE') {_TABLE}"
+)
+_OWNER: Final = f"SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') {_TABLE}"
 # An estimate tells a secured role whether a text that it guesses is among others' rows, where there are statistics. The
-# plans of this package need none of these columns'.
+# plans of this package need none of these columns'. What a store of an earlier version has is forgotten by giving the
+# column the type that it has: nothing is written anew.
 _UNCOUNTED: Final = {
-    "chunks": ("id", "content", "embed_text", "metadata", "facts"),
-    "records": ("collection", "key", "value"),
-    "embeddings": ("key", "vector"),
+    "chunks": ["id", "content", "embed_text", "metadata", "facts"],
+    "records": ["collection", "key", "value"],
+    "embeddings": ["key", "vector"],
 }
-_COUNTED: Final = (
-    "SELECT a.attname, format_type(a.atttypid, a.atttypmod), o.collname, EXISTS (SELECT FROM pg_stats s"
-    " WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname)"
+_FORGET_STATISTICS: Final = (
+    "SELECT format('ALTER TABLE %%I.%%I ALTER %%I SET STATISTICS 0', n.nspname, c.relname, a.attname) || CASE"
+    " WHEN EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname"
+    " AND s.attname = a.attname) THEN format(', ALTER %%I TYPE %%s', a.attname, format_type(a.atttypid, a.atttypmod))"
+    " || coalesce(format(' COLLATE %%I', o.collname), '') ELSE '' END"
     " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
     " LEFT JOIN pg_collation o ON o.oid = a.attcollation"
     " WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY(%s) AND a.attstattarget IS DISTINCT FROM 0"
@@ -108,26 +133,26 @@ async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About
         if not wanted.create:
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, wanted)
-    elif await commits.is_to_be_made(connection, place.schema):
-        await _add_commits(connection, place)
     _check_embedder(said, place, wanted)
+    await _add_commits(connection, place)
     return await describe(connection, place, said)
 
 
 async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
     """Return what a store and its server say about themselves."""
-    oid, vector_schema, version = await extension(connection, place)
+    oids, vector_schema, version = await extension(connection, place)
+    noted = await (await connection.execute(_MAY, (place.schema, "commits"))).fetchone()
+    chunks = await (await connection.execute(_MAY, (place.schema, "chunks"))).fetchone()
     return About(
         store=said["store"],
         dim=int(said["dim"]),
         generation=int(said["generation"]),
         indexed=tuple(json.loads(said["indexed"])),
-        vector_oid=oid,
+        vector_oids=oids,
         vector_schema=vector_schema,
         iterative=version >= ITERATIVE,
-        guarded=await _is_guarded(connection, place),
-        noted=await commits.has_table(connection, place.schema),
-        deletes=await _may_delete(connection, place),
+        noted=bool(noted and noted[0]),
+        deletes=bool(chunks and chunks[1]),
     )
 
 
@@ -157,31 +182,29 @@ async def lock_schema(connection: Connection, place: Place) -> None:
 
 async def check_owner(connection: Connection, place: Place) -> str:
     """Return the role that owns the tables. Raises :class:`StoreUnavailableError` unless this one may do as it may."""
-    owner = await commits.owner_of(connection, place.schema)
+    owner = await (await connection.execute(_OWNER, (place.schema, "chunks"))).fetchone()
     if owner is None or not owner[1]:
         raise StoreUnavailableError(
             f"{place}: the role {connection.info.user} must be owner of the tables for this; use the address of the"
             " role that owns the tables"
         )
-    return owner[0]
+    return str(owner[0])
 
 
 async def read_meta(connection: Connection, place: Place) -> dict[str, str] | None:
-    """Return what a store says about itself, None where there is no store."""
-    table = sql.SQL("{}.meta").format(sql.Identifier(place.schema))
-    cursor = await connection.execute(HAS_META, (place.schema,))
-    if not (await _one(cursor))[0]:
+    """Return what a store says about itself, None where there is no store.
+
+    Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` where something is missing.
+    """
+    if not await _exists(connection, place, "meta"):
         return None
+    table = sql.Identifier(place.schema, "meta")
     found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
-    return checked_meta(dict(await found.fetchall()), place)
-
-
-def checked_meta(said: Mapping[str, str], place: Place) -> dict[str, str]:
-    """Check the format of what a store says about itself, and that nothing is missing."""
+    said: dict[str, str] = dict(await found.fetchall())
     version = said.get("format")
     if version != str(FORMAT):
-        known = version is not None and version.isdecimal() and int(version) > FORMAT
-        advice = "update this package" if known else "open it once with the version that wrote it, and export"
+        newer = version is not None and version.isdecimal() and int(version) > FORMAT
+        advice = "update this package" if newer else "open it once with the version that wrote it, and export"
         raise FormatVersionError(
             f"{place} has format {version}, this version reads format {FORMAT}; {advice}"
         )
@@ -190,7 +213,12 @@ def checked_meta(said: Mapping[str, str], place: Place) -> dict[str, str]:
         raise StoreCorruptError(
             f"{place} does not say its {', '.join(sorted(missing))}; restore it from a backup"
         )
-    return dict(said)
+    return said
+
+
+async def _exists(connection: Connection, place: Place, table: str) -> bool:
+    cursor = await connection.execute(f"SELECT 1 {_TABLE}", (place.schema, table))
+    return await cursor.fetchone() is not None
 
 
 def _check_embedder(said: Mapping[str, str], place: Place, wanted: Wanted) -> None:
@@ -221,27 +249,34 @@ async def _create(connection: Connection, place: Place, wanted: Wanted) -> dict[
         raise StoreUnavailableError(
             f"{place}: the schema holds other tables ({error.diag.message_primary}); name one of its own by schema="
         ) from error
+    except pg.InsufficientPrivilege as error:
+        schema, role = sql.Identifier(place.schema), sql.Identifier(connection.info.user)
+        statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}; GRANT USAGE, CREATE ON SCHEMA {} TO {};")
+        raise StoreUnavailableError(
+            f"{place}: the role {connection.info.user} may not make the store's tables; an administrator runs in"
+            f" database {connection.info.dbname}: {statement.format(schema, schema, role).as_string(connection)}"
+        ) from error
 
 
 async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> dict[str, str]:
-    schema = sql.Identifier(place.schema)
     vector_schema = await make_extension(connection, place)
-    try:
-        async with connection.transaction():
-            await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
-    except pg.InsufficientPrivilege as error:
-        if not await _has_schema(connection, place):
-            raise _not_allowed(connection, place) from error
-    # For the length of this transaction: the connection is not one of the store's yet.
-    await connection.execute(_local(search_path(place.schema, vector_schema)))
-    try:
-        await connection.execute(_TABLES)
-        await keep_no_statistics(connection, place.schema)
-        await commits.make_table(connection, place.schema)
-        for statement in _vector_statements(wanted):
-            await connection.execute(statement)
-    except pg.InsufficientPrivilege as error:
-        raise _not_allowed(connection, place) from error
+    cursor = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,))
+    if await cursor.fetchone() is None:
+        # Else it was made by one who may, for this role.
+        statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(place.schema))
+        await connection.execute(statement)
+    # For the length of this transaction: the connection is not one of the store's.
+    await connection.execute(search_path(place.schema, vector_schema, local=True))
+    await connection.execute(_TABLES)
+    await forget_statistics(connection, place.schema)
+    for number in range(1, len(wanted.indexed) + 1):
+        await connection.execute(
+            f"ALTER TABLE chunks ADD COLUMN k{number} jsonb;"
+            f" CREATE INDEX chunks_by_k{number} ON chunks (namespace, k{number}) WHERE k{number} IS NOT NULL".encode()
+        )
+    index = add_index(1, wanted.dim)
+    for statement in (*add_column(1, wanted.dim), *([] if index is None else [index])):
+        await connection.execute(statement)
     said = {
         "format": str(FORMAT),
         "store": new_id(),
@@ -257,94 +292,41 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
 
 
 async def _add_commits(connection: Connection, place: Place) -> None:
-    """Give a store of an earlier version the table that it lacks, where that can be."""
+    """Make the table ``commits`` where there is none, as in a store of an earlier version, if that can be."""
+    if await _exists(connection, place, "commits"):
+        return
     try:
         async with connection.transaction():
             await lock_schema(connection, place)
-            if await commits.is_to_be_made(connection, place.schema):
-                await commits.make_table(connection, place.schema)
-    except (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
-        # Such as a standby's, or a schema that its owner may not add to: the store serves as it is.
-        _LOG.info("%s has no table 'commits', which can't be made: %s", place, error.diag.message_primary)
+            if not await _exists(connection, place, "commits"):
+                await _make_commits(connection, place)
+    except (StoreUnavailableError, pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
+        # Such as another role than the owner, or a standby: the store serves as it is.
+        _LOG.info("%s has no table 'commits', which can't be made: %s", place, error)
 
 
-def _vector_statements(wanted: Wanted) -> list[sql.Composed]:
-    statements: list[sql.Composed] = []
-    for number in range(1, len(wanted.indexed) + 1):
-        name = sql.Identifier(f"k{number}")
-        statements += [
-            sql.SQL("ALTER TABLE chunks ADD COLUMN {} jsonb").format(name),
-            sql.SQL("CREATE INDEX {} ON chunks (namespace, {}) WHERE {} IS NOT NULL").format(
-                sql.Identifier(f"chunks_by_k{number}"), name, name
-            ),
-        ]
-    index = add_index(1, wanted.dim)
-    return [*statements, *add_column(1, wanted.dim), *([] if index is None else [index])]
+async def _make_commits(connection: Connection, place: Place) -> None:
+    owner = sql.Identifier(await check_owner(connection, place))
+    await connection.execute(sql.SQL(_COMMITS).format(place=sql.Identifier(place.schema), owner=owner))
+    await execute_made(connection, _COMMITS_GRANTS, place.schema)
 
 
-async def keep_no_statistics(connection: Connection, schema: str) -> None:
+async def forget_statistics(connection: Connection, schema: str) -> None:
     """Keep no statistics of columns that need none, and forget those that a store of an earlier version has."""
     for table, columns in _UNCOUNTED.items():
-        name = sql.Identifier(schema, table)
-        for column, kind, collation, counted in await (
-            await connection.execute(_COUNTED, (schema, table, list(columns)))
-        ).fetchall():
-            statements = [
-                sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS 0").format(
-                    name, sql.Identifier(column)
-                )
-            ]
-            if counted:
-                # To the type that it has: nothing is written anew, and its statistics go.
-                of = (
-                    sql.SQL("")
-                    if collation is None
-                    else sql.SQL("COLLATE {}").format(sql.Identifier(collation))
-                )
-                statements.append(
-                    sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} {}").format(
-                        name, sql.Identifier(column), sql.SQL(kind), of
-                    )
-                )
-            for statement in statements:
-                await connection.execute(statement)
+        await execute_made(connection, _FORGET_STATISTICS, schema, table, columns)
 
 
-async def _is_guarded(connection: Connection, place: Place) -> bool:
-    """Say whether row-level security holds for this role."""
-    table = sql.SQL("{}.chunks").format(sql.Identifier(place.schema)).as_string(connection)
-    return bool((await _one(await connection.execute("SELECT row_security_active(%s)", (table,))))[0])
+async def execute_made(connection: Connection, query: str, *parameters: object) -> None:
+    """Execute the statements that a query returns, which quotes the names in them."""
+    cursor = await connection.execute(query, parameters)
+    for (statement,) in await cursor.fetchall():
+        await connection.execute(statement.encode())
 
 
-async def _may_delete(connection: Connection, place: Place) -> bool:
-    table = sql.SQL("{}.chunks").format(sql.Identifier(place.schema)).as_string(connection)
-    return bool(
-        (await _one(await connection.execute("SELECT has_table_privilege(%s, 'DELETE')", (table,))))[0]
-    )
-
-
-def _local(statement: sql.Composed) -> sql.Composed:
-    words: Sequence[sql.Composable] = list(statement)
-    return sql.Composed([sql.SQL("SET LOCAL search_path = "), *words[1:]])
-
-
-async def _has_schema(connection: Connection, place: Place) -> bool:
-    cursor = await connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = %s", (place.schema,))
-    return bool((await _one(cursor))[0])
-
-
-def _not_allowed(connection: Connection, place: Place) -> StoreUnavailableError:
-    schema, role = sql.Identifier(place.schema), sql.Identifier(connection.info.user)
-    statement = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}; GRANT USAGE, CREATE ON SCHEMA {} TO {};").format(
-        schema, schema, role
-    )
-    return StoreUnavailableError(
-        f"{place}: the role {connection.info.user} may not make the store's tables; an administrator runs in"
-        f" database {connection.info.dbname}: {statement.as_string(connection)}"
-    )
-
-
-async def _one(cursor: AsyncCursor[Any]) -> tuple[Any, ...]:
-    found: Any = await cursor.fetchone()
-    row: tuple[Any, ...] = found
-    return row
+async def one(
+    connection: Connection, query: str | sql.SQL | sql.Composed, parameters: tuple[object, ...] = ()
+) -> Any:  # noqa: ANN401 - any value of SQL
+    """Return the first column of the first row of a query."""
+    found: Any = await (await connection.execute(query, parameters or None)).fetchone()
+    return found[0]

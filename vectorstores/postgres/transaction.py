@@ -1,42 +1,42 @@
-"""Calls that are tried again while that is safe, and writes that happen once."""
+"""Calls of a store: read, and write in a transaction that happens once.
+
+A write notes itself in the table ``commits``: each connection has a row there with the number of its last write, set
+by the same transaction. So when the connection is lost while the server commits, the note tells whether it did. A
+transaction's own number would not: a server that dies forgets numbers of transactions that left nothing on its disk,
+and gives them anew.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID, uuid4
+from weakref import WeakKeyDictionary
 
-import anyio
 import psycopg
 
-from vectorstores.base import StoreUnavailableError, VectorStoreError
-from vectorstores.postgres.commits import Mark, StillOpenError, was_committed
-from vectorstores.postgres.connection import start_again, unreachable
-from vectorstores.postgres.errors import is_coming, is_lost, is_passing, translated
-from vectorstores.postgres.pool import NotConnectedError, roll_back
-from vectorstores.postgres.quiet import quiet
-
-if TYPE_CHECKING:
-    from vectorstores.postgres.options import PostgresOptions
-    from vectorstores.postgres.pool import Connection, Pool
+from vectorstores.base import StoreUnavailableError
+from vectorstores.postgres import removal
+from vectorstores.postgres.connection import Patience, repeated
+from vectorstores.postgres.errors import is_lost
+from vectorstores.postgres.pool import GRACE, Call, Pool, roll_back
+from vectorstores.postgres.session import About, Connection
 
 T = TypeVar("T")
-Kind: TypeAlias = Literal["chunks", "records"]
-Work: TypeAlias = Callable[["Connection"], Awaitable[T]]
 
-_FIRST_WAIT: Final = 0.03
-_LONGEST_WAIT: Final = 2.0
-# For a server that answers that it is about to be there.
-_COMING_WAIT: Final = 0.5
-# How long beyond its own limit a statement may stay silent before the connection is given up.
-_GRACE: Final = 15.0
-# How long a server is given to begin starting, however little time is left.
-_LEAST: Final = 1.0
-# Said of a write whose COMMIT was sent and never answered.
+_TELL: Final = b"SELECT pg_notify(%b, %b)"
+_NOTE: Final = (
+    b"WITH noted AS (INSERT INTO commits (connection, number) VALUES (%b::uuid, %b::bigint)"
+    b" ON CONFLICT (connection) DO UPDATE SET number = excluded.number, at = excluded.at) "
+)
+# Waits until the transaction that wrote the note has ended, if it is still open, and a standby refuses it: who is told
+# by it knows what became of the write.
+_ASK: Final = (
+    b"INSERT INTO commits (connection, number) VALUES (%b::uuid, 0)"
+    b" ON CONFLICT (connection) DO UPDATE SET number = commits.number RETURNING number"
+)
 _UNKNOWN: Final = "whether the write was made is not known; read before trying again"
 
 
@@ -50,148 +50,114 @@ class Change(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Doubt(Generic[T]):
-    """A write whose COMMIT was sent and not answered."""
+class _Note:
+    """A connection's row in ``commits``: its key, and the number of its last write."""
 
-    mark: Mark
+    connection: UUID = field(default_factory=uuid4)
+    number: int = 0
+
+
+@dataclass(slots=True)
+class _Doubt(Generic[T]):
+    """A write whose COMMIT was sent and not answered: its note, and its result if it was made."""
+
+    connection: UUID
+    number: int
     result: T
 
 
-class Runner:
-    """Runs work on a connection of a pool."""
+class Transactions:
+    """Reads and writes on the connections of a pool, tried again while that is safe."""
 
-    def __init__(self, pool: Pool, options: PostgresOptions) -> None:
-        self._pool = pool
-        self._options = options
+    def __init__(self, pool: Pool, about: About) -> None:
+        self.pool = pool
+        self._noted = about.noted
+        self._sweep = removal.COMMITS.statement(about)
+        self._swept = False
+        self._notes: WeakKeyDictionary[Connection, _Note] = WeakKeyDictionary()
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run work that changes nothing, again when the connection is lost."""
-        try:
-            return await self._read_once(work)
-        except (psycopg.Error, TimeoutError) as error:
-            return await self._insist(lambda: self._read_once(work), error)
+        patience = Patience(self.pool.place, self.pool.options.retry_for)
+        return await repeated(patience, lambda: self.pool.call(lambda connection, _: work(connection)))
 
-    async def _read_once(self, work: Work[T]) -> T:
-        async def look(connection: Connection) -> T:
-            async with asyncio.timeout(self._options.statement_timeout + _GRACE):
-                return await work(connection)
-
-        connection = await self._pool.take()
-        try:
-            return await self._pool.run(connection, look)
-        finally:
-            self._pool.give_back(connection)
-
-    async def write(self, work: Work[Change[T]], *, copies: bool = False, size: int = 1) -> T:
+    async def write(
+        self, work: Callable[[Connection], Awaitable[Change[T]]], *, size: int = 1, pipeline: bool = True
+    ) -> T:
         """Run work in a transaction, again when it failed for a passing reason: it happens once or not at all.
 
-        When the connection is lost while the server commits, the server is asked whether it did. ``copies`` says
-        that the work uses COPY, ``size`` how many rows it brings.
+        ``size`` says how many rows it brings. In a pipeline, statements that don't wait for each other share a round
+        trip; work that may have to undo one of its statements can't be in one.
         """
         doubt: _Doubt[T] | None = None
-        patience = (self._options.statement_timeout + _GRACE) * (1 + size // 2000)
 
-        async def prepare(connection: Connection) -> tuple[T, Mark | None]:
+        async def attempt(connection: Connection, call: Call) -> T:
             nonlocal doubt
-            async with asyncio.timeout(patience):
-                if doubt is not None:
-                    if await was_committed(connection, doubt.mark):
-                        return doubt.result, None
-                    doubt = None
-                change, mark = await self._prepare(connection, work, copies=copies)
-                return change.result, mark
+            if doubt is not None:
+                if await self._was_made(connection, doubt):
+                    return doubt.result
+                doubt = None
+            try:
+                change = await (
+                    self._piped(connection, work) if pipeline else self._prepared(connection, work)
+                )
+                call.commit()
+            except BaseException:
+                call.phase = "ending"
+                await roll_back(connection)
+                raise
+            if change.changed:
+                note = self._notes[connection]
+                doubt = _Doubt(note.connection, note.number, change.result)
+            try:
+                async with asyncio.timeout(GRACE):
+                    await connection.execute(b"COMMIT")
+            except psycopg.Error as error:
+                if not is_lost(error):
+                    doubt = None  # the server has said no
+                raise
+            return change.result
 
-        async def once() -> T:
-            nonlocal doubt
-            async with self._pool.connection() as connection:
-                result, mark = await self._pool.run(connection, prepare)
-                if mark is None:
-                    return result
-                doubt = _Doubt(mark, result)
-                # From here on the outcome is the server's: a cancelled caller waits for the answer.
-                try:
-                    with anyio.CancelScope(shield=True), anyio.fail_after(_GRACE):
-                        await connection.execute(b"COMMIT")
-                except psycopg.Error as error:
-                    if not is_lost(error):
-                        doubt = None  # the server has said no
-                    raise
-                return result
-
+        patience = Patience(self.pool.place, self.pool.options.retry_for)
         try:
-            return await self._insist(once)
+            return await repeated(patience, lambda: self.pool.call(attempt, size=size))
         except StoreUnavailableError as error:
-            # As a mere DatabaseError comes what says so itself.
-            if doubt is None or type(error.__cause__) is psycopg.DatabaseError:
+            if doubt is None:
                 raise
             raise StoreUnavailableError(f"{error}; {_UNKNOWN}") from error
 
-    async def _prepare(
-        self, connection: Connection, work: Work[Change[T]], *, copies: bool
-    ) -> tuple[Change[T], Mark | None]:
-        """Run work up to its commit; return what it did, and by what the commit is known, if there is one."""
-        try:
-            # In a pipeline, statements that don't wait for each other share a round trip; COPY can't be in one.
-            async with contextlib.nullcontext() if copies else connection.pipeline():
-                await connection.execute(b"BEGIN")
-                change = await work(connection)
-                if not change.changed:
-                    # Not ROLLBACK, at which psycopg forgets the statements that are prepared.
-                    await connection.execute(b"COMMIT")
-                    return change, None
-                return change, await self._pool.commits.mark(connection, change.told)
-        except BaseException:
-            await roll_back(connection)
-            raise
+    async def _piped(
+        self, connection: Connection, work: Callable[[Connection], Awaitable[Change[T]]]
+    ) -> Change[T]:
+        async with connection.pipeline():
+            return await self._prepared(connection, work)
 
-    async def _insist(
-        self, once: Callable[[], Awaitable[T]], failed: psycopg.Error | TimeoutError | None = None
-    ) -> T:
-        """Try until it works; ``failed`` is how a first attempt went."""
-        deadline = time.monotonic() + self._options.retry_for
-        pause = _FIRST_WAIT
-        while True:
-            if failed is None:
-                try:
-                    with quiet():
-                        return await once()
-                except (psycopg.Error, TimeoutError) as error:
-                    failed = error
-            trouble = await self._start_again(failed, deadline)
-            pause = self._pause_after(failed, pause, deadline, trouble)
-            failed = None
-            # Apart from each other: those who failed together would otherwise meet again.
-            await anyio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - no secret
+    async def _prepared(
+        self, connection: Connection, work: Callable[[Connection], Awaitable[Change[T]]]
+    ) -> Change[T]:
+        """Do all of a transaction but its end, and note it."""
+        await connection.execute(b"BEGIN")
+        change = await work(connection)
+        if not change.changed:
+            return change
+        note = self._notes.setdefault(connection, _Note())
+        note.number += 1
+        if not self._noted:
+            if change.told is not None:
+                await connection.execute(_TELL, change.told, prepare=True)
+            return change
+        if not self._swept:
+            self._swept = True
+            await connection.execute(self._sweep)
+        tell, told = (b"SELECT 1", ()) if change.told is None else (_TELL, change.told)
+        await connection.execute(_NOTE + tell, (note.connection, note.number, *told), prepare=True)
+        return change
 
-    async def _start_again(
-        self, error: psycopg.Error | TimeoutError, deadline: float
-    ) -> StoreUnavailableError | None:
-        """See that an embedded server that was not there is being started; return why it can't be."""
-        if not isinstance(error, NotConnectedError) or is_coming(error):
-            return None
-        return await start_again(self._pool.place, max(deadline - time.monotonic(), _LEAST))
-
-    def _pause_after(
-        self,
-        error: psycopg.Error | TimeoutError,
-        pause: float,
-        deadline: float,
-        trouble: StoreUnavailableError | None,
-    ) -> float:
-        """Return how long to wait before the next attempt; raise if there is to be none."""
-        passing = isinstance(error, TimeoutError | StillOpenError) or is_passing(error)
-        if not passing or time.monotonic() + pause > deadline:
-            raise trouble or self._told(error) from error
-        if is_lost(error):
-            self._pool.drop_idle()
-        if is_lost(error) and not isinstance(error, NotConnectedError):
-            # There is a server, which ended a connection: the next one is likely to do.
-            return _FIRST_WAIT
-        return min(2 * pause, _COMING_WAIT if is_coming(error) else _LONGEST_WAIT)
-
-    def _told(self, error: psycopg.Error | TimeoutError) -> VectorStoreError:
-        if isinstance(error, NotConnectedError):
-            return unreachable(self._pool.place, error)
-        if isinstance(error, psycopg.Error):
-            return translated(error, self._pool.place)
-        return StoreUnavailableError(f"{self._pool.place}: the server did not answer in time; is it running?")
+    async def _was_made(self, connection: Connection, doubt: _Doubt[T]) -> bool:
+        if not self._noted:
+            raise psycopg.DatabaseError(
+                "the connection was lost while a write was committed, which left no note"
+            )
+        cursor = await connection.execute(_ASK, (doubt.connection,))
+        found: Any = await cursor.fetchone()
+        return bool(found[0] >= doubt.number)
