@@ -16,19 +16,17 @@ import anyio.to_thread
 import numpy as np
 
 from vectorstores._combine import Combiner, Failure
-from vectorstores.embedders._model_folder import dimension, find_model, identity
-from vectorstores.embedders._texts import check_texts
+from vectorstores.embedders import check_texts
+from vectorstores.embedders.model_folder import dimension, find_model, identity
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
     Encode: TypeAlias = Callable[[Sequence[str]], FloatArray]
-    Lane: TypeAlias = Combiner[Sequence[str], FloatArray]
+    Together: TypeAlias = Combiner[Sequence[str], FloatArray]
 
 _log: Final = logging.getLogger("vectorstores")
 
-# Requests of up to so many texts don't wait for longer ones, where the runtime can do two things at a time.
-_FEW_TEXTS: Final = 4
 # So many texts are computed before the next caller has a turn, or a cancel is noticed.
 _SLICE: Final = 32
 _REQUESTS: Final = 64
@@ -86,9 +84,7 @@ class LocalEmbedder(ABC):
         folder, _, dim = self._locate()
         if not texts:
             return np.empty((0, dim), dtype=np.float32)
-        quick, thorough = _lanes(self._key(folder), partial(self._load, folder), apart=self._concurrent)
-        if len(texts) <= _FEW_TEXTS:
-            return quick(texts)
+        together = _loaded(self._key(folder), partial(self._load, folder))
         # Neighbours in length share a batch, so that little is spent on padding.
         order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
         vectors = np.empty((len(texts), dim), dtype=np.float32)
@@ -96,11 +92,8 @@ class LocalEmbedder(ABC):
             if gone.is_set():
                 break
             part = order[start : start + _SLICE]
-            vectors[part] = thorough([texts[index] for index in part])
+            vectors[part] = together([texts[index] for index in part])
         return vectors
-
-    _concurrent = False
-    """Whether what ``_load`` returns may be called by two threads at a time."""
 
     def _key(self, folder: Path) -> tuple[str, ...]:
         """Name the model and runtime; embedders with the same key share one."""
@@ -131,15 +124,13 @@ class CutNotice:
 
 
 _LOADING: Final = threading.Lock()
-_LOADED: Final[dict[tuple[str, ...], tuple[Lane, Lane]]] = {}
+_LOADED: Final[dict[tuple[str, ...], Together]] = {}
 
 
-def _lanes(key: tuple[str, ...], load: Callable[[], Encode], *, apart: bool) -> tuple[Lane, Lane]:
+def _loaded(key: tuple[str, ...], load: Callable[[], Encode]) -> Together:
     with _LOADING:
         if key not in _LOADED:
-            work = partial(_encode_together, load())
-            quick: Lane = Combiner(work, limit=_REQUESTS)
-            _LOADED[key] = quick, Combiner(work, limit=1) if apart else quick
+            _LOADED[key] = Combiner(partial(_encode_together, load()), limit=_REQUESTS)
     return _LOADED[key]
 
 

@@ -2,22 +2,29 @@
 
 J. Devlin et al.: BERT, NAACL 2019. The graph is a few kilobytes, names the weights by their places in the
 file, and uses the fused operators of onnxruntime; joining and transposing the weights is left to its constant
-folding.
+folding. The format of ONNX is protobuf, whose fields are written by their numbers in ``onnx.proto`` (they never
+change), so that neither the package ``onnx`` nor its compiler is needed for a few kilobytes.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from vectorstores.base import EmbeddingError
-from vectorstores.embedders._onnx_file import CONTRIB, FLOAT, INT32, model, node, stored_tensor, value
 
 WEIGHTS: Final = "model.safetensors"
-_KINDS: Final = {"F32": FLOAT, "F16": 10, "BF16": 16}
+Attribute: TypeAlias = "float | Sequence[int]"
+
+# Types of numbers, versions of the format and of its operators, and the mark of numbers that lie in a file.
+_FLOAT, _INT32 = 1, 6
+_IR_VERSION, _OPSET, _CONTRIB_OPSET = 8, 17, 1
+_EXTERNAL: Final = 1
+_CONTRIB: Final = "com.microsoft"
+_KINDS: Final = {"F32": _FLOAT, "F16": 10, "BF16": 16}
 _MOST_HEADER: Final = 100_000_000
 
 
@@ -43,11 +50,11 @@ def build_encoder(config: Mapping[str, Any], weights: Path) -> bytes:
     for number in range(layers):
         graph.layer(f"encoder.layer.{number}", heads)
     inputs = ("input_ids", "attention_mask", "token_type_ids")
-    return model(
-        [*graph.nodes, node("Identity", [graph.state], ["last_hidden_state"])],
+    return _model(
+        [*graph.nodes, _node("Identity", [graph.state], ["last_hidden_state"])],
         graph.tensors.values(),
-        [value(name, INT32, ("texts", "tokens")) for name in inputs],
-        [value("last_hidden_state", FLOAT, ("texts", "tokens", "hidden"))],
+        [_value(name, _INT32, ("texts", "tokens")) for name in inputs],
+        [_value("last_hidden_state", _FLOAT, ("texts", "tokens", "hidden"))],
     )
 
 
@@ -74,7 +81,7 @@ class _Graph:
         attributes = {"epsilon": self._small}
         outputs = [self.state, "lengths"]
         self.nodes.append(
-            node("EmbedLayerNormalization", inputs, outputs, domain=CONTRIB, attributes=attributes)
+            _node("EmbedLayerNormalization", inputs, outputs, domain=_CONTRIB, attributes=attributes)
         )
 
     def layer(self, place: str, heads: int) -> None:
@@ -82,8 +89,8 @@ class _Graph:
         rows = [self._tensor(f"{attention}.self.{part}.weight") for part in parts]
         biases = [self._tensor(f"{attention}.self.{part}.bias") for part in parts]
         joined, bias = f"{attention}.joined", f"{attention}.bias"
-        self.nodes.append(node("Concat", rows, [joined], attributes={"axis": 0}))
-        self.nodes.append(node("Concat", biases, [bias], attributes={"axis": 0}))
+        self.nodes.append(_node("Concat", rows, [joined], attributes={"axis": 0}))
+        self.nodes.append(_node("Concat", biases, [bias], attributes={"axis": 0}))
         inputs = [self.state, self._transposed(joined), bias, "attention_mask"]
         self._fused("Attention", inputs, f"{attention}.seen", num_heads=heads)
         self._add_and_normalise(f"{attention}.seen", f"{attention}.output")
@@ -105,15 +112,15 @@ class _Graph:
 
     def _product(self, given: str, place: str) -> str:
         weight = self._transposed(self._tensor(f"{place}.weight"))
-        self.nodes.append(node("MatMul", [given, weight], [f"{place}.product"]))
+        self.nodes.append(_node("MatMul", [given, weight], [f"{place}.product"]))
         return f"{place}.product"
 
     def _transposed(self, name: str) -> str:
-        self.nodes.append(node("Transpose", [name], [f"{name}.T"], attributes={"perm": (1, 0)}))
+        self.nodes.append(_node("Transpose", [name], [f"{name}.T"], attributes={"perm": (1, 0)}))
         return f"{name}.T"
 
     def _fused(self, operator: str, inputs: Sequence[str], output: str, **attributes: float) -> None:
-        self.nodes.append(node(operator, inputs, [output], domain=CONTRIB, attributes=attributes))
+        self.nodes.append(_node(operator, inputs, [output], domain=_CONTRIB, attributes=attributes))
 
     def _tensor(self, name: str) -> str:
         """Name a weight as float32 in the graph, declaring it at its first use."""
@@ -124,9 +131,9 @@ class _Graph:
         if name not in self.tensors:
             kind, (begin, end) = _KINDS[entry["dtype"]], entry["data_offsets"]
             place = self._weights, self._start + begin, end - begin
-            self.tensors[name] = stored_tensor(name, entry["shape"], kind, place)
-            if kind != FLOAT:
-                self.nodes.append(node("Cast", [name], [f"{name}.float"], attributes={"to": FLOAT}))
+            self.tensors[name] = _stored_tensor(name, entry["shape"], kind, place)
+            if kind != _FLOAT:
+                self.nodes.append(_node("Cast", [name], [f"{name}.float"], attributes={"to": _FLOAT}))
         return name if entry["dtype"] == "F32" else f"{name}.float"
 
 
@@ -142,3 +149,85 @@ def _read_header(weights: Path) -> tuple[int, dict[str, Any]]:
     if weights.stat().st_size < 8 + length + last:
         raise EmbeddingError(f"{weights} is cut short; install the model again")
     return 8 + length, header
+
+
+def _node(
+    operator: str,
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    *,
+    domain: str = "",
+    attributes: Mapping[str, Attribute] | None = None,
+) -> bytes:
+    """Return a ``NodeProto``."""
+    return b"".join(
+        (
+            *(_field(1, name) for name in inputs),
+            *(_field(2, name) for name in outputs),
+            _field(4, operator),
+            *(_field(5, _attribute(name, value)) for name, value in (attributes or {}).items()),
+            _field(7, domain),
+        )
+    )
+
+
+def _stored_tensor(name: str, shape: Sequence[int], kind: int, place: tuple[Path, int, int]) -> bytes:
+    """Return a ``TensorProto`` whose numbers lie in a file; ``place`` is file, offset and length in bytes."""
+    file, offset, length = place
+    entries = (("location", file.name), ("offset", str(offset)), ("length", str(length)))
+    return b"".join(
+        (
+            *(_field(1, size) for size in shape),
+            _field(2, kind),
+            _field(8, name),
+            *(_field(13, _field(1, key) + _field(2, value)) for key, value in entries),
+            _field(14, _EXTERNAL),
+        )
+    )
+
+
+def _value(name: str, kind: int, dimensions: Iterable[str]) -> bytes:
+    """Return a ``ValueInfoProto``: an input or output whose dimensions have names, not sizes."""
+    shape = b"".join(_field(1, _field(2, dimension)) for dimension in dimensions)
+    return _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
+
+
+def _model(
+    nodes: Iterable[bytes], tensors: Iterable[bytes], inputs: Iterable[bytes], outputs: Iterable[bytes]
+) -> bytes:
+    """Return a ``ModelProto`` over the standard operators and those of onnxruntime."""
+    parts = ((1, nodes), (5, tensors), (11, inputs), (12, outputs))
+    graph = _field(2, "encoder") + b"".join(_field(number, item) for number, items in parts for item in items)
+    operators = b"".join(
+        _field(8, _field(1, domain) + _field(2, version))
+        for domain, version in (("", _OPSET), (_CONTRIB, _CONTRIB_OPSET))
+    )
+    return _field(1, _IR_VERSION) + _field(7, graph) + operators
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    if isinstance(value, int):
+        content = _field(3, value) + _field(20, 2)
+    elif isinstance(value, float):
+        content = _field(2, value) + _field(20, 1)
+    else:
+        content = b"".join(_field(8, item) for item in value) + _field(20, 7)
+    return _field(1, name) + content
+
+
+def _field(number: int, content: float | str | bytes) -> bytes:
+    if isinstance(content, int):
+        return _varint(number << 3) + _varint(content)
+    if isinstance(content, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", content)
+    data = content.encode() if isinstance(content, str) else content
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
