@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from vectorstores.postgres import removal
+from vectorstores.postgres.session import rows
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -31,15 +32,10 @@ PURGE: Final = (
 
 async def read(connection: Connection, keys: Sequence[bytes], about: About) -> dict[bytes, FloatArray]:
     """Return the embeddings that are known."""
-    cursor = await connection.execute(
-        b"SELECT key, vector FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[])",
-        (list(dict.fromkeys(keys)),),
-        prepare=True,
-        binary=True,
-    )
+    statement = b"SELECT key, vector FROM embeddings WHERE owner = current_user AND key = ANY(%b::bytea[])"
     return {
         bytes(key): np.frombuffer(vector, dtype="<f4")
-        for key, vector in await cursor.fetchall()
+        for key, vector in await rows(connection, statement, (list(dict.fromkeys(keys)),))
         if len(vector) == 4 * about.dim
     }
 
@@ -62,15 +58,12 @@ async def write(connection: Connection, embeddings: Mapping[bytes, FloatArray], 
 
 
 async def _trim(connection: Connection, about: About) -> None:
-    cursor = await connection.execute(b"SELECT count(*) FROM embeddings WHERE owner = current_user")
-    found: Any = await cursor.fetchone()
-    over = int(found[0]) - CAPACITY
-    if over > 0:
-        oldest = await connection.execute(
-            b"SELECT key FROM embeddings WHERE owner = current_user ORDER BY used LIMIT %b::bigint",
-            (over + CAPACITY // 20,),
-        )
-        await _remove(connection, [bytes(key) for (key,) in await oldest.fetchall()], about)
+    own = b"FROM embeddings WHERE owner = current_user"
+    ((count,),) = await rows(connection, b"SELECT count(*) " + own)
+    if count > CAPACITY:
+        oldest = b"SELECT key " + own + b" ORDER BY used LIMIT %b::bigint"
+        found = await rows(connection, oldest, (count - CAPACITY + CAPACITY // 20,))
+        await _remove(connection, [bytes(key) for (key,) in found], about)
 
 
 async def purge(connection: Connection, keys: Iterable[bytes], about: About) -> None:

@@ -12,6 +12,7 @@ import anyio.to_thread
 from vectorstores.base import Chunk, Page, StoreCorruptError
 from vectorstores.postgres import removal
 from vectorstores.postgres.filters import column_json, value_json
+from vectorstores.postgres.session import rows
 from vectorstores.postgres.values import Texts, Vectors, known
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from vectorstores.postgres.filters import Where
     from vectorstores.postgres.session import About, Connection
 
-FIELDS: Final = "number, id, content, embed_text, metadata"
+_FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
 # Rows of one statement: few enough that a statement's time limit is none of a load's.
 _SLICE: Final = 500
@@ -36,18 +37,15 @@ LOCK: Final = (
 
 
 async def write_chunks(
-    connection: Connection, namespace: str, rows: Sequence[Row], about: About
+    connection: Connection, namespace: str, given: Sequence[Row], about: About
 ) -> list[str]:
     """Insert or replace chunks; return the searched texts that were replaced by others."""
-    cursor = await connection.execute(
-        LOCK, (sorted([row.id for row in rows]), namespace), prepare=True, binary=True
-    )
-    there: dict[str, str] = dict(await cursor.fetchall())
-    for start in range(0, len(rows), _SLICE):
-        columns = partial(_columns, rows[start : start + _SLICE], about)
-        values = await anyio.to_thread.run_sync(columns) if len(rows) > _INLINE else columns()
+    there: dict[str, str] = dict(await rows(connection, LOCK, (sorted([row.id for row in given]), namespace)))
+    for start in range(0, len(given), _SLICE):
+        columns = partial(_columns, given[start : start + _SLICE], about)
+        values = await anyio.to_thread.run_sync(columns) if len(given) > _INLINE else columns()
         await connection.execute(_put(about), (namespace, *values), prepare=True)
-    return [there[row.id] for row in rows if there.get(row.id, row.searched_text) != row.searched_text]
+    return [there[row.id] for row in given if there.get(row.id, row.searched_text) != row.searched_text]
 
 
 @lru_cache
@@ -66,17 +64,17 @@ def _put(about: About) -> bytes:
     ).encode()
 
 
-def _columns(rows: Sequence[Row], about: About) -> list[object]:
+def _columns(given: Sequence[Row], about: About) -> list[object]:
     """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
-    facts = [_facts(json.loads(row.metadata), about) for row in rows]
-    vectors = [row.vector for row in rows if row.vector is not None]
-    if len(vectors) < len(rows):
+    facts = [_facts(json.loads(row.metadata), about) for row in given]
+    vectors = [row.vector for row in given if row.vector is not None]
+    if len(vectors) < len(given):
         raise ValueError("a chunk has no vector")
     return [
-        Texts([row.id for row in rows]),
-        Texts([row.content for row in rows]),
-        Texts([row.embed_text for row in rows]),
-        Texts([row.metadata for row in rows]),
+        Texts([row.id for row in given]),
+        Texts([row.content for row in given]),
+        Texts([row.embed_text for row in given]),
+        Texts([row.metadata for row in given]),
         *(Texts(column) for column in zip(*facts, strict=True)),
         Vectors(vectors, about.vector_oids[0]),
     ]
@@ -94,31 +92,24 @@ async def delete_chunks(
     """Delete chunks that exist and return their searched texts."""
     gone = removal.CHUNKS
     parameters = gone.parameters(namespace, sorted(known(ids)))
-    cursor = await connection.execute(gone.statement(about), parameters, prepare=True, binary=True)
-    return [text for (text,) in await cursor.fetchall()]
+    return [text for (text,) in await rows(connection, gone.statement(about), parameters)]
 
 
 async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
     """Merge a JSON object into a chunk's metadata."""
-    cursor = await connection.execute(
-        b"SELECT number, metadata FROM chunks WHERE namespace = %b AND id = %b FOR UPDATE",
-        (namespace, id),
-        prepare=True,
-        binary=True,
-    )
-    found: Any = await cursor.fetchone()
-    if found is None:
-        return False
-    merged = decode(found[1], found[0]) | json.loads(patch)
-    text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+    statement = b"SELECT number, metadata FROM chunks WHERE namespace = %b AND id = %b FOR UPDATE"
     columns = "".join(f", {column} = %b::text::jsonb" for column in about.columns.values())
-    statement = (
+    update = (
         f"UPDATE chunks SET metadata = %b::text::json, facts = %b::text::jsonb{columns}"  # noqa: S608 - names of ours
         " WHERE namespace = %b AND number = %b"
-    )
-    values = (text, *_facts(merged, about), namespace, found[0])
-    await connection.execute(statement.encode(), values, prepare=True)
-    return True
+    ).encode()
+    for number, metadata in await rows(connection, statement, (namespace, id)):
+        merged = decode(metadata, number) | json.loads(patch)
+        text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+        values = (text, *_facts(merged, about), namespace, number)
+        await connection.execute(update, values, prepare=True)
+        return True
+    return False
 
 
 def decode(metadata: str, number: int) -> dict[str, JSON]:
@@ -140,42 +131,29 @@ def chunk_of(fields: Sequence[Any]) -> Chunk:
 
 async def chunks_by_id(connection: Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:
     """Return chunks in the order of the ids."""
-    cursor = await connection.execute(
-        f"SELECT {FIELDS} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])".encode(),  # noqa: S608
-        (namespace, known(ids)),
-        prepare=True,
-        binary=True,
-    )
-    found = {fields[1]: fields for fields in await cursor.fetchall()}
+    statement = f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
+    found = {
+        fields[1]: fields for fields in await rows(connection, statement.encode(), (namespace, known(ids)))
+    }
     return [chunk_of(found[id]) for id in ids if id in found]
 
 
 async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:
     """Count the chunks that are admitted, up to ``most``."""
-    cursor = await connection.execute(
-        b"SELECT count(*) FROM (SELECT 1 FROM chunks WHERE namespace = %b AND "
-        + where.sql
-        + b" LIMIT %b::bigint) AS admitted",
-        (namespace, *where.parameters, most),
-        prepare=True,
-        binary=True,
-    )
-    found: Any = await cursor.fetchone()
-    return int(found[0])
+    admitted = b"SELECT 1 FROM chunks WHERE namespace = %b AND " + where.sql + b" LIMIT %b::bigint"
+    statement = b"SELECT count(*) FROM (" + admitted + b") AS admitted"
+    ((count,),) = await rows(connection, statement, (namespace, *where.parameters, most))
+    return int(count)
 
 
 async def scan_chunks(connection: Connection, namespace: str, where: Where, after: int, limit: int) -> Page:
     """Return a page of chunks in the order of the rows."""
     limit = min(limit, _MAX)
-    cursor = await connection.execute(
-        f"SELECT {FIELDS} FROM chunks WHERE namespace = %b AND number > %b::bigint AND ".encode()  # noqa: S608
-        + where.sql
-        + b" ORDER BY number LIMIT %b::bigint",
-        (namespace, after, *where.parameters, limit + 1),
-        prepare=True,
-        binary=True,
+    statement = (
+        f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND number > %b::bigint"  # noqa: S608
+        f" AND {where.sql.decode()} ORDER BY number LIMIT %b::bigint"
     )
-    found = await cursor.fetchall()
-    rows = found[:limit]
-    chunks = await anyio.to_thread.run_sync(lambda: tuple(map(chunk_of, rows)))
-    return Page(chunks, str(rows[-1][0]) if len(found) > limit else None)
+    parameters = (namespace, after, *where.parameters, limit + 1)
+    found = await rows(connection, statement.encode(), parameters)
+    chunks = await anyio.to_thread.run_sync(lambda: tuple(map(chunk_of, found[:limit])))
+    return Page(chunks, str(found[limit - 1][0]) if len(found) > limit else None)

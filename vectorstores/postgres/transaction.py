@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from uuid import UUID, uuid4
 from weakref import WeakKeyDictionary
 
@@ -22,7 +22,7 @@ from vectorstores.postgres import removal
 from vectorstores.postgres.connection import Patience, repeated
 from vectorstores.postgres.errors import is_lost
 from vectorstores.postgres.pool import GRACE, Call, Pool, roll_back
-from vectorstores.postgres.session import About, Connection
+from vectorstores.postgres.session import About, Connection, rows
 
 T = TypeVar("T")
 
@@ -158,6 +158,5 @@ class Transactions:
             raise psycopg.DatabaseError(
                 "the connection was lost while a write was committed, which left no note"
             )
-        cursor = await connection.execute(_ASK, (doubt.connection,))
-        found: Any = await cursor.fetchone()
-        return bool(found[0] >= doubt.number)
+        ((number,),) = await rows(connection, _ASK, (doubt.connection,))
+        return bool(number >= doubt.number)
