@@ -102,20 +102,20 @@ def own_server() -> Iterator[OwnServer]:
 # --- writers that are killed
 
 
-def test_ten_rounds_of_kill_9_lose_nothing(postgres_database, tmp_path):
+def test_rounds_of_kill_9_lose_nothing(postgres_database, tmp_path):
     plan = Plan(
         lambda number: (postgres_database, f"rounds {number}"),
         tmp_path,
         seed=SEED,
-        rounds=10,
-        per_store=5,
+        rounds=4,
+        per_store=2,
         longest=0.15,
         dim=DIM,
     )
     outcome = anyio.run(run_rounds, plan)
     assert outcome.verdict.faults == 0, f"{outcome.killed} processes killed: {outcome.verdict.say()}"
-    assert outcome.killed == 40
-    assert outcome.verdict.calls > 200, "too few calls to say anything"
+    assert outcome.killed == 16
+    assert outcome.verdict.calls > 50, "too few calls to say anything"
 
 
 def test_clocks_that_go_backwards_change_nothing(postgres_database, tmp_path):
@@ -177,17 +177,17 @@ def test_a_server_that_is_stopped_under_load_delays_calls_and_loses_nothing(own_
         lambda _: (own_server.dsn, "stopped"),
         tmp_path,
         seed=SEED,
-        rounds=2,
+        rounds=1,
         longest=0.2,
         dim=DIM,
         between=lambda: own_server.stop_for(1.0),
     )
     outcome = anyio.run(run_rounds, plan)
-    assert outcome.verdict.faults == 0, f"server stopped twice: {outcome.verdict.say()}"
+    assert outcome.verdict.faults == 0, f"server stopped: {outcome.verdict.say()}"
     assert outcome.refused == 0, (
         f"{outcome.refused} calls failed, where a second's delay would have done: {outcome.reasons}"
     )
-    assert outcome.verdict.calls > 50
+    assert outcome.verdict.calls > 20
 
 
 @pytest.mark.anyio
@@ -222,36 +222,13 @@ async def test_a_store_that_is_opened_while_the_server_restarts_waits_for_it(own
     await anyio.to_thread.run_sync(stopper.join)
 
 
-COLD = """
-    import sys, anyio
-    from vectorstores import HashingEmbedder, open_store
-
-    async def main(url):
-        async with open_store(url, embedder=HashingEmbedder(dim=16), namespace="restart") as store:
-            print(await store.count())
-
-    anyio.run(main, sys.argv[1])
-"""
-
-
-def test_a_process_that_begins_while_the_server_restarts_waits_for_it(own_server, start):
-    stopper = threading.Thread(target=own_server.stop_for, args=(2.0,))
-    stopper.start()
-    time.sleep(0.3)
-    process = start(COLD, own_server.dsn)
-    out, said = process.communicate(timeout=60)
-    stopper.join()
-    assert process.returncode == 0, said
-    assert out.strip().isdecimal()
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("address", "options", "most"),
     [
-        ("127.0.0.1:1", {}, 8.0),
+        ("127.0.0.1:1", {"retry_for": 0.5}, 4.0),
         ("no-such-host.invalid", {}, 5.0),
-        ("%2Fno%2Fsuch%2Ffolder", {"retry_for": 1.0}, 4.0),
+        ("%2Fno%2Fsuch%2Ffolder", {"retry_for": 0.5}, 4.0),
     ],
     ids=["port", "host", "folder"],
 )
@@ -394,7 +371,7 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
             async with anyio.create_task_group() as tasks:
                 for number in range(8):
                     lane, journal = Lane(f"r.{number}", SEED, DIM), Journal(tmp_path / str(number))
-                    tasks.start_soon(lambda lane=lane, j=journal: run_lane(store, lane, DIM, j, steps=40))
+                    tasks.start_soon(lambda lane=lane, j=journal: run_lane(store, lane, DIM, j, steps=20))
         finally:
             done = True
             await killer
@@ -403,8 +380,8 @@ async def test_a_server_whose_processes_are_killed_under_load_loses_nothing(own_
             journals.read(tmp_path / str(number))
         verdict = await verify(store, journals, {}, SEED, DIM)
     assert verdict.faults == 0, f"{kills} processes killed: {verdict.say()}"
-    assert verdict.calls == 320
-    assert kills > 2, "too few to say anything"
+    assert verdict.calls == 160
+    assert kills > 1, "too few to say anything"
 
 
 @pytest.mark.anyio

@@ -20,6 +20,12 @@ from vectorstores import (
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: test_embedder_contract.py runs every embedder on both."""
+    return "asyncio"
+
+
 class Counting(HashingEmbedder):
     def __init__(self, dim: int = 16) -> None:
         super().__init__(dim)

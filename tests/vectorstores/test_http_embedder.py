@@ -24,6 +24,14 @@ from vectorstores import (
 from vectorstores.embedders.endpoint import RefusedSizeError
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: test_embedder_contract.py runs every embedder on both."""
+    return "asyncio"
+
+
 KEY = "sk-secret-0123456789"
 
 

@@ -17,6 +17,12 @@ from vectorstores.embedders.local import LocalEmbedder
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: test_embedder_contract.py runs every embedder on both."""
+    return "asyncio"
+
+
 class Fake(LocalEmbedder):
     """Notes what it is asked together; a row says the length of its text."""
 

@@ -7,7 +7,6 @@ is changed. The index over the new column is made before the two change places, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -56,8 +55,6 @@ _SAY: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET 
 # pause would never be done. They are left when so many rounds in a row found less than a batch.
 _LEFT: Final = 64
 _SHORT_ROUNDS: Final = 3
-# At most one part in so many of a move's time goes into counting.
-_COUNTING: Final = 20
 _TRIGGER: Final = """
     CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog
         AS $$ BEGIN NEW.{column} := NULL; RETURN NEW; END $$;
@@ -80,7 +77,7 @@ class PostgresMove:
         self._begun = False
         self._short = 0
         self._indexed = False
-        self._counted, self._count_again = Reembedding(0, 0), 0.0
+        self._counted: Reembedding | None = None
 
     async def begin(self, opened: Opened) -> bool:
         """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
@@ -144,12 +141,9 @@ class PostgresMove:
         await make_index(self._transactions.pool, name, statement, wanted)
 
     async def progress(self) -> Reembedding:
-        """Count; what others change meanwhile is seen at the next full count, which is made now and then."""
-        now = time.monotonic()
-        if now >= self._count_again:
+        """Say how far the move is: counted when it begins and when it is done, and by what is kept in between."""
+        if self._counted is None:
             self._counted = await self._read(self._count)
-            taken = time.monotonic() - now
-            self._count_again = time.monotonic() + _COUNTING * taken
         return self._counted
 
     async def _count(self, connection: Connection) -> Reembedding:
@@ -186,8 +180,9 @@ class PostgresMove:
             kept = await self._transactions.write(work, size=len(rows))
         except EmbedderMismatchError as error:
             raise self._replaced() from error
-        known = self._counted
-        self._counted = Reembedding(min(known.done + kept, known.total), known.total)
+        if self._counted is not None:
+            total = self._counted.total
+            self._counted = Reembedding(min(self._counted.done + kept, total), total)
 
     async def _store(
         self, connection: Connection, rows: Sequence[tuple[int, str]], vectors: FloatArray
@@ -212,7 +207,7 @@ class PostgresMove:
             if not await self._transactions.write(self._exchange, pipeline=False):
                 await anyio.sleep(0.1)
                 return False
-        self._count_again = 0.0
+        self._counted = None
         return True
 
     async def _exchange(self, connection: Connection) -> Change[bool]:

@@ -125,6 +125,9 @@ class Pool:
             self._slots.release()
 
     async def _wait_for_turn(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # at once, without the cost of a time limit
+            return
         try:
             async with asyncio.timeout(self.options.checkout_timeout):
                 await self._slots.acquire()

@@ -51,7 +51,7 @@ class PostgresVectorStore(Store):
       next call that has to do with vectors;
     - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.StoreCorruptError`.
 
-    Raises :class:`~vectorstores.MissingDependencyError` without psycopg or the package pgvector.
+    Raises :class:`~vectorstores.MissingDependencyError` without psycopg.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PostgresVectorStore(Store):
         needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
         but a namespace that is not its own is empty to it and can't be written, whatever statement is sent: chunks,
         records and cached embeddings alike. What it learns of others, and what it can slow down, is said in
-        ``docs/postgresql.md``. Bulk loads of such a role don't use COPY, and filters use fewer indexes.
+        ``docs/postgresql.md``. Filters of such a role use fewer indexes.
         ``namespaces=[]`` takes all its rights. Where the role loses a namespace, its sessions are ended.
         Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
         rights are changed then), for a role that is not there or that PostgreSQL holds to no policy (a superuser,
