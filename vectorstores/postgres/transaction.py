@@ -101,14 +101,15 @@ class Transactions:
                 change = await (
                     self._piped(connection, work) if pipeline else self._prepared(connection, work)
                 )
+                if not change.changed:
+                    return change.result
                 call.commit()
             except BaseException:
                 call.phase = "ending"
                 await roll_back(connection)
                 raise
-            if change.changed:
-                note = self._notes[connection]
-                doubt = _Doubt(note.connection, note.number, change.result)
+            note = self._notes[connection]
+            doubt = _Doubt(note.connection, note.number, change.result)
             try:
                 async with asyncio.timeout(GRACE):
                     await connection.execute(b"COMMIT")
@@ -135,10 +136,12 @@ class Transactions:
     async def _prepared(
         self, connection: Connection, work: Callable[[Connection], Awaitable[Change[T]]]
     ) -> Change[T]:
-        """Do all of a transaction but its end, and note it."""
+        """Do all of a transaction but its end, and note it; end it where it changed nothing."""
         await connection.execute(b"BEGIN")
         change = await work(connection)
         if not change.changed:
+            # Not ROLLBACK, at which psycopg forgets the statements that are prepared.
+            await connection.execute(b"COMMIT")
             return change
         note = self._notes.setdefault(connection, _Note())
         note.number += 1
