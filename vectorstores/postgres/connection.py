@@ -23,9 +23,8 @@ import psycopg
 from vectorstores.base import StoreUnavailableError, VectorStoreError
 from vectorstores.postgres.address import Place, embedded_folder, has_server, place_of
 from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
-from vectorstores.postgres.errors import is_coming, is_lost, is_passing, translated
+from vectorstores.postgres.errors import advice_on_connecting, is_coming, is_lost, is_passing, translated
 from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.rights import advice_on_connecting
 from vectorstores.postgres.session import Connection, NotConnectedError, connect
 
 if TYPE_CHECKING:
@@ -68,11 +67,11 @@ class Patience:
             trouble = await start_again(self.place, max(left, _LEAST))
         if time.monotonic() + self._pause > self._began + self._limit(error):
             raise trouble or self._told(error) from error
-        pause = self._pause
         if is_lost(error) and not isinstance(error, NotConnectedError):
             # There is a server, which ended a connection: the next one is likely to do.
-            pause = _FIRST_WAIT
+            pause = self._pause = _FIRST_WAIT
         else:
+            pause = self._pause
             self._pause = min(2 * pause, _COMING_WAIT if is_coming(error) else _LONGEST_WAIT)
         # Apart from each other: those who failed together would otherwise meet again.
         await anyio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - no secret
