@@ -13,7 +13,7 @@ from vectorstores import (
     origin_of,
 )
 from vectorstores._pg.address import DEFAULT_SCHEMA, embedded_folder, split_schema
-from vectorstores.opening import folder_of
+from vectorstores.address import folder_of
 
 SECRET = "hunter22"
 
