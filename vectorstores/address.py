@@ -52,7 +52,7 @@ def open_store(
         )
     folder = folder_of(address)
     if folder is not None:
-        from vectorstores.faiss import FaissVectorStore  # noqa: PLC0415
+        from vectorstores.sqlite_faiss import FaissVectorStore  # noqa: PLC0415
 
         return FaissVectorStore(
             folder, embedder=embedder, namespace=namespace, create=create, indexed=indexed

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.to_thread
 
-from vectorstores import _schema
-from vectorstores._folder import DATABASE, SNAPSHOTS
 from vectorstores._move import Reembedding
 from vectorstores._sqlite import Database
-from vectorstores._sums import vector_sums
 from vectorstores.base import StoreUnavailableError, new_id
+from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.folder import DATABASE, INDEX
+from vectorstores.sqlite_faiss.sums import vector_sums
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -63,14 +63,14 @@ class SqliteMove:
         return self._database.write(self._prepare)
 
     def _prepare(self, connection: sqlite3.Connection) -> bool:
-        said = _schema.about(connection, self._path)
+        said = schema.about(connection, self._path)
         opened = self._target()
         if said.get("next_embedder") == opened.embedder_id:
             return True
         _drop(connection)
         if said["embedder"] == opened.embedder_id:
             return False
-        connection.execute(f"CREATE TABLE next_vectors {_schema.VECTORS}")
+        connection.execute(f"CREATE TABLE next_vectors {schema.VECTORS}")
         connection.execute("CREATE TABLE next_pending (row INTEGER PRIMARY KEY) STRICT")
         connection.execute("INSERT INTO next_pending SELECT row FROM chunks")
         for name, body in _TRIGGERS.items():
@@ -129,7 +129,7 @@ class SqliteMove:
             return False
         # The old vectors lie in the log and in the snapshots too.
         database.scrub()
-        for snapshot in (self._folder / SNAPSHOTS).glob("*"):
+        for snapshot in (self._folder / INDEX).glob("*"):
             snapshot.unlink(missing_ok=True)
         return True
 
@@ -155,7 +155,7 @@ class SqliteMove:
 
     def _done(self, connection: sqlite3.Connection) -> bool:
         """Whether another process, moving to the same embedder, has finished."""
-        said = _schema.about(connection, self._path)
+        said = schema.about(connection, self._path)
         target = self._target().embedder_id
         if said.get("next_embedder") == target:
             return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from vectorstores._later import Later
+from vectorstores.sqlite_faiss.background import Background
 
 
 def test_work_that_fails_is_told_and_the_rest_is_done(caplog):
-    later, done = Later("tests-later"), threading.Event()
+    later, done = Background("tests-later"), threading.Event()
 
     def fail() -> None:
         raise ValueError("something that nobody thought of")

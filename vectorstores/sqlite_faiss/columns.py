@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from vectorstores.base import JSON
 
-
 # Distinct values beyond which those that no row has any more are looked for.
 _MANY: Final = 1024
 # About what a distinct value takes, with its place among the others.
@@ -24,10 +23,14 @@ _VALUE: Final = 250
 class Column:
     """The values of one key: for each position the number of a distinct value. Number 0 is a missing key."""
 
-    def __init__(self) -> None:
-        self._values: list[JSON | Missing] = [MISSING]
-        self._numbers: dict[Hashable, int] = {canonical(MISSING): 0}
-        self._codes: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+    def __init__(
+        self, values: Sequence[JSON | Missing] = (), numbers: NDArray[np.int32] | None = None
+    ) -> None:
+        self._values: list[JSON | Missing] = []
+        self._numbers: dict[Hashable, int] = {}
+        for value in (MISSING, *values):
+            self._number(value)
+        self._codes = np.zeros(0, dtype=np.int32) if numbers is None else numbers.astype(np.int32)
 
     @property
     def nbytes(self) -> int:
@@ -38,34 +41,15 @@ class Column:
         """Set the values at these positions, of ``size`` in all."""
         self.grow(size)
         self._codes[places] = [self._number(value) for value in values]
-        self._tidy()
-
-    def put_texts(
-        self,
-        places: NDArray[np.int64],
-        texts: Sequence[str | None],
-        known: Mapping[str | None, JSON | Missing],
-        size: int,
-    ) -> None:
-        """Set the values at these positions, given as JSON texts whose meaning is known."""
-        numbers = {text: self._number(known[text]) for text in set(texts)}
-        self.grow(size)
-        self._codes[places] = np.fromiter(map(numbers.__getitem__, texts), dtype=np.int32, count=len(texts))
-        self._tidy()
-
-    def _tidy(self) -> None:
-        """Forget the values that no row has any more: rows that change again and again leave ever more."""
-        if len(self._values) <= max(_MANY, 2 * len(self._codes)):
-            return
-        values, self._codes = self.packed(len(self._codes))
-        self._values, self._numbers = [MISSING], {canonical(MISSING): 0}
-        for value in values:
-            self._number(value)
+        # Rows that change again and again leave ever more values that no row has any more.
+        if len(self._values) > max(_MANY, 2 * len(self._codes)):
+            rest = Column(*self.packed())
+            self._values, self._numbers, self._codes = rest._values, rest._numbers, rest._codes
 
     def grow(self, size: int) -> None:
         """Make room for so many positions; the key is missing at the new ones."""
         if size > len(self._codes):
-            grown = np.zeros(max(size, 2 * len(self._codes)), dtype=np.int32)
+            grown = np.zeros(max(size, 5 * len(self._codes) // 4), dtype=np.int32)
             grown[: len(self._codes)] = self._codes
             self._codes = grown
 
@@ -77,12 +61,20 @@ class Column:
             self._values.append(value)
         return number
 
-    def packed(self, size: int) -> tuple[list[JSON], NDArray[np.int32]]:
-        """Return the distinct values that the first ``size`` positions have, and the number of each one's value.
+    def taken(self, places: NDArray[np.int64]) -> Column:
+        """Return the column of the rows at these positions."""
+        copy = Column()
+        copy._values, copy._numbers = list(self._values), dict(self._numbers)
+        self.grow(int(places[-1]) + 1 if len(places) else 0)
+        copy._codes = self._codes[places]
+        return copy
+
+    def packed(self) -> tuple[list[JSON], NDArray[np.int32]]:
+        """Return the distinct values that there are, and the number of each position's: what makes a column.
 
         Number 0 is a missing key, number 1 the first value.
         """
-        used, numbers = np.unique(self._codes[:size], return_inverse=True)
+        used, numbers = np.unique(self._codes, return_inverse=True)
         if not len(used) or used[0] != 0:
             used, numbers = np.concatenate([[0], used]), numbers + 1
         values = [
@@ -90,43 +82,22 @@ class Column:
         ]
         return values, numbers.astype(np.int32)
 
-    @classmethod
-    def unpacked(cls, values: Sequence[JSON], numbers: NDArray[np.int32]) -> Column:
-        """Return the column that :meth:`packed` described."""
-        column = cls()
-        for value in values:
-            column._number(value)
-        column._codes = numbers.astype(np.int32)
-        return column
-
-    def taken(self, places: NDArray[np.int64]) -> Column:
-        """Return the column of the rows at these positions."""
-        column = Column()
-        column._values, column._numbers = list(self._values), dict(self._numbers)
-        column._codes = self._codes[places]
-        return column
-
-    def clear(self, places: NDArray[np.int64]) -> None:
-        """Forget the values at positions of rows that are gone."""
-        self._codes[places[places < len(self._codes)]] = 0
-
     def mask(self, leaf: Leaf, size: int) -> NDArray[np.bool_]:
         """Return which positions the leaf admits."""
         codes = self._codes[:size]
         if isinstance(leaf, OneOf):
             # There may be as many distinct values as rows, and a filter names few of them.
             numbers = [self._numbers[form] for form in leaf.forms if form in self._numbers]
-            mask: NDArray[np.bool_]
-            if len(numbers) == 1:
-                mask = codes != numbers[0] if leaf.negated else codes == numbers[0]
-                return mask
+            if len(numbers) == 1:  # the most frequent filter, at a tenth of the time
+                same: NDArray[np.bool_] = codes == numbers[0]
+                return ~same if leaf.negated else same
             admitted = np.full(len(self._values), leaf.negated)
             admitted[numbers] = not leaf.negated
         else:
             admitted = np.fromiter(
                 (leaf.admits(value) for value in self._values), dtype=np.bool_, count=len(self._values)
             )
-        mask = admitted[codes]
+        mask: NDArray[np.bool_] = admitted[codes]
         return mask
 
 
@@ -139,21 +110,14 @@ def keys_of(node: Node) -> set[str]:
 
 def evaluate(node: Node, column: Callable[[str], Column], size: int) -> NDArray[np.bool_]:
     """Return which positions a filter admits."""
-    if isinstance(node, And):
-        mask = np.ones(size, dtype=np.bool_)
+    if isinstance(node, And | Or):
+        mask = np.full(size, isinstance(node, And))
         for part in node.parts:
-            mask &= evaluate(part, column, size)
-        return mask
-    if isinstance(node, Or):
-        mask = np.zeros(size, dtype=np.bool_)
-        for part in node.parts:
-            mask |= evaluate(part, column, size)
+            if isinstance(node, And):
+                mask &= evaluate(part, column, size)
+            else:
+                mask |= evaluate(part, column, size)
         return mask
     if isinstance(node, Not):
         return ~evaluate(node.part, column, size)
     return column(node.key).mask(node, size)
-
-
-def pick(metadata: Iterable[Mapping[str, JSON]], key: str) -> list[JSON | Missing]:
-    """Return the value of a key in each metadata object."""
-    return [each.get(key, MISSING) for each in metadata]

@@ -14,7 +14,7 @@ _log: Final = logging.getLogger(__name__)
 _LOOK: Final = 0.25
 
 
-class Later:
+class Background:
     """Tasks by key, each done once at its time; one at a time."""
 
     def __init__(self, name: str) -> None:
@@ -29,21 +29,23 @@ class Later:
         """Whether nothing more is begun."""
         return self._closing
 
-    def do(
-        self, key: Hashable, work: Callable[[], None], *, delay: float = 0.0, postpone: bool = False
-    ) -> None:
-        """Have ``work`` done in ``delay`` seconds; ``postpone`` if the same task waits already and shall wait on."""
+    def do(self, key: Hashable, work: Callable[[], None], *, delay: float = 0.0) -> None:
+        """Have ``work`` done in ``delay`` seconds, or sooner if a task of this key waits for an earlier time."""
         due = time.monotonic() + delay
         with self._changed:
             if self._closing:
                 return
             known = self._tasks.get(key)
-            if known is not None and not postpone:
-                due = min(due, known[0])
+            due = due if known is None else min(due, known[0])
             self._tasks[key] = (due, work)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=self._name)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    _log.warning("work in the background has to wait (%r): %s", key, error)
+                else:
+                    self._thread = thread
             elif known is None or due < known[0]:
                 self._changed.notify()
 

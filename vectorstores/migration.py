@@ -1,33 +1,101 @@
-"""What a move to another embedder would take, found out without beginning one."""
+"""Moves a store to another embedder while it is in use: old vectors serve until all the new ones are there.
+
+The new vectors are kept beside the old ones, so a move that was stopped goes on where it was. What others add,
+change or delete meanwhile is noted by the database itself, whoever writes. At the end both change places in one
+transaction; stores that are open then say so at their next call and have to be opened anew.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import anyio.to_thread
 
-from vectorstores import _schema
-from vectorstores._folder import DATABASE
+from vectorstores._engine import Opened, embed_checked
+from vectorstores._move import Move, Reembedding
 from vectorstores._sqlite import Database
-from vectorstores.base import StoreUnavailableError
-from vectorstores.opening import folder_of
+from vectorstores.address import folder_of
+from vectorstores.base import Embedder, StoreUnavailableError
 from vectorstores.origin import Origin
 from vectorstores.postgres.address import is_postgres, require_psycopg
+from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.folder import DATABASE
+from vectorstores.sqlite_faiss.move import SqliteMove
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
-
-    from vectorstores.base import Embedder
+    from pathlib import Path
 
 _NUMBER: Final = 4  # bytes of a float32
 _ROW: Final = 40  # bytes of a row beside its vector, generously
 _PAGE: Final = 4096
+
+
+async def reembed(
+    url: str | os.PathLike[str],
+    *,
+    embedder: Embedder,
+    batch: int = 256,
+    on_progress: Callable[[Reembedding], None] | None = None,
+) -> Reembedding:
+    """Embed everything in the store at ``url`` with another embedder, and make it the store's own.
+
+    Searches and writes of others go on with the old one meanwhile. A move that was stopped, however, is taken
+    up where it was; one to another embedder is given up for this one. ``batch`` texts are embedded at a time;
+    ``on_progress`` is called after each. What is embedded is each chunk's ``embed_text``, else its content, also
+    where the old vector had been supplied by a caller.
+
+    Raises :class:`~vectorstores.StoreUnavailableError` where there is no store, or when another process moves it
+    to a third embedder at the same time, :class:`~vectorstores.EmbeddingError`, and what opening a store raises.
+    """
+    if isinstance(batch, bool) or not isinstance(batch, int):
+        raise TypeError(f"batch must be a whole number, got {batch!r}")
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    move = _move(url)
+    try:
+        opened = await anyio.to_thread.run_sync(lambda: Opened(embedder, embedder.id, embedder.dim))
+        if await move.begin(opened):
+            await _fill(move, opened, batch, on_progress)
+        return await move.progress()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await move.close()
+
+
+async def _fill(
+    move: Move, opened: Opened, batch: int, on_progress: Callable[[Reembedding], None] | None
+) -> None:
+    while True:
+        rows = await move.pending(batch)
+        if rows:
+            await move.keep(rows, await embed_checked(opened, [text for _, text in rows]))
+        elif await move.finish():
+            return
+        if on_progress is not None:
+            on_progress(await move.progress())
+
+
+def _move(url: str | os.PathLike[str]) -> Move:
+    address = os.fspath(url)
+    if is_postgres(address):
+        require_psycopg()
+        from vectorstores.postgres.move import PostgresMove  # noqa: PLC0415 - optional dependency
+
+        return PostgresMove(address)
+    folder = folder_of(url)
+    if folder is None:
+        raise StoreUnavailableError(
+            f"{address} is no store that can be re-embedded; name a folder or a PostgreSQL database"
+        )
+    return SqliteMove(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +158,7 @@ def _counts(folder: Path) -> tuple[Mapping[str, str], int, int]:
     path = folder / DATABASE
 
     def read(connection: sqlite3.Connection) -> tuple[Mapping[str, str], int, int]:
-        said = _schema.about(connection, path)
+        said = schema.about(connection, path)
         (total,) = connection.execute("SELECT count(*) FROM chunks").fetchone()
         left = total
         if "next_embedder" in said:
