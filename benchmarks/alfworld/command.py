@@ -22,6 +22,7 @@ from benchmarks.options import (
     prices_of,
     run_folder,
 )
+from benchmarks.report import share_json
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_early,
@@ -149,14 +150,7 @@ def _as_json(finished: Finished, setting: Setting) -> dict[str, Any]:
         "step_limit": setting.step_limit,
         "curves": {
             arm: [
-                {
-                    "trial": p.trial,
-                    "solved": p.share.successes,
-                    "n": p.share.n,
-                    "low": round(p.share.low, 4),
-                    "high": round(p.share.high, 4),
-                }
-                for p in results.curve(arm).points
+                {"trial": p.trial, **(share_json(p.share, "solved") or {})} for p in results.curve(arm).points
             ]
             for arm in results.arms
         },

@@ -17,7 +17,7 @@ from benchmarks.alfworld.generator import MIX, generate_games
 from benchmarks.alfworld.playing import MODEL, GamesKit, ScopeOf, Table, make_loop
 from benchmarks.alfworld.pool import EnginePool
 from benchmarks.alfworld.setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
-from benchmarks.run_reports import write_run_report
+from benchmarks.report import write_run_report
 from jeeves_reflexion import ChatModel, ConfigurationError, MissingDependencyError, VectorLessonStore
 from jeeves_reflexion.experiments import (
     ArmName,

@@ -27,7 +27,7 @@ from benchmarks.options import (
     prices_of,
     run_folder,
 )
-from benchmarks.results import write_result
+from benchmarks.report import write_result
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_early,

@@ -26,7 +26,7 @@ from benchmarks.hotpotqa.scorer import ExactMatch
 from benchmarks.hotpotqa.wikipedia import Wikipedia
 from benchmarks.hotpotqa.wording import wanted, wording_of
 from benchmarks.options import check_last_attempt
-from benchmarks.run_reports import write_run_report
+from benchmarks.report import write_run_report
 from jeeves_reflexion import (
     Agent,
     ChatModel,

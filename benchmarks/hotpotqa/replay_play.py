@@ -15,10 +15,9 @@ from benchmarks.hotpotqa.replay_recordings import (
     recordings,
 )
 from benchmarks.hotpotqa.scorer import ExactMatch
-from jeeves_reflexion import LessonSettings, LoopOptions, Reflexion, RunResult, Task, Trial
+from jeeves_reflexion import LessonSettings, LoopOptions, Picking, Reflexion, RunResult, Task, Trial
 from jeeves_reflexion.experiments.arms import arm_lessons
 from jeeves_reflexion.lessons.gate import clean_lesson
-from jeeves_reflexion.lessons.recalling import Picking
 from jeeves_reflexion.models import RecordedModel
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 

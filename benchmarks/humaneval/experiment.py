@@ -22,7 +22,7 @@ from benchmarks.humaneval.own_tests import MOST_TESTS
 from benchmarks.humaneval.problems import Problem, Sample
 from benchmarks.humaneval.repair import RepairWriter, begun_with, write_lesson
 from benchmarks.humaneval.scoring import SECONDS, HiddenTests
-from benchmarks.run_reports import write_run_report
+from benchmarks.report import write_run_report
 from jeeves_reflexion import (
     ChatModel,
     ConfigurationError,

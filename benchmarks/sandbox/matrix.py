@@ -19,7 +19,7 @@ import anyio
 import click
 
 import jeeves_reflexion
-from benchmarks.results import out_option, write_result
+from benchmarks.report import out_option, write_result
 from jeeves_reflexion.sandbox.inside import landlock
 
 _NOBODY = "65534"
@@ -96,8 +96,8 @@ def _page(sides: dict[str, Wrong | str]) -> str:
     rows = [f"| {name} | {' | '.join(_cell(side, name) for side in sides.values())} |" for name in names]
     intro = (
         f"Measured by `python -m benchmarks.sandbox.matrix` on Python {platform.python_version()},"
-        f" {platform.machine()}, Linux {platform.release()}. Each row is an attack (`benchmarks/sandbox/attacks.py`,"
-        " `attacks_lua_prolog.py`); *held* means that it ended in the way that it must, at a limit, as an error or with"
+        f" {platform.machine()}, Linux {platform.release()}. Each row is an attack (`benchmarks/sandbox/attacks.toml`);"
+        " *held* means that it ended in the way that it must, at a limit, as an error or with"
         " a harmless value, and the row `host` that nothing of the host was touched or reached, and no process and no"
         " scratch folder was left. A dash: this way does not offer what is attacked."
     )

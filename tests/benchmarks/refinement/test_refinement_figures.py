@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks.refinement.figures import BOUNDS, Figure, figures, mean_of, share_of
+from benchmarks.refinement.figures import BOUNDS, Figure, figures
 from benchmarks.refinement.grid import Grid
-from benchmarks.refinement.outcome import first_drafts, outcome_of, qualities
 from benchmarks.refinement.record import Judged, Record
+from benchmarks.report import share_of
 from jeeves_reflexion.statistics import wilson
 
 
@@ -105,22 +105,3 @@ def test_all_but_one_bound():
     grid = Grid((0.1,), (0.2,), {(0.1, 0.2): shares}, 100)
     assert grid.all_hold() == []
     assert grid.all_hold(but="S04") == [(0.1, 0.2)]
-
-
-def test_outcomes_are_compared_problem_by_problem():
-    found = outcome_of("arm", [BETTER, FOOLED], qualities([GOOD, FOOLED]))
-    assert found.quality.value == pytest.approx(0.5)
-    assert (found.met.successes, found.fooled.successes) == (1, 1)
-    assert found.difference.value == pytest.approx(-0.1)
-    assert found.revisions == 0.5
-    assert first_drafts([BETTER, FOOLED]).quality.value == pytest.approx(0.3)
-    with pytest.raises(ValueError, match="shorter"):
-        outcome_of("arm", [BETTER, FOOLED], [1.0])
-    with pytest.raises(ValueError, match="without runs"):
-        outcome_of("arm", [])
-
-
-def test_a_mean_has_the_interval_of_its_standard_error():
-    mean = mean_of([0.0, 1.0] * 50)
-    assert mean.value == 0.5
-    assert mean.high - mean.value == pytest.approx(1.96 * 0.5025 / 10, rel=0.001)

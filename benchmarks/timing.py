@@ -49,15 +49,18 @@ class Side(Protocol):
 
 
 class Here:
-    """A side in this process: an awaitable call, given its number."""
+    """A side in this process: an awaitable call, given its number; it rests ``pause`` seconds before each, untimed."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, *, pause: float = 0.0) -> None:
         self._call = call
+        self._pause = pause
 
     async def burst(self, calls: Sequence[int]) -> Sequence[float]:
         """See :class:`Side`."""
         taken = []
         for number in calls:
+            if self._pause:
+                await anyio.sleep(self._pause)
             started = time.perf_counter()
             await self._call(number)
             taken.append(time.perf_counter() - started)

@@ -1,8 +1,7 @@
 """Holds the sped-up engine against TextWorld's own on random walks.
 
-``python -m benchmarks.alfworld.comparison FOLDER --games 20 --steps 50`` plays the same walks with both, each
-in a process of its own, and fails at the first difference in feedback, commands or ``won``.
-"""
+``python tests/benchmarks/alfworld/comparison.py FOLDER --games 20 --steps 50`` plays the same walks with both, each
+in a process of its own, and fails at the first difference in feedback, commands or ``won``."""
 
 from __future__ import annotations
 
@@ -86,8 +85,8 @@ def _compare(original: IO[str], fast: IO[str]) -> int:
 
 
 def _start(mode: str, paths: Sequence[str], options: argparse.Namespace) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", __spec__.name, "--walk", mode, "--steps", str(options.steps)]
-    return subprocess.Popen(  # noqa: S603 - this module again
+    command = [sys.executable, __file__, "--walk", mode, "--steps", str(options.steps)]
+    return subprocess.Popen(
         [*command, "--seed", str(options.seed), *paths],
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""The offline actors behind a chat model, so that the house's own prompts are sent and their tokens can be counted."""
+"""The offline actors behind a chat model, which reads the house's own prompts and answers in the forms asked for."""
 
 from __future__ import annotations
 
@@ -13,25 +13,16 @@ from benchmarks.refinement.actors import places_named
 from benchmarks.refinement.problem import Problem
 from benchmarks.refinement.rates import Eye, Rates, first_state, mended
 from jeeves_reflexion import (
-    Attempt,
     Completion,
     ExperimentError,
     Message,
     Sampling,
-    Session,
-    Task,
     ToolSpec,
     Usage,
 )
-from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.revisers import Edit, markers_for
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import JSON
-
-WRITER_PROMPT = (
-    "You write what the task asks for: exactly that, in the form asked for, and nothing around it."
-)
 
 _ASKED = re.compile(r"^- (\w+): ", re.MULTILINE)
 _ISSUE = re.compile(r"^\d+\. (\w+:.*)$", re.MULTILINE)
@@ -79,7 +70,7 @@ class OfflineModel:
         said = {name: self._said(name, state[self._problem.names.index(name)], text, seed) for name in names}
         return json.dumps({"criteria": said} if len(names) > 1 else said[names[0]])
 
-    def _said(self, name: str, holds: bool, text: str, seed: int | None) -> dict[str, JSON]:  # noqa: FBT001
+    def _said(self, name: str, holds: bool, text: str, seed: int | None) -> dict[str, JSON]:
         chance = self._chance(f"judge/{name}/{seed}", text)
         place = self._problem.names.index(name)
         seen = self._eye.sees(place, holds, chance)
@@ -107,18 +98,6 @@ class OfflineModel:
         key = f"{self._problem.id}/{role}/{hashlib.sha256(text.encode()).hexdigest()}"
         self._times[key] += 1
         return random.Random(f"{key}/{self._times[key]}")
-
-
-class ModelWriter:
-    """A model that writes the first draft: an ``Agent`` whose model the pattern can see."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self.model = model
-
-    async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Return the model's answer to the task."""
-        completion = await ask(self.model, [Message("system", WRITER_PROMPT), Message("user", task.prompt)])
-        return Attempt(completion.text, usage=completion.usage)
 
 
 def _between(text: str, tag: str) -> str:
