@@ -15,16 +15,17 @@ from typing import Final
 
 import anyio
 
-from benchmarks.alfworld.errands import Errand, choose_errand, plan_errand
-from benchmarks.alfworld.failures import GenerationError
-from benchmarks.alfworld.games import GAME_FILE, KINDS, TRAJECTORY_FILE, Game
-from benchmarks.alfworld.names import number_names
-from benchmarks.alfworld.placement import place_things
-from benchmarks.alfworld.pool import EnginePool
-from benchmarks.alfworld.problem import entity_ids, game_file, trajectory_file
-from benchmarks.alfworld.rooms import Room, build_rooms
-from benchmarks.alfworld.wheel import Wheel, read_wheel
 from jeeves_reflexion.errors import ConfigurationError
+
+from .errands import Errand, choose_errand, plan_errand
+from .failures import GenerationError
+from .games import GAME_FILE, KINDS, TRAJECTORY_FILE, Game
+from .names import number_names
+from .placement import place_things
+from .pool import EnginePool
+from .problem import entity_ids, game_file, trajectory_file
+from .rooms import Room, build_rooms
+from .wheel import Wheel, read_wheel
 
 GENERATOR_VERSION: Final = 1  # raised whenever the same seed would give other files
 

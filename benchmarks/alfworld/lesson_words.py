@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from benchmarks.alfworld.place_words import Place, read_places
+from .place_words import Place, read_places
 
 Stance: TypeAlias = Literal["seen", "absent", "search"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from benchmarks.alfworld.observations import Thing
+from .observations import Thing
 
 _IRREGULAR = {"shelf": "shelves", "knife": "knives", "butterknife": "butterknives", "loaf": "loaves"}
 _SINGULAR = {plural: singular for singular, plural in _IRREGULAR.items()}

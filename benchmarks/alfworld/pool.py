@@ -18,11 +18,12 @@ from typing import Any, Final, Self
 
 import anyio
 
-from benchmarks.alfworld.failures import EngineError, GameFileError
-from benchmarks.alfworld.games import Game
-from benchmarks.alfworld.process import WorkerProcess
-from benchmarks.alfworld.requirements import require_engine
 from jeeves_reflexion.errors import ConfigurationError
+
+from .failures import EngineError, GameFileError
+from .games import Game
+from .process import WorkerProcess
+from .requirements import require_engine
 
 _BANNER: Final = "-= Welcome to TextWorld, ALFRED! =-"
 

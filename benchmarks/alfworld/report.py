@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.alfworld.agent import USED
-from benchmarks.alfworld.experiment import Finished, Setting
-from benchmarks.report import three_of
 from jeeves_reflexion import Step, Trial
 from jeeves_reflexion.experiments import ArmName, Story, cost_table
 from jeeves_reflexion.experiments.results import total
+
+from ..report import three_of
+from .agent import USED
+from .experiment import Finished, Setting
 
 SHOWN_STEPS = 4
 _GO = "go to "

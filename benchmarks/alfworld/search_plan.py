@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.alfworld.lesson_words import Advice, read_advice
-from benchmarks.alfworld.observations import Thing
+from .lesson_words import Advice, read_advice
+from .observations import Thing
 
 # From the best place to look to the worst. Neighbours of a place share its kind only.
 SEEN_THERE, SUGGESTED, KIND_SEEN, UNKNOWN, KIND_BARREN, ABSENT_THERE = range(6)

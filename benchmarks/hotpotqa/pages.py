@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from benchmarks.hotpotqa.questions import Page, Paragraphs
-from benchmarks.hotpotqa.words import word_set
 from vectorstores import Chunk, VectorStore
+
+from .questions import Page, Paragraphs
+from .words import word_set
 
 SIMILAR = 5
 """Titles offered where there is no page of the name, as in ReAct's ``wikienv.py`` (Yao et al. 2023)."""

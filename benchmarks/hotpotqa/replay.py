@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 import click
 
-from benchmarks.hotpotqa.replay_log import MAX_STEPS, LoggedRun, read_log
-from benchmarks.hotpotqa.replay_play import Played, play
-from benchmarks.hotpotqa.replay_tables import figures_of, page, story
-from benchmarks.report import write_result
 from jeeves_reflexion.errors import ConfigurationError
+
+from ..report import write_result
+from .replay_log import MAX_STEPS, LoggedRun, read_log
+from .replay_play import Played, play
+from .replay_tables import figures_of, page, story
 
 
 def _read(files: Sequence[Path], max_steps: int) -> list[LoggedRun]:

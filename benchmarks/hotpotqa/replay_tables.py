@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.hotpotqa.replay_play import Outcome, Played
-from benchmarks.report import table as markdown
+from ..report import table as markdown
+from .replay_play import Outcome, Played
 
 _SHOWN = 50
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from benchmarks.hotpotqa.evaluators import JudgeName
-from benchmarks.hotpotqa.experiment import CONTROL, Finished, Setting
-from benchmarks.hotpotqa.outcomes import (
+from jeeves_reflexion.experiments import Split, cost_table
+from jeeves_reflexion.experiments.comparisons import in_words
+from jeeves_reflexion.statistics import Difference
+from vectorstores import JSON
+
+from ..report import percent, table, three_of
+from .evaluators import JudgeName
+from .experiment import CONTROL, Finished, Setting
+from .outcomes import (
     Metric,
     Outcome,
     arms_in,
@@ -15,11 +21,6 @@ from benchmarks.hotpotqa.outcomes import (
     level,
     standing,
 )
-from benchmarks.report import percent, table, three_of
-from jeeves_reflexion.experiments import Split, cost_table
-from jeeves_reflexion.experiments.comparisons import in_words
-from jeeves_reflexion.statistics import Difference
-from vectorstores import JSON
 
 _METRICS: Final[tuple[Metric, ...]] = ("em", "f1")
 _JUDGED: Final[dict[JudgeName, str]] = {

@@ -10,11 +10,12 @@ from pathlib import Path
 import anyio
 import click
 
-from benchmarks.humaneval.command import humaneval
-from benchmarks.humaneval.problems import load_problems, load_samples
-from benchmarks.humaneval.report import score_table
-from benchmarks.humaneval.scoring import SECONDS, HiddenTests, score
 from jeeves_reflexion import ReflexionError
+
+from .command import humaneval
+from .problems import load_problems, load_samples
+from .report import score_table
+from .scoring import SECONDS, HiddenTests, score
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from benchmarks.report import counted_share, share_json, table
 from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON
+
+from ..report import counted_share, share_json, table
 
 
 @dataclass(frozen=True, slots=True)

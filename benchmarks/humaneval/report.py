@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from benchmarks.humaneval.experiment import at_the_end, confusion
-from benchmarks.humaneval.figures import confusion_table
-from benchmarks.humaneval.scoring import Scored, by_problem, estimates
-from benchmarks.report import counted_share, share_json, table
 from jeeves_reflexion.experiments import JudgedBy, Results, cost_table
 from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import JSON
+
+from ..report import counted_share, share_json, table
+from .experiment import at_the_end, confusion
+from .figures import confusion_table
+from .scoring import Scored, by_problem, estimates
 
 JUDGES: Final[Mapping[JudgedBy, str]] = {
     "self": "Self-judged: an attempt stops at its own tests, as in the paper.",

@@ -16,17 +16,18 @@ from typing import Any
 import anyio
 import click
 
-from benchmarks.refinement.figures import figures
-from benchmarks.refinement.real import Cast, errors_of, play_real
-from benchmarks.refinement.report import model_json, model_page, page, page_json
-from benchmarks.refinement.setting import MeasuredModel, Setting, measure
-from benchmarks.refinement.tasks import keys
-from benchmarks.report import out_option, write_result
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import check_executor, cluster_options, numbers
 from jeeves_reflexion.experiments.elsewhere import ray_options
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.types import JSON
+
+from ..report import out_option, write_result
+from .figures import figures
+from .real import Cast, errors_of, play_real
+from .report import model_json, model_page, page, page_json
+from .setting import MeasuredModel, Setting, measure
+from .tasks import keys
 
 _DEFAULTS = Setting("")
 _GRID = ",".join(f"{one:g}" for one in _DEFAULTS.judges)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.refinement.record import IMPROVEMENT, Judged, Record, good
-from benchmarks.report import share_of
 from jeeves_reflexion.statistics import Share
+
+from ..report import share_of
+from .record import IMPROVEMENT, Judged, Record, good
 
 WITHIN = 3
 """Revisions within which a run should become satisfactory."""

@@ -8,12 +8,6 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from benchmarks.refinement.play import FURTHER, LOOKS
-from benchmarks.refinement.problem import Problem
-from benchmarks.refinement.rates import THRESHOLD
-from benchmarks.refinement.record import IMPROVEMENT, Record, record_of, spread_of
-from benchmarks.refinement.tasks import Key, problem_of
-from benchmarks.report import share_of
 from jeeves_reflexion import (
     Attempt,
     ChatModel,
@@ -27,6 +21,13 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.statistics import Share
+
+from ..report import share_of
+from .play import FURTHER, LOOKS
+from .problem import Problem
+from .rates import THRESHOLD
+from .record import IMPROVEMENT, Record, record_of, spread_of
+from .tasks import Key, problem_of
 
 WRITER_PROMPT = (
     "You write what the task asks for: exactly that, in the form asked for, and nothing around it."

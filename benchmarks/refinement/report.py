@@ -7,15 +7,16 @@ from dataclasses import asdict
 from importlib import resources
 from string import Template
 
-from benchmarks.refinement.figures import BOUNDS, WITHIN, Bound, Figure
-from benchmarks.refinement.grid import SENSITIVE, Grid, Place, Varied
-from benchmarks.refinement.play import CONTINUATIONS, FURTHER, LOOKS
-from benchmarks.refinement.rates import BREAKING, THRESHOLD
-from benchmarks.refinement.record import IMPROVEMENT
-from benchmarks.refinement.setting import Measured, MeasuredModel, Setting, surroundings
-from benchmarks.report import percent, share_json, table
 from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON
+
+from ..report import percent, share_json, table
+from .figures import BOUNDS, WITHIN, Bound, Figure
+from .grid import SENSITIVE, Grid, Place, Varied
+from .play import CONTINUATIONS, FURTHER, LOOKS
+from .rates import BREAKING, THRESHOLD
+from .record import IMPROVEMENT
+from .setting import Measured, MeasuredModel, Setting, surroundings
 
 WHERE_SHORT = Bound(
     "S01*", "the same, of runs whose first draft was not good enough", 0.80, "better_where_short"

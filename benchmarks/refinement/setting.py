@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from benchmarks.refinement.figures import Figure
-from benchmarks.refinement.grid import Basis, Grid, Varied, run_grid, vary
-from benchmarks.refinement.spread import spreading
-from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import __version__
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.statistics import Share
+
+from .figures import Figure
+from .grid import Basis, Grid, Varied, run_grid, vary
+from .spread import spreading
+from .tasks import keys
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and of how much."""

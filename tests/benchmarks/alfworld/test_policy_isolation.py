@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "benchmarks" / "alfworld"
+OWN = "benchmarks.alfworld."
 ENTRIES = ("policy", "rules_reflector")
 STANDARD = {"random", "re", "typing", "dataclasses", "itertools", "collections.abc"}
 REACHES_OUT = {
@@ -30,8 +31,8 @@ def imports_of(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0
-            yield node.module
+            assert node.level <= 1
+            yield f"{OWN}{node.module}" if node.level else node.module
 
 
 def reached_from(entries):
@@ -41,8 +42,7 @@ def reached_from(entries):
         if module in seen:
             continue
         seen.add(module)
-        own = [name for name in imports_of(module) if name.startswith("benchmarks.")]
-        waiting += [name.removeprefix("benchmarks.alfworld.") for name in own]
+        waiting += [name.removeprefix(OWN) for name in imports_of(module) if name.startswith(OWN)]
     return seen
 
 
@@ -59,7 +59,7 @@ def test_they_import_each_other_and_a_few_standard_modules():
         "lesson_words",
         "place_words",
     }
-    others = {name for module in modules for name in imports_of(module) if not name.startswith("benchmarks.")}
+    others = {name for module in modules for name in imports_of(module) if not name.startswith(OWN)}
     assert others <= STANDARD
 
 
