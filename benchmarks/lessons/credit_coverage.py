@@ -157,6 +157,8 @@ The last line has 95 % Wilson intervals.
 ```
 {minutes:.1f} minutes.
 
+The tables show {recalls} recalls; the fewer are in the JSON beside this page, and in the line *all*.
+
 ## Lessons that are shown to help in the end
 
 {selected}
@@ -171,6 +173,7 @@ A lesson without any effect is retired in at most 5 % of cases, by design.
 
 {retired}
 """
+_SHOWN: Final = {"", str(RECALLS[-1])}
 _HEADS: Final = ("lessons", "withheld", "recalls", "earlier rule", "as seen", "after", "shrunken", "few")
 
 
@@ -232,10 +235,14 @@ def main(*, lessons: int, seed: int, workers: int, out: Path) -> None:
         hardest=_HARDEST,
         easiest=_EASIEST,
         every=LOOK_EVERY,
+        recalls=RECALLS[-1],
         command=f"python -m benchmarks.lessons.credit_coverage --lessons {lessons} --seed {seed}",
         minutes=(time.perf_counter() - started) / 60,
-        retired=table(("lessons", "withheld", "recalls", "effect", "retired"), retired(results)),
-        **{name: table(_HEADS, rows) for name, rows in found.items()},
+        retired=table(
+            ("lessons", "withheld", "recalls", "effect", "retired"),
+            [each for each in retired(results) if each[2] in _SHOWN],
+        ),
+        **{name: table(_HEADS, [row for row in rows if row[2] in _SHOWN]) for name, rows in found.items()},
     )
     write_result(out, "lessons_credit_coverage", found, text)
     click.echo(text)
