@@ -48,7 +48,6 @@ def page(found: Measured) -> str:
             "strict_together": _together(found.strict),
             "loose_regions": _regions(found.loose),
             "loose_together": _together(found.loose),
-            "cells": "\n\n".join(_cells(found.strict, bound) for bound in SHOWN),
             "varied": _varied(found.varied),
         },
     )
@@ -163,16 +162,6 @@ def _regions(grid: Grid) -> str:
             ]
         )
     return table(["bound", "least", *(f"reviser {reviser:g}" for reviser in grid.revisers), "places"], rows)
-
-
-def _cells(grid: Grid, bound: Bound) -> str:
-    """A figure at each place; bold where its bound holds."""
-    rows = [
-        [f"{judge:g}", *(_bold(grid.cells[judge, reviser], bound) for reviser in grid.revisers)]
-        for judge in grid.judges
-    ]
-    heads = ["judge's error", *(f"reviser {reviser:g}" for reviser in grid.revisers)]
-    return f"### {bound.id}: {bound.title}, at least {bound.least:.0%}\n\n{table(heads, rows)}"
 
 
 def _varied(rows: Sequence[Varied]) -> str:
