@@ -30,7 +30,8 @@ reader would try the kinds. At first contact 235 of 301 texts of `second` were f
 changed; then patterns were added; of `third`, written after that, 58 of 82 were found and 10 of 82 changed; then
 these were mended too. **Those two counts, not the columns below, say what to expect of texts of strangers.**
 Intervals are Wilson's, 95 %; those of the other fills count a text of the same words several times, and are too
-narrow. Figures by kind are in the JSON beside this page. A lesson of {length} characters takes {microseconds:.0f} microseconds.
+narrow. Figures by kind are in the JSON beside this page. A lesson of {length} characters takes
+{microseconds:.0f} microseconds.
 
 {table}
 {lists}"""

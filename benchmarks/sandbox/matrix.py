@@ -94,7 +94,7 @@ def _python_of_others() -> str:
 def _page(sides: dict[str, Wrong | str]) -> str:
     intro = (
         f"Measured by `python -m benchmarks.sandbox.matrix` on {machine()}, Linux {platform.release()}. Each attack"
-        " (`benchmarks/sandbox/attacks.toml`) is *held* when it ends in the way that it must: at a limit, as an error or"
+        " (`benchmarks/sandbox/attacks.toml`) is *held* when it ends as it must: at a limit, as an error or"
         " with a harmless value, and nothing of the host was touched or reached, and no process and no scratch folder"
         " was left. Each by its name is in the JSON beside this page."
     )
