@@ -167,7 +167,7 @@ async def test_a_finished_folder_is_used_as_it_is(made_games, made_folder, monke
     def no_pool(*_):
         raise AssertionError("no worker is needed")
 
-    monkeypatch.setattr(generator, "EnginePool", no_pool)
+    monkeypatch.setattr(generator.EnginePool, "episode", no_pool)
     assert await generate_games(made_folder, count=len(made_games), seed=0) == made_games
     assert await generate_games(made_folder, count=3, seed=0) == made_games[:3]
 

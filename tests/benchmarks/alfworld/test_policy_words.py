@@ -78,9 +78,9 @@ def test_lists_are_written_as_a_person_would():
         write_places([])
 
 
-@pytest.mark.parametrize("noun", [*KINDS, "box", "watch", "vase", "knife", "butterknife", "cd", "safe"])
-def test_plurals_come_back(noun):
-    assert singular(plural(noun)) == noun == singular(noun)
+def test_plurals_come_back():
+    for noun in [*KINDS, "box", "watch", "vase", "knife", "butterknife", "cd", "safe"]:
+        assert singular(plural(noun)) == noun == singular(noun)
 
 
 def test_a_range_no_room_has_does_not_blow_up():
