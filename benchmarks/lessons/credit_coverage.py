@@ -163,7 +163,7 @@ The tables show {recalls} recalls; the fewer are in the JSON beside this page, a
 
 {selected}
 
-## All lessons
+## All lessons, shown to help or not
 
 {everything}
 
@@ -242,7 +242,8 @@ def main(*, lessons: int, seed: int, workers: int, out: Path) -> None:
             ("lessons", "withheld", "recalls", "effect", "retired"),
             [each for each in retired(results) if each[2] in _SHOWN],
         ),
-        **{name: table(_HEADS, [row for row in rows if row[2] in _SHOWN]) for name, rows in found.items()},
+        selected=table(_HEADS, [row for row in found["selected"] if row[2] in _SHOWN]),
+        everything=table(_HEADS, found["everything"][-1:]),
     )
     write_result(out, "lessons_credit_coverage", found, text)
     click.echo(text)

@@ -45,7 +45,7 @@ def test_the_command_writes_the_page(tmp_path):
     assert result.exit_code == 0, result.output
     page = (tmp_path / "lessons_credit_coverage.md").read_text()
     assert "python -m benchmarks.lessons.credit_coverage --lessons 10 --seed 0" in page
-    assert page.count("| all +10 | 5% | 1600 |") == 3
+    assert page.count("| all +10 | 5% | 1600 |") == 2
     assert page.count("| all |") == 2
 
 
