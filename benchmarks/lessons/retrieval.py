@@ -255,7 +255,7 @@ its own lessons. **described**: how people described other games (`valid_seen`, 
 questions with {answers} reflections on them; relevant is what was written on the same question. Grades by rule: 3 the
 same kind of task, thing and place; 2 the same kind, and thing or place; 1 less; relevant from 2 on. Nobody judged
 single lessons: this says whether lessons on the right errand come back, not whether they are of use. Intervals: 95 %,
-bootstrap over goals (2,000 resamples); differences are paired by query.
+bootstrap over goals (2,000 resamples); differences are paired by query. The store's defaults hold for all else.
 
 {tables}
 
