@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.tasknotes.values import ReflectionStrategy
 from jeeves_reflexion.text import read_prompt
 
-
-class _Unset:
-    """Tells an argument that was left out from one that is None."""
-
-
-_UNSET: Final = _Unset()
+# None that is given is a mistake, such as a model that was never made: it must not stand for the default.
+_LEFT_OUT: Final[Any] = object()
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -36,17 +32,26 @@ class ReflectionConfig:
     def __init__(
         self,
         *,
-        model: ChatModel | _Unset = _UNSET,
-        strategy: ReflectionStrategy | _Unset = _UNSET,
-        prompt: str | Path | _Unset = _UNSET,
+        model: ChatModel = _LEFT_OUT,
+        strategy: ReflectionStrategy = _LEFT_OUT,
+        prompt: str | Path = _LEFT_OUT,
     ) -> None:
         for name, value, kind in (("model", model, ChatModel), ("strategy", strategy, ReflectionStrategy)):
-            if isinstance(value, type) or not isinstance(value, _Unset | kind):
+            if value is not _LEFT_OUT and (isinstance(value, type) or not isinstance(value, kind)):
                 raise ConfigurationError(
                     f"{name} must be a {kind.__name__}, not {value!r}: leave it out for the default"
                 )
-            object.__setattr__(self, name, None if isinstance(value, _Unset) else value)
-        object.__setattr__(self, "prompt", None if isinstance(prompt, _Unset) else _text_of(prompt))
+            object.__setattr__(self, name, None if value is _LEFT_OUT else value)
+        object.__setattr__(self, "prompt", None if prompt is _LEFT_OUT else _text_of(prompt))
+
+
+def as_config(reflect: object) -> ReflectionConfig | None:
+    """Return what ``reflect`` stands for; None where nothing is to be reflected on."""
+    if isinstance(reflect, bool):
+        return DEFAULT_REFLECTION if reflect else None
+    if not isinstance(reflect, ReflectionConfig):
+        raise ConfigurationError(f"reflect must be True, False or a ReflectionConfig, not {reflect!r}")
+    return reflect
 
 
 def _text_of(prompt: object) -> str:
@@ -61,12 +66,3 @@ def _text_of(prompt: object) -> str:
 
 DEFAULT_REFLECTION: Final = ReflectionConfig()
 """What ``reflect=True`` stands for."""
-
-
-def as_config(reflect: object) -> ReflectionConfig | None:
-    """Return what ``reflect`` stands for; None where nothing is to be reflected on."""
-    if isinstance(reflect, bool):
-        return DEFAULT_REFLECTION if reflect else None
-    if not isinstance(reflect, ReflectionConfig):
-        raise ConfigurationError(f"reflect must be True, False or a ReflectionConfig, not {reflect!r}")
-    return reflect

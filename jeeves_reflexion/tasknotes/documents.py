@@ -2,123 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Final
 
-from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.tasknotes.evolution import ChangeKind, NoteChange, NoteHistory, NoteVersion
+from pydantic import TypeAdapter, ValidationError
+
+from jeeves_reflexion.tasknotes.evolution import NoteHistory
 from jeeves_reflexion.tasknotes.values import ReflectionStoreError, TaskReflection
 from jeeves_reflexion.types import JSON
 
 FORMAT: Final = 1
+_HISTORY: Final = TypeAdapter(NoteHistory)
+_REFLECTION: Final = TypeAdapter(TaskReflection)
+_REQUIRED: Final = {"format", *(field.name for field in fields(NoteHistory))} - {"identity", "failed"}
 
 
 def document_of(history: NoteHistory) -> JSON:
     """Return a history as a JSON object."""
-    return {
-        "format": FORMAT,
-        "identity": history.identity,
-        "description": history.description,
-        "current": history.current,
-        "run_count": history.run_count,
-        "baseline": list(history.baseline),
-        "versions": [_version(each) for each in history.versions],
-        "changes": [
-            {
-                "at": each.at.isoformat(),
-                "kind": each.kind,
-                "old": each.old,
-                "new": each.new,
-                "reason": each.reason,
-            }
-            for each in history.changes
-        ],
-        "failed": None if history.failed is None else reflection_document(history.failed),
-    }
+    return {"format": FORMAT, **_HISTORY.dump_python(history, mode="json")}
 
 
-def _version(version: NoteVersion) -> JSON:
-    return {
-        "number": version.number,
-        "base": version.base,
-        "scores": list(version.scores),
-        "withdrawn": version.withdrawn,
-        "reflection": reflection_document(version.reflection),
-    }
-
-
-def reflection_document(reflection: TaskReflection) -> dict[str, JSON]:
+def reflection_document(reflection: TaskReflection) -> JSON:
     """Return a reflection as a JSON object."""
-    return {
-        "refined_description": reflection.refined_description,
-        "refined_expected_output": reflection.refined_expected_output,
-        "observations": list(reflection.observations),
-        "suggestions": list(reflection.suggestions),
-        "reflected_at": reflection.reflected_at.isoformat(),
-        "run_count": reflection.run_count,
-        "failure": reflection.failure,
-    }
+    document: JSON = _REFLECTION.dump_python(reflection, mode="json")
+    return document
 
 
 def history_of(identity: str, document: JSON) -> NoteHistory:
     """Read a history back. Raises :class:`ReflectionStoreError` for what is none, or of a newer format."""
-    try:
-        return _read(identity, cast("Mapping[str, Any]", document))
-    except (KeyError, TypeError, ValueError, AttributeError, ConfigurationError) as error:
+    given = document if isinstance(document, Mapping) else {}
+    found = given.get("format", FORMAT)
+    if found != FORMAT:
         raise ReflectionStoreError(
-            f"the notes on task {identity} can't be read ({type(error).__name__}: {error}): forget them, or "
-            "restore them"
-        ) from error
-
-
-def _read(identity: str, document: Mapping[str, Any]) -> NoteHistory:
-    if document["format"] != FORMAT:
-        raise ReflectionStoreError(
-            f"the notes on task {identity} are of format {document['format']!r}, and this version reads {FORMAT}: "
+            f"the notes on task {identity} are of format {found!r}, and this version reads {FORMAT}: "
             "update jeeves-reflexion"
         )
-    return NoteHistory(
-        identity=identity,
-        description=str(document["description"]),
-        current=int(document["current"]),
-        run_count=int(document["run_count"]),
-        baseline=_scores(document["baseline"]),
-        versions=tuple(
-            NoteVersion(
-                int(each["number"]),
-                _reflection(each["reflection"]),
-                int(each["base"]),
-                _scores(each["scores"]),
-                withdrawn=bool(each["withdrawn"]),
-            )
-            for each in document["versions"]
-        ),
-        changes=tuple(
-            NoteChange(
-                datetime.fromisoformat(each["at"]),
-                cast("ChangeKind", each["kind"]),
-                int(each["old"]),
-                int(each["new"]),
-                str(each["reason"]),
-            )
-            for each in document["changes"]
-        ),
-        failed=None if document.get("failed") is None else _reflection(document["failed"]),
-    )
+    missing = _REQUIRED - given.keys()
+    if missing:
+        raise _unreadable(identity, f"{', '.join(sorted(missing))} missing")
+    try:
+        return _HISTORY.validate_python({**given, "identity": identity})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _unreadable(identity, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def _scores(values: Sequence[float]) -> tuple[float, ...]:
-    return tuple(map(float, values))
-
-
-def _reflection(document: Mapping[str, Any]) -> TaskReflection:
-    return TaskReflection(
-        document["refined_description"],
-        document["refined_expected_output"],
-        tuple(document["observations"]),
-        tuple(document["suggestions"]),
-        datetime.fromisoformat(document["reflected_at"]),
-        document["run_count"],
-        document["failure"],
+def _unreadable(identity: str, problem: str) -> ReflectionStoreError:
+    return ReflectionStoreError(
+        f"the notes on task {identity} can't be read ({problem}): forget them, or restore them"
     )

@@ -1,6 +1,6 @@
 """How a task's notes change over its runs: versions, what the runs under each scored, and when one is taken back.
 
-Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.versioned` stores it.
+Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.store` stores it.
 
 A run's score belongs to the version that it was made under, version 0 being none. A version is held against what was
 before it: the scores of the runs under it *and the versions made of it* against those under the versions it was made
@@ -17,7 +17,12 @@ from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.statistics import Difference, difference
-from jeeves_reflexion.tasknotes.note_gate import MOST_CHARACTERS, storable, storable_text
+from jeeves_reflexion.tasknotes.gate import (
+    MOST_CHARACTERS,
+    MOST_ITEM_CHARACTERS,
+    storable,
+    storable_text,
+)
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import abridge
 
@@ -203,6 +208,7 @@ def rolled_back(history: NoteHistory, to: int, reason: str, *, by_hand: bool = T
         for each in history.versions
     )
     kind: ChangeKind = "rolled_back_by_hand" if by_hand else "rolled_back"
+    reason = storable_text(reason, MOST_ITEM_CHARACTERS)
     change = NoteChange(datetime.now(UTC), kind, history.current, to, reason)
     return _noted(replace(history, current=to, versions=versions), change)
 

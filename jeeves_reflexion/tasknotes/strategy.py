@@ -1,4 +1,4 @@
-"""Has a language model reflect on an accepted run (seed 000, section 6)."""
+"""Has a language model reflect on an accepted run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, described
-from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
+from jeeves_reflexion.tasknotes.gate import inert
 from jeeves_reflexion.tasknotes.parsing import SECTIONS, Sections, read_sections
 from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, TaskReflection
 from jeeves_reflexion.text import bullets, cut_middle, fence, one_line, read_prompt
