@@ -47,7 +47,8 @@ class _AddressedStore(VersionedReflectionStore):
 
     async def close(self) -> None:
         if self._store is not None:
-            await self._store.close()
+            self.records = self._store
+            await super().close()
 
 
 class PostgresReflectionStore(_AddressedStore):

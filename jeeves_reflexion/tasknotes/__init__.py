@@ -6,14 +6,12 @@ run finds them before its own prompt (``injection``).
 """
 
 from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent
-from jeeves_reflexion.tasknotes.agent import NotedAgent
-from jeeves_reflexion.tasknotes.config import DEFAULT_REFLECTION, ReflectionConfig
 from jeeves_reflexion.tasknotes.ensemble import Ensemble, EnsembleListener
 from jeeves_reflexion.tasknotes.evolution import NoteChange, NoteHistory, NoteVersion, Rollback
 from jeeves_reflexion.tasknotes.execution import EnsembleOptions
 from jeeves_reflexion.tasknotes.guards import ReviewDecision, ReviewGate
 from jeeves_reflexion.tasknotes.injection import notes_section, prompt_with
-from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
+from jeeves_reflexion.tasknotes.reflector import NotedAgent, Notes, TaskReflector
 from jeeves_reflexion.tasknotes.store import (
     FileReflectionStore,
     HistoryPage,
@@ -21,7 +19,7 @@ from jeeves_reflexion.tasknotes.store import (
     SqliteReflectionStore,
     VersionedReflectionStore,
 )
-from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy
+from jeeves_reflexion.tasknotes.strategy import DEFAULT_REFLECTION, LlmReflectionStrategy, ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, TaskOutcome
 from jeeves_reflexion.tasknotes.values import (
     ReflectionInput,

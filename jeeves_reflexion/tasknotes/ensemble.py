@@ -285,7 +285,8 @@ class _Run:
         before = [self.runs[id(other)] for other in run.task.context]
         missing = [each for each in before if not each.outcome.accepted]
         if missing:
-            run.skip(f"task {missing[0].session.attempt} of its context was not accepted")
+            reason = f"task {missing[0].session.attempt} of its context was not accepted"
+            run.outcome = TaskOutcome(run.task, "skipped", reason=reason)
         else:
             await run.execute([(each.core.prompt, each.outcome.output) for each in before], advice)
             if learn:

@@ -14,11 +14,11 @@ from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, 
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.gate import render
 from jeeves_reflexion.tasknotes.guards import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
 from jeeves_reflexion.tasknotes.reflector import REFLECTION_SECONDS, STORE_SECONDS, Notes, TaskReflector
+from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import EnsembleTask, Status, TaskOutcome
 from jeeves_reflexion.types import Attempt, Recall, Task
 
@@ -82,10 +82,6 @@ class TaskRun:
     notes: Notes | None = None
     recall: Recall | None = None
     blocks: Mapping[str, str] = field(default_factory=dict)
-
-    def skip(self, reason: str) -> None:
-        """Have the task not run at all."""
-        self.outcome = TaskOutcome(self.task, "skipped", reason=reason)
 
     async def execute(self, context: Sequence[tuple[str, str]], advice: str = "") -> None:
         """Run the task up to its acceptance, or to what stands in its way.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -142,13 +143,9 @@ class FileRecords(BlockingRecords):
             "version": record.version,
             "value": record.value,
         }
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with _locked(path):
-                _check_version(record, _read(path))
-                replace_file(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-        except (OSError, filelock.Timeout) as error:
-            raise StoreUnavailableError(not_written(path, error)) from error
+        with _locked(path):
+            _check_version(record, _read(path))
+            replace_file(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
     def _all(self, collection: str) -> list[Record]:
         try:
@@ -160,12 +157,9 @@ class FileRecords(BlockingRecords):
     def _remove(self, collection: str, keys: Sequence[str]) -> int:
         paths = [path for key in keys if (path := self._path(collection, key)).exists()]
         for path in paths:
-            try:
-                with _locked(path):
-                    path.unlink(missing_ok=True)
-                    sync_folder(path.parent)
-            except (OSError, filelock.Timeout) as error:
-                raise StoreUnavailableError(f"{path} can't be removed: {error}") from error
+            with _locked(path):
+                path.unlink(missing_ok=True)
+                sync_folder(path.parent)
         return len(paths)
 
     def _path(self, collection: str, key: str) -> Path:
@@ -188,5 +182,12 @@ def _read(path: Path) -> Record | None:
         raise StoreCorruptError(f"{path} holds no task notes: {error}; restore it from a backup") from error
 
 
-def _locked(path: Path) -> filelock.BaseFileLock:
-    return filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS)
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that is to be written or removed; what fails then is an error of the store."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with filelock.FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS):
+            yield
+    except (OSError, filelock.Timeout) as error:
+        raise StoreUnavailableError(not_written(path, error)) from error

@@ -8,21 +8,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
+from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
 from jeeves_reflexion.tasknotes.gate import admit
+from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
 from jeeves_reflexion.tasknotes.store import PlainStore, VersionedReflectionStore
-from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
+from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, failed_reflection, strategy_of
 from jeeves_reflexion.tasknotes.values import (
     AnyTask,
     ReflectionInput,
@@ -147,7 +148,7 @@ class TaskReflector:
         if config is None or self._notes is None:
             return None, ""
         try:
-            strategy = _strategy_of(config, model)
+            strategy = strategy_of(config, model)
             history = await self._history(task_identity(task))
             prior, _ = admit(history.reflection)
             public = None if evaluation is None else evaluation.public(task.reference)
@@ -233,23 +234,38 @@ class TaskReflector:
         return stored, ""
 
 
+class NotedAgent:
+    """Shows an agent the notes of its task, beside the lessons that the loop recalled and without repeating them.
+
+    ``Reflexion(NotedAgent(agent, store), ...)`` recalls both; :meth:`TaskReflector.reflect` writes the notes once the
+    loop's output was accepted. A store that fails costs a warning.
+    """
+
+    def __init__(
+        self, agent: Callable[..., Any], store: ReflectionStore, *, notes_tokens: int = NOTES_TOKENS
+    ) -> None:
+        self.agent = as_agent(agent)
+        self.name = str(getattr(self.agent, "name", type(self.agent).__name__))
+        self.reflector = TaskReflector(store)
+        self._tokens = notes_tokens
+        for attribute in ("retry_safe", "reset", "model"):
+            if hasattr(self.agent, attribute):
+                setattr(self, attribute, getattr(self.agent, attribute))
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Try the task once."""
+        notes = await self.reflector.recall(task, session)
+        if notes.reflection is None or not notes.reflection.complete:
+            return await self.agent(task, session)
+        said = [line.removeprefix("- ") for block in session.blocks.values() for line in block.splitlines()]
+        prompt = prompt_with(task, notes.reflection, max_tokens=self._tokens, said=said)
+        return await self.agent(with_prompt(task, prompt), session)
+
+
 def _checked(history: object) -> NoteHistory:
     if not isinstance(history, NoteHistory):
         raise ConfigurationError(f"the reflection store returned {type(history).__name__}, no NoteHistory")
     return history
-
-
-def _strategy_of(config: ReflectionConfig, model: ChatModel | None) -> ReflectionStrategy:
-    """Return what reflects: the configured strategy, else a model asked by :class:`LlmReflectionStrategy`."""
-    if config.strategy is not None:
-        return config.strategy
-    chosen = config.model or model
-    if chosen is None:
-        raise ConfigurationError(
-            "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
-            "(strategy=...), or give the ensemble a model"
-        )
-    return LlmReflectionStrategy(chosen, prompt=config.prompt)
 
 
 async def _within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:

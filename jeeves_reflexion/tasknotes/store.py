@@ -17,11 +17,12 @@ import anyio
 
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.tasknotes.documents import document_of, history_of
 from jeeves_reflexion.tasknotes.evolution import (
     NoteHistory,
     NoteVersion,
     Rollback,
+    document_of,
+    history_of,
     judged,
     rolled_back,
     with_reflection,

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.tasknotes.config import ReflectionConfig, as_config
 from jeeves_reflexion.tasknotes.guards import InputGuard, OutputGuard, ReviewDecision, ReviewGate
+from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, as_config
 from jeeves_reflexion.tasknotes.values import TaskReflection, task_identity
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from noting import noted
 
 from jeeves_reflexion.tasknotes import NoteHistory
-from jeeves_reflexion.tasknotes.documents import document_of, history_of
 from jeeves_reflexion.tasknotes.evolution import (
     LEAST,
     MOST_SCORES,
     MOST_VERSIONS,
+    document_of,
+    history_of,
     judged,
     rolled_back,
     with_reflection,
