@@ -69,8 +69,9 @@ class TaskReflector:
         reflection_seconds: float = REFLECTION_SECONDS,
     ) -> None:
         if store is not None and (isinstance(store, type) or not isinstance(store, ReflectionStore)):
+            given = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
             raise ConfigurationError(
-                f"reflection_store must be an object with the methods store and retrieve, not {store!r}"
+                f"reflection_store must be an object with the methods store and retrieve, not {given}"
             )
         self.store = store
         self._notes = PlainStore(store) if store is not None and self.versioned is None else self.versioned

@@ -28,7 +28,7 @@ def heard():
     return Heard()
 
 
-@pytest.fixture(params=[InMemoryReflectionStore, TwoMethods, SixFields])
+@pytest.fixture(params=[InMemoryReflectionStore, SixFields])
 def any_store(request):
     return request.param()
 
