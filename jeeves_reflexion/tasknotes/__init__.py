@@ -31,7 +31,7 @@ from jeeves_reflexion.tasknotes.values import (
 )
 
 Task = EnsembleTask
-"""The seed's name of :class:`EnsembleTask`; the package's own ``Task`` is what one run asks of an agent."""
+"""The short name of :class:`EnsembleTask`; the package's own ``Task`` is what one run asks of an agent."""
 
 __all__ = [
     "DEFAULT_REFLECTION",

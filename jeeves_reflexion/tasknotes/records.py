@@ -93,7 +93,8 @@ class BlockingRecords(ABC):
         return await anyio.to_thread.run_sync(work)
 
 
-def _check_version(record: Record, found: Record | None) -> None:
+def check_version(record: Record, found: Record | None) -> None:
+    """Raise :class:`ConflictError` unless what was found is of the version before a record's."""
     if (0 if found is None else found.version) != record.version - 1:
         raise ConflictError(f"record {record.collection}/{record.key} is not at version {record.version - 1}")
 
@@ -110,7 +111,7 @@ class MemoryRecords(BlockingRecords):
 
     def _swap(self, record: Record) -> None:
         with self._lock:
-            _check_version(record, self.kept.get((record.collection, record.key)))
+            check_version(record, self.kept.get((record.collection, record.key)))
             self.kept[record.collection, record.key] = record
 
     def _all(self, collection: str) -> list[Record]:
@@ -144,7 +145,7 @@ class FileRecords(BlockingRecords):
             "value": record.value,
         }
         with _locked(path):
-            _check_version(record, _read(path))
+            check_version(record, _read(path))
             replace_file(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
     def _all(self, collection: str) -> list[Record]:

@@ -12,9 +12,8 @@ from typing import Final
 
 import filelock
 
-from jeeves_reflexion.tasknotes.records import LOCK_SECONDS, BlockingRecords
+from jeeves_reflexion.tasknotes.records import LOCK_SECONDS, BlockingRecords, check_version
 from vectorstores.base import (
-    ConflictError,
     FormatVersionError,
     Record,
     StoreCorruptError,
@@ -34,6 +33,10 @@ CREATE TABLE records (
     UNIQUE (namespace, collection, key)
 )"""
 _ONE: Final = "namespace = ? AND collection = ? AND key = ?"
+# The row keeps its place, for notes are listed in the order of their first write.
+_WRITE: Final = """
+INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, collection, key) DO UPDATE SET value = excluded.value, version = excluded.version"""
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -51,32 +54,21 @@ class SqliteRecords(BlockingRecords):
         if self._is_missing():
             return None
         with self._transaction("BEGIN") as connection:
-            row = connection.execute(
-                f"SELECT value, version FROM records WHERE {_ONE}",  # noqa: S608
-                (self._namespace, collection, key),
-            ).fetchone()
-            return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
+            return self._found(connection, collection, key)
 
     def _swap(self, record: Record) -> None:
         self._is_missing()
         text = json.dumps(record.value, allow_nan=False)
-        scope = (self._namespace, record.collection, record.key)
         with self._transaction() as connection:
-            if record.version == 1:
-                changed = connection.execute(
-                    "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
-                    " ON CONFLICT DO NOTHING",
-                    (*scope, text),
-                )
-            else:
-                changed = connection.execute(
-                    f"UPDATE records SET value = ?, version = version + 1 WHERE {_ONE} AND version = ?",  # noqa: S608
-                    (text, *scope, record.version - 1),
-                )
-            if changed.rowcount != 1:
-                raise ConflictError(
-                    f"record {record.collection}/{record.key} is not at version {record.version - 1}"
-                )
+            check_version(record, self._found(connection, record.collection, record.key))
+            connection.execute(_WRITE, (self._namespace, record.collection, record.key, text, record.version))
+
+    def _found(self, connection: sqlite3.Connection, collection: str, key: str) -> Record | None:
+        row = connection.execute(
+            f"SELECT value, version FROM records WHERE {_ONE}",  # noqa: S608
+            (self._namespace, collection, key),
+        ).fetchone()
+        return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
 
     def _all(self, collection: str) -> list[Record]:
         if self._is_missing():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jeeves_reflexion.tasknotes.tasks import EnsembleTask
 
 FAILED: Final = "Reflection could not be completed"
-"""What an observation of a failed reflection begins with, so that it is known in a store of the seed's six fields."""
+"""What an observation of a failed reflection begins with, so that it is known in a store without ``failure``."""
 
 
 class ReflectionStoreError(LessonStoreError):
