@@ -18,7 +18,7 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
-from jeeves_reflexion.tasknotes.documents import document_of, reflection_document
+from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 
