@@ -35,7 +35,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
-from jeeves_reflexion.experiments.elsewhere import RunsOn, ray_options
+from jeeves_reflexion.experiments.location import RunLocation, ray_options
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -137,7 +137,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             early=options["withhold_early"],
             key=options["key"],
         ),
-        runs_on=RunsOn(ray_options(options), lessons if in_database else None),
+        runs_on=RunLocation(ray_options(options), lessons if in_database else None),
     )
 
 

@@ -24,7 +24,7 @@ from benchmarks.refinement.tasks import keys
 from benchmarks.results import out_option, write_result
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import check_executor, cluster_options
-from jeeves_reflexion.experiments.elsewhere import ray_options
+from jeeves_reflexion.experiments.location import ray_options
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.types import JSON
 

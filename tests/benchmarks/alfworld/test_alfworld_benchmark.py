@@ -171,7 +171,7 @@ def test_nobody_at_the_endpoint_is_no_result(made_games, made_folder, tmp_path, 
     error = json.loads(result.stdout)["error"]
     assert error["kind"] == "ExperimentError"
     assert "127.0.0.1:9" in error["message"]
-    assert not (tmp_path / "out" / "curve.png").exists()
+    assert not (tmp_path / "out" / "report").exists()
 
 
 class Chat(BaseHTTPRequestHandler):
