@@ -46,12 +46,12 @@ from jeeves_reflexion.lessons import VectorLessonStore as VectorLessonStore
 from jeeves_reflexion.lessons import Withholding as Withholding
 from jeeves_reflexion.loop.factory import DEFAULT_EVALUATOR_PROMPT as DEFAULT_EVALUATOR_PROMPT
 from jeeves_reflexion.loop.factory import DEFAULT_REFLECTOR_PROMPT as DEFAULT_REFLECTOR_PROMPT
+from jeeves_reflexion.loop.factory import LoopOptions as LoopOptions
 from jeeves_reflexion.loop.lesson_address import default_place as default_place
 from jeeves_reflexion.loop.lesson_address import open_lessons as open_lessons
 from jeeves_reflexion.loop.note_address import PostgresReflectionStore as PostgresReflectionStore
 from jeeves_reflexion.loop.note_address import default_notes_place as default_notes_place
 from jeeves_reflexion.loop.note_address import open_notes as open_notes
-from jeeves_reflexion.loop.reflexion import LoopOptions as LoopOptions
 from jeeves_reflexion.loop.reflexion import Reflexion as Reflexion
 from jeeves_reflexion.models import OpenAIModel as OpenAIModel
 from jeeves_reflexion.models import RecordedModel as RecordedModel

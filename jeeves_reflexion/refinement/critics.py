@@ -29,7 +29,7 @@ _WORD: Final = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """When to reflect, besides the end of each draft, which always is one (seed 001, section 2.3).
+    """When to reflect, besides the end of each draft, which always is one.
 
     ``step_interval``: after every so many steps of the agent. ``on_error``: after a step that failed. ``on_tools``:
     after a step that called one of these tools. ``quality_drop``: when a draft scores so much below the one before
