@@ -58,6 +58,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Usage:
     """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
 
@@ -115,6 +116,7 @@ UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Step:
     """One thought, action and observation of a trajectory; parts that don't apply are empty."""
 

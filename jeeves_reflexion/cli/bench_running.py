@@ -21,7 +21,7 @@ from jeeves_reflexion.cli.bench_options import check_early, check_executor, chec
 from jeeves_reflexion.cli.bench_parts import Made, Named, Parts, load_parts, no_reflector, with_recording
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted
-from jeeves_reflexion.cli.own_output import prints_go_to_stderr
+from jeeves_reflexion.cli.user_code import prints_go_to_stderr
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option
+from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option, renamed
 
 if TYPE_CHECKING:
     from jeeves_reflexion.cli.note_desk import NoteDesk
@@ -19,9 +19,11 @@ def _common(function: F) -> F:
     """Add the options that every command of the group has."""
     for option in (debug_option, json_option, namespace_option):
         function = option(function)
-    return click.option(
+    return renamed(
+        "--notes",
         "--place",
-        metavar="PLACE",
+        "place",
+        metavar="ADDRESS",
         help="A SQLite file, a folder of notes, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
     )(function)

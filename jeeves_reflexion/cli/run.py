@@ -8,6 +8,7 @@ import click
 
 from jeeves_reflexion.cli.bench_options import check_early, check_finite_number
 from jeeves_reflexion.cli.options import (
+    COUNT,
     EmbedderChoice,
     check_finite,
     check_text,
@@ -17,6 +18,7 @@ from jeeves_reflexion.cli.options import (
     endpoint_options,
     json_option,
     namespace_option,
+    top_k_option,
 )
 
 
@@ -24,8 +26,13 @@ from jeeves_reflexion.cli.options import (
 @click.argument("task", callback=check_text)
 @click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
 @endpoint_options
+@click.option(
+    "--agent",
+    metavar="MODULE:NAME",
+    help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
+)
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--max-attempts", metavar="N", type=COUNT, default=3, show_default=True)
 @click.option(
     "--threshold",
     metavar="X",
@@ -34,18 +41,11 @@ from jeeves_reflexion.cli.options import (
     show_default=True,
     help="The score from 0 to 1 that passes.",
 )
-@click.option(
-    "--top-k",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="How many lessons an attempt may recall.",
-)
+@top_k_option(default=5, show_default=True, help="How many lessons an attempt may recall.")
 @click.option(
     "--lessons",
-    metavar="PLACE",
-    help="The folder that the lessons are kept in.  [default: JEEVES_LESSONS, else among your data]",
+    metavar="ADDRESS",
+    help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
 )
 @namespace_option
 @click.option(
@@ -87,10 +87,11 @@ def run(  # noqa: PLR0913 - one parameter for each option
     base_url: str | None,
     api_key_env: str | None,
     timeout: float,
+    agent: str | None,
     evaluator_model: str | None,
     max_attempts: int,
     threshold: float,
-    top_k: int,
+    k: int,
     lessons: str | None,
     namespace: str,
     no_lessons: bool,
@@ -134,7 +135,8 @@ def run(  # noqa: PLR0913 - one parameter for each option
         task=task.strip(),
         endpoint=Endpoint(model, base_url, api_key_env, timeout),
         judge=evaluator_model,
-        loop=running.Loop(max_attempts, threshold, top_k, budget_tokens, budget_seconds),
+        agent=agent,
+        loop=running.Loop(max_attempts, threshold, k, budget_tokens, budget_seconds),
         lessons=None if no_lessons else running.Place(place, namespace, embedder, settings),
     )
     ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))

@@ -31,6 +31,13 @@ class SpendingLimitError(ExperimentError):
     """The run has spent what it may; it can be resumed with a higher limit."""
 
 
+class InterruptedTryError(Exception):
+    """A ``KeyboardInterrupt`` on its way out of a try, which is raised again outside of the task group.
+
+    As itself it would end the event loop at once and leave threads for which the process waits for ever.
+    """
+
+
 @dataclass(slots=True)
 class Run:
     """What all batches of an experiment share."""
@@ -86,6 +93,8 @@ class Batch:
         except BaseException as error:
             first = _first(error)
             await self._note_stop(first)
+            if isinstance(first, InterruptedTryError):
+                raise KeyboardInterrupt(str(first)) from error
             if first is error:
                 raise
             raise first from error
@@ -113,6 +122,8 @@ class Batch:
                 raise ExperimentError(
                     f"{position}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
                 ) from error
+            except KeyboardInterrupt as error:
+                raise InterruptedTryError(f"{position}: KeyboardInterrupt was raised in it") from error
             if made is None:
                 return
             with anyio.CancelScope(shield=True):

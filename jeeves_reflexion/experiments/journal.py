@@ -14,7 +14,7 @@ import typing
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.results import Split
@@ -106,6 +106,10 @@ def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True)
         sync_folder(path.parent)
 
 
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What a line raises that is none of a run's."""
+
+
 def mend(path: Path) -> None:
     """Cut off the unfinished last line that a killed writer left. Raises ``OSError``."""
     data = path.read_bytes() if path.exists() else b""
@@ -126,7 +130,7 @@ def read(path: Path) -> Past:
     for number, line in enumerate(lines, 1):
         try:
             _take(past, json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise ExperimentError(
                 f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
             ) from error

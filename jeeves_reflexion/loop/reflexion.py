@@ -26,7 +26,7 @@ from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, with_reflection
+from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
 from jeeves_reflexion.loop.factory import (
     AgentLike,
     Choices,
@@ -264,7 +264,7 @@ class Reflexion(Generic[T]):
         if self.lessons is None:
             last = history[-1] if history else None
             if last is None:
-                return None, await self.memory.read(self.lessons_block_name)
+                return None, await read_block(self.memory, self.lessons_block_name)
             return None, with_reflection(last.block, last.reflection)
         lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.chain else ""

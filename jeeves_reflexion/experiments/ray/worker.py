@@ -124,10 +124,42 @@ class FarModel:
                 raise failure.raised()
 
 
+class _Tries:
+    """Makes tries with the tools that a setup opened."""
+
+    def __init__(self, tools: Tools, where: str) -> None:
+        self._tools = tools
+        self._where = where
+        self._loops: dict[tuple[str, int], Reflexion] = {}
+
+    async def make(self, data: bytes, talk: Talk) -> None:
+        """Make a try; what comes of it, an error too, is said."""
+        token = _talk.set(talk)
+        try:
+            job = unpacked_job(data)
+            loop = self._loop(job)
+            talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
+            talk.said.put(Finished.of(await make_try(job, loop, self._tools.scorer, talk.spend)))
+        except BaseException as error:
+            talk.said.put(failed(error, self._where))
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
+        finally:
+            _talk.reset(token)
+
+    def _loop(self, job: Job) -> Reflexion:
+        arm, seed = arm_of(job.position.arm), job.position.seed
+        if (arm.name, seed) not in self._loops:
+            self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
+        loop = self._loops[arm.name, seed]
+        return reading_only(loop) if job.position.split == "held-out" else loop
+
+
 class Worker:
     """The worker process as Ray sees it; each method is called in a thread of its own and returns soon.
 
-    None of them is a coroutine: Ray would then call all of them in one event loop, one after the other.
+    None of them, private ones included, may be a coroutine: Ray would then call all of them in one event loop, one
+    after the other, and a try that waits for an answer would never hear it.
     """
 
     def __init__(self, setup: bytes, models: Mapping[str, ModelFacts], paths: Sequence[str]) -> None:
@@ -135,7 +167,6 @@ class Worker:
         self._models = models
         self._paths = paths
         self._open = ExitStack()
-        self._loops: dict[tuple[str, int], Reflexion] = {}
         self._talks: dict[int, Talk] = {}
         self._trying: dict[int, Future[None]] = {}
         self._where = f" (in the worker process {os.getpid()} on {socket.gethostname()})"
@@ -147,7 +178,7 @@ class Worker:
             setup: WorkerSetup = pickle.loads(self._setup)  # noqa: S301 - sent by the experiment itself
             self._portal = self._open.enter_context(anyio.from_thread.start_blocking_portal())
             opened = self._portal.wrap_async_context_manager(setup.open(self._model))
-            self._tools: Tools = self._open.enter_context(opened)
+            self._tries = _Tries(self._open.enter_context(opened), self._where)
         except BaseException as error:  # noqa: BLE001 - told to the experiment, which ends
             told = failed(error, self._where)
             lacking = [each for each in (error, error.__cause__) if isinstance(each, ImportError)]
@@ -161,7 +192,7 @@ class Worker:
     def begin(self, number: int, job: bytes) -> None:
         """Begin a try; what it says is heard by :meth:`listen`."""
         self._talks[number] = talk = Talk()
-        self._trying[number] = self._portal.start_task_soon(self._try, job, talk)
+        self._trying[number] = self._portal.start_task_soon(self._tries.make, job, talk)
 
     def listen(self, number: int, wait: float) -> Said | None:
         """Return what a try says next; None if that is nothing for ``wait`` seconds."""
@@ -184,28 +215,6 @@ class Worker:
         for trying in list(self._trying.values()):
             trying.cancel()
         self._open.close()
-
-    async def _try(self, data: bytes, talk: Talk) -> None:
-        """Make a try; what comes of it, an error too, is said."""
-        token = _talk.set(talk)
-        try:
-            job = unpacked_job(data)
-            loop = self._loop(job)
-            talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
-            talk.said.put(Finished.of(await make_try(job, loop, self._tools.scorer, talk.spend)))
-        except BaseException as error:
-            talk.said.put(failed(error, self._where))
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
-        finally:
-            _talk.reset(token)
-
-    def _loop(self, job: Job) -> Reflexion:
-        arm, seed = arm_of(job.position.arm), job.position.seed
-        if (arm.name, seed) not in self._loops:
-            self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
-        loop = self._loops[arm.name, seed]
-        return reading_only(loop) if job.position.split == "held-out" else loop
 
     def _model(self, key: str) -> ChatModel:
         if key not in self._models:

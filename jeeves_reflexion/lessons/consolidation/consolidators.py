@@ -14,6 +14,7 @@ from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, 
 from jeeves_reflexion.lessons.consolidation.steps import Proposals, Refused
 from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
 from jeeves_reflexion.lessons.sameness import interleaved, same_advice, same_scope, slip_of, told_apart
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.slips import settled
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
@@ -157,7 +158,7 @@ class LLMConsolidator:
         """Return what the model proposes for a cluster."""
         names = {f"L{number}": lesson.id for number, lesson in enumerate(cluster, 1)}
         rows = [self._row(name, lesson) for name, lesson in zip(names, cluster, strict=True)]
-        material = fence("lessons", "\n".join(rows))
+        material = fence("lessons", inert("\n".join(rows)))
         problem = ""
         for _ in range(2):
             shown = f"{material}\n\nYour previous answer was refused: {problem}." if problem else material

@@ -5,7 +5,11 @@ import json
 import re
 import sys
 
+import anyio
 import pytest
+
+from jeeves_reflexion import open_lessons
+from vectorstores import Chunk, HashingEmbedder
 
 PAIRS = [
     ("What is the capital of France?", "Name the city, not the country."),
@@ -41,11 +45,13 @@ def test_list_as_json(cli, fill, place):
 
 def test_search_finds_the_nearest_first(cli, fill):
     ids = fill(PAIRS, dim=128)
-    result = cli("lessons", "search", "carry a clean mug", "-k", "2")
+    result = cli("lessons", "search", "carry a clean mug", "--top-k", "2")
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert rows[0][0] == ids[2][:8]
     assert len(rows) == 2
-    found = json.loads(cli("lessons", "search", "carry a clean mug", "-k", "1", "--json").stdout)["lessons"]
+    found = json.loads(cli("lessons", "search", "carry a clean mug", "--top-k", "1", "--json").stdout)[
+        "lessons"
+    ]
     assert found[0]["lesson"]["id"] == ids[2]
     assert found[0]["similarity"] == pytest.approx(float(rows[0][3]), abs=0.006)
 
@@ -96,6 +102,29 @@ def test_forget_does_nothing_unless_every_id_is_found(cli, fill):
     assert result.exit_code == 5
     assert "there is no lesson 'ffff" in result.stderr
     assert cli("lessons", "count").stdout == "3\n"
+
+
+def test_forget_takes_away_a_lesson_that_cannot_be_read(cli, fill, place):
+    ids = fill(PAIRS)
+
+    async def spoil() -> None:
+        async with open_lessons(place, embedder=HashingEmbedder()) as lessons:
+            faces = await lessons.store.get_by_ids([f"{ids[0]}:{number}" for number in range(3)])
+            await lessons.store.add(
+                [
+                    Chunk(face.content, id=face.id, metadata={**face.metadata, "created_at": 1e300})
+                    for face in faces
+                ]
+            )
+
+    anyio.run(spoil)
+    assert cli("lessons", "show", ids[0]).exit_code == 5
+    asked = cli("lessons", "forget", ids[0], stdin="n\n")
+    assert "unreadable" in asked.stderr
+    assert f"{ids[0]}:0" in asked.stderr
+    assert cli("lessons", "forget", ids[0][:8], "--yes").exit_code == 5
+    assert json.loads(cli("lessons", "forget", ids[0], "--yes", "--json").stdout)["forgotten"] == [ids[0]]
+    assert len(json.loads(cli("lessons", "list", "--json").stdout)["lessons"]) == 2
 
 
 def test_a_dry_run_forgets_nothing(cli, fill):
@@ -162,7 +191,7 @@ def test_namespaces_are_apart(cli, fill):
 )
 def test_a_missing_place_is_an_error_and_stays_missing(cli, tmp_path, arguments):
     place = tmp_path / "nowhere" / "lessons"
-    result = cli("lessons", *arguments, "--place", place)
+    result = cli("lessons", *arguments, "--lessons", place)
     assert result.exit_code == 3
     assert f"no lesson store at {place}" in result.stderr
     assert result.stdout == ""
@@ -171,15 +200,15 @@ def test_a_missing_place_is_an_error_and_stays_missing(cli, tmp_path, arguments)
 
 def test_an_empty_place_is_not_the_default_one(cli, fill):
     ids = fill(PAIRS)
-    assert cli("lessons", "forget", ids[0], "--yes", "--place", "").exit_code == 5
+    assert cli("lessons", "forget", ids[0], "--yes", "--lessons", "").exit_code == 5
     assert cli("lessons", "count").stdout == "3\n"
 
 
 def test_an_empty_folder_and_a_file_are_no_stores(cli, tmp_path):
-    assert cli("lessons", "count", "--place", tmp_path).exit_code == 3
+    assert cli("lessons", "count", "--lessons", tmp_path).exit_code == 3
     file = tmp_path / "file"
     file.write_text("mine")
-    assert cli("lessons", "count", "--place", file).exit_code == 3
+    assert cli("lessons", "count", "--lessons", file).exit_code == 3
     assert file.read_text() == "mine"
 
 
@@ -192,7 +221,7 @@ def test_a_database_that_is_none_is_a_store_error(cli, place):
 
 
 def test_an_address_of_another_kind_is_a_store_error(cli):
-    result = cli("lessons", "count", "--place", "ftp://example.org/lessons")
+    result = cli("lessons", "count", "--lessons", "ftp://example.org/lessons")
     assert result.exit_code == 5
     assert "ftp://" in result.stderr
 
@@ -250,7 +279,7 @@ def test_reembed_moves_every_namespace_and_says_how_far_it_is(cli, fill, place):
     assert result.exit_code == 0
     assert "embedded 6 of 6" in result.stderr
     assert result.stdout.strip() == f"all 6 entries of {place} are found by hashing now"
-    assert "clean mug" in cli("lessons", "search", "carry a clean mug", "-k", "1").stdout
+    assert "clean mug" in cli("lessons", "search", "carry a clean mug", "--top-k", "1").stdout
     again = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--json").stdout)
     assert again == {"place": str(place), "embedder": "hashing", "embedded": 6}
 
@@ -275,13 +304,13 @@ def test_reembed_says_beforehand_what_it_would_take(cli, fill, place):
     )
     assert found["bytes_needed"] > total * 512 * 4
     assert before == {file: file.read_bytes() for file in before}
-    assert cli("lessons", "search", "mug", "-k", "1").exit_code == 0
+    assert cli("lessons", "search", "mug", "--top-k", "1").exit_code == 0
 
     assert cli("lessons", "reembed", "--embedder", "hashing").exit_code == 0
     done = cli("lessons", "reembed", "--embedder", "hashing", "--dry-run").stdout
     assert done.startswith(f"nothing to do: all {total} entries")
     nowhere = cli(
-        "lessons", "reembed", "--embedder", "hashing", "--dry-run", "--place", place.parent / "nowhere"
+        "lessons", "reembed", "--embedder", "hashing", "--dry-run", "--lessons", place.parent / "nowhere"
     )
     assert nowhere.exit_code == 3
     assert not (place.parent / "nowhere").exists()
@@ -296,6 +325,6 @@ def test_reembed_makes_no_store(cli, place):
 def test_a_password_in_an_address_is_not_shown(cli, monkeypatch):
     if importlib.util.find_spec("psycopg"):
         monkeypatch.setattr("vectorstores._pg.reaching._COLD", 0.2)
-    result = cli("lessons", "count", "--place", "postgresql://me:s3cret-w0rd@127.0.0.1:1/none")
+    result = cli("lessons", "count", "--lessons", "postgresql://me:s3cret-w0rd@127.0.0.1:1/none")
     assert result.exit_code in (3, 5)
     assert "s3cret-w0rd" not in result.stdout + result.stderr

@@ -98,7 +98,7 @@ def test_where_there_is_no_store_nothing_is_made(cli, place):
     result = cli("notes", "list")
     assert (result.exit_code, place.exists()) == (5, False)
     assert "no file" in result.stderr
-    other = cli("notes", "list", "--place", str(place.parent / "folder"), "--json")
+    other = cli("notes", "list", "--notes", str(place.parent / "folder"), "--json")
     assert json.loads(other.stdout)["error"]["kind"] == "ReflectionStoreError"
 
 

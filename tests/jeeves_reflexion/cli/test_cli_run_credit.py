@@ -36,8 +36,8 @@ def test_recall_is_an_experiment_where_a_share_is_withheld(run, cli, server, pla
     assert len(recall["offered"]) + len(recall["withheld"]) == 1
 
     # A late word counts, and is in the numbers.
-    assert cli("lessons", "outcome", told["run_id"], "1.0", "--place", place).exit_code == 0
-    stats = json.loads(cli("lessons", "stats", "--place", place, "--json").stdout)
+    assert cli("lessons", "outcome", told["run_id"], "1.0", "--lessons", place).exit_code == 0
+    stats = json.loads(cli("lessons", "stats", "--lessons", place, "--json").stdout)
     assert stats["recalls"] == 3
     assert stats["library_lift"]["value"] is None
 
@@ -52,7 +52,7 @@ def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, serve
     monkeypatch.setattr("jeeves_reflexion.cli.running.open_for_run", opened)
     for given in ((), ("--credit",), ("--no-credit",)):
         run("What is the capital of France?", *given)
-        why = ("lessons", "why", "What is the capital of France?", "--place", place, "--json")
+        why = ("lessons", "why", "What is the capital of France?", "--lessons", place, "--json")
         settings = json.loads(cli(*why, *given).stdout)["settings"]
         assert settings["credit"] is (made[-1] is not None)
         if not given:

@@ -168,7 +168,7 @@ def test_the_command_and_benchmarks_refuse_what_can_not_work(tmp_path, monkeypat
         ([*TASKS, *RAY, "--lessons", "postgresql://h/d", "--ray-address", "ray://h:1"], "form host:port"),
         ([*games, *RAY, "--arms", "own"], "name a database with --lessons"),
         ([*games, *RAY, "--arms", "own", "--lessons", "folder"], "name a database"),
-        ([*games, "--lessons", "mysql://h/d", "--count", "1"], "a PostgreSQL (postgresql://...)"),
+        ([*games, "--lessons", "mysql://h/d", "--limit", "1"], "a PostgreSQL (postgresql://...)"),
         (["refinement", "--ray-address", "h:1"], "go with --executor ray"),
         (["refinement", *RAY, "--model", "m"], "--executor ray is for offline runs"),
     ):
