@@ -28,9 +28,3 @@ def made_games(made_folder: Path) -> None:
     """See to it that there are two games."""
     with filelock.FileLock(made_folder.with_suffix(".lock"), timeout=150):
         anyio.run(lambda: generate_games(made_folder, count=2, seed=0))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of tests in which the other one can't differ."""
-    return "asyncio"
