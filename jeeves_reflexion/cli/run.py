@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from jeeves_reflexion.cli.bench_options import check_early, check_finite_number
 from jeeves_reflexion.cli.options import (
     COUNT,
-    EmbedderChoice,
     check_finite,
     check_text,
     credit_option,
@@ -79,67 +79,52 @@ from jeeves_reflexion.cli.options import (
 @click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
 @debug_option
 @click.pass_context
-def run(  # noqa: PLR0913 - one parameter for each option
-    ctx: click.Context,
-    task: str,
-    *,
-    model: str,
-    base_url: str | None,
-    api_key_env: str | None,
-    timeout: float,
-    agent: str | None,
-    evaluator_model: str | None,
-    max_attempts: int,
-    threshold: float,
-    k: int,
-    lessons: str | None,
-    namespace: str,
-    no_lessons: bool,
-    embedder: EmbedderChoice,
-    credit: bool | None,
-    withhold: float | None,
-    withhold_early: float | None,
-    budget_tokens: int | None,
-    budget_seconds: float | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - one for each option
     """Try TASK until an attempt passes, with a lesson learned from each one that does not.
 
     The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, what happens
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
     # Not before the command line has been read: --help and a typing error need none of it.
-    from jeeves_reflexion.cli import running  # noqa: PLC0415
+    from jeeves_reflexion.cli import run_service  # noqa: PLC0415
     from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
     from jeeves_reflexion.cli.lesson_credit import credit_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
     from jeeves_reflexion.loop.lesson_address import default_place  # noqa: PLC0415
 
-    if lessons is not None and no_lessons:
+    if options["lessons"] is not None and options["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
+    credit, withhold, early = options["credit"], options["withhold"], options["withhold_early"]
     if withhold is not None and credit is False:
         raise click.UsageError("--withhold and --no-credit exclude each other")
-    if no_lessons and (credit or withhold is not None):
+    if options["no_lessons"] and (credit or withhold is not None):
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
-    check_early(withhold, withhold_early)
-    if task == "-":
-        task = _read_stdin()
+    check_early(withhold, early)
+    task: str = _read_stdin() if options["task"] == "-" else options["task"]
     if not task.strip():
         raise click.UsageError("the task is empty: say what is asked")
-    place = default_place() if lessons is None else lessons
-    settings = credit_of(credit, withhold=withhold, early=withhold_early)
-    order = running.Order(
+    lessons = None
+    if not options["no_lessons"]:
+        place = default_place() if options["lessons"] is None else options["lessons"]
+        settings = credit_of(credit, withhold=withhold, early=early)
+        lessons = run_service.Place(place, options["namespace"], options["embedder"], settings)
+    order = run_service.Order(
         task=task.strip(),
-        endpoint=Endpoint(model, base_url, api_key_env, timeout),
-        judge=evaluator_model,
-        agent=agent,
-        loop=running.Loop(max_attempts, threshold, k, budget_tokens, budget_seconds),
-        lessons=None if no_lessons else running.Place(place, namespace, embedder, settings),
+        endpoint=Endpoint(options["model"], options["base_url"], options["api_key_env"], options["timeout"]),
+        judge=options["evaluator_model"],
+        agent=options["agent"],
+        loop=run_service.Loop(
+            options["max_attempts"],
+            options["threshold"],
+            options["k"],
+            options["budget_tokens"],
+            options["budget_seconds"],
+        ),
+        lessons=lessons,
     )
-    ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))
+    ctx.exit(run_service.run(order, Screen(quiet=options["quiet"]), as_json=options["as_json"]))
 
 
 def _read_stdin() -> str:

@@ -48,7 +48,7 @@ def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, serve
         made.append(given[3].credit)
         return open_for_run(*given, **named)
 
-    monkeypatch.setattr("jeeves_reflexion.cli.running.open_for_run", opened)
+    monkeypatch.setattr("jeeves_reflexion.cli.run_service.open_for_run", opened)
     for given in ((), ("--credit",), ("--no-credit",)):
         run("What is the capital of France?", *given)
         why = ("lessons", "why", "What is the capital of France?", "--lessons", place, "--json")
