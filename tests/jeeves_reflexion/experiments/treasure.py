@@ -115,7 +115,7 @@ async def troubled(task, session, models):
         case "exit":
             sys.exit(3)
         case "unsent":
-            await ask(models("mine"), [Message("user", threading.Lock())])
+            await ask(models("mine"), [Message("user", "hello")], schema={"lock": threading.Lock()})
         case "deadly":
             os.kill(os.getpid(), signal.SIGKILL)
     return Attempt("large" * 200_000)
