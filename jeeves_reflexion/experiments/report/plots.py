@@ -10,6 +10,7 @@ from typing import Final
 from jeeves_reflexion.experiments.report.html import Html, element
 from jeeves_reflexion.experiments.report.tables import number, share_text
 from jeeves_reflexion.experiments.report.values import LessonUse, Part, Report
+from jeeves_reflexion.text import one_line
 
 WIDTH: Final = 520
 HEIGHT: Final = 330
@@ -44,6 +45,7 @@ class Plot:
     caption: str
     picture: Html
     numbered: tuple[str, ...] = ()
+    height: float = HEIGHT
 
     def figure(self) -> Html:
         """Return it for the page."""
@@ -54,10 +56,25 @@ class Plot:
         return element("figure", caption, self.picture, element("ol", items, class_="lifts"), class_="wide")
 
     def file(self) -> str:
-        """Return it as a file of its own: an SVG image with its own style."""
+        """Return it as a file of its own: an SVG image with its own style, and what its numbers stand for."""
+        head, _, rest = self.picture.removesuffix("</svg>").partition(">")
+        if self.numbered:
+            height = self.height + LINE * len(self.numbered)
+            head = head.replace(f"0 0 {WIDTH} {self.height:g}", f"0 0 {WIDTH} {height:g}", 1)
+        names = [
+            element("text", f"{i}  {one_line(text)[:66]}", x=8, y=self.height + LINE * i - 7)
+            for i, text in enumerate(self.numbered, 1)
+        ]
         style = element("style", Html(_STYLE))
-        head, _, rest = self.picture.partition(">")
-        return f'{head} xmlns="http://www.w3.org/2000/svg" width="{WIDTH}">{style}{rest}\n'
+        parts = (
+            head,
+            f' xmlns="http://www.w3.org/2000/svg" width="{WIDTH}">',
+            style,
+            rest,
+            *names,
+            "</svg>\n",
+        )
+        return "".join(parts)
 
 
 @dataclass(slots=True)
@@ -251,7 +268,7 @@ def lifts(uses: Sequence[LessonUse]) -> Plot | None:
         f"Lift of lessons: mean score with the lesson less that of tries from which it was withheld{rest}"
     )
     picture = axes.svg("Lift of lessons", told)
-    return Plot("lifts", caption, picture, tuple(use.text for use in shown))
+    return Plot("lifts", caption, picture, tuple(use.text for use in shown), axes.height)
 
 
 def _ticks(high: float, about: int = 5) -> list[float]:
