@@ -28,7 +28,7 @@ from jeeves_reflexion.workflows import (
     reflection_evaluate,
     reflection_loop,
 )
-from jeeves_reflexion.workflows.reading_parts import CONTROL_KEYS
+from jeeves_reflexion.workflows.parts import CONTROL_KEYS
 from jeeves_reflexion.workflows.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio

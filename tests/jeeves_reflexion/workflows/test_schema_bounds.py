@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.workflows import SchemaCheck, SchemaFolderError, Workflow, reflection_evaluate
-from jeeves_reflexion.workflows import schema_process as process
+from jeeves_reflexion.workflows import schemas, worker
 from jeeves_reflexion.workflows.documents import read_json, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowFileError
 
@@ -41,7 +41,7 @@ ENDLESS = {
 
 @pytest.fixture
 def hurried(monkeypatch):
-    monkeypatch.setattr(process, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(schemas, "MAX_SECONDS", 0.5)
 
 
 @pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_a_judgement_without_end_is_a_verdict_and_the_event_loop_goes_on(h
     (error,) = found["errors"]
     assert error["message"] == "judging it by the schema took longer than 0.5 s, and was stopped"
     assert turns > 1
-    monkeypatch.setattr(process, "MAX_SECONDS", 60)  # the next one is judged as ever
+    monkeypatch.setattr(schemas, "MAX_SECONDS", 60)  # the next one is judged as ever
     again = await reflection_evaluate({}, evaluator={"type": "schema", "schema": {"type": "array"}}, data=[1])
     assert again["valid"] is True
 
@@ -89,29 +89,29 @@ def test_a_schema_that_takes_for_ever_to_check_is_no_workflow():
     ],
 )
 def test_the_verdict_is_that_of_the_check(schema, output):
-    assert process.judge_by_schema(schema, None, output) == SchemaCheck(schema)(output)
+    assert schemas.judged(schema, None, output) == SchemaCheck(schema)(output)
 
 
 def test_a_bad_schema_is_the_same_error(tmp_path):
     with pytest.raises(ConfigurationError, match="no valid JSON Schema at type"):
-        process.judge_by_schema({"type": 5}, None, 1)
+        schemas.judged({"type": 5}, None, 1)
     with pytest.raises(ConfigurationError, match="the schema is no JSON"):
-        process.judge_by_schema({"const": {1, 2}}, None, 1)
+        schemas.judged({"const": {1, 2}}, None, 1)
     with pytest.raises(SchemaFolderError, match="give base_folder"):
-        process.judge_by_schema({"$ref": "a.json"}, None, 1)
+        schemas.judged({"$ref": "a.json"}, None, 1)
     (tmp_path / "a.json").write_text('{"type": "integer"}')
-    assert process.judge_by_schema({"$ref": "a.json"}, tmp_path, 1).valid
+    assert schemas.judged({"$ref": "a.json"}, tmp_path, 1).valid
     (tmp_path / "a.json").write_text('{"type": "array"}')
-    assert not process.judge_by_schema({"$ref": "a.json"}, tmp_path, 1).valid
+    assert not schemas.judged({"$ref": "a.json"}, tmp_path, 1).valid
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_process_that_was_ended_is_replaced():
-    assert process.judge_by_schema(True, None, 1).valid
-    (kept, *_) = process._idle  # the one thing that a signal can be sent to
+    assert schemas.judged(True, None, 1).valid
+    (kept, *_) = worker._idle  # the one thing that a signal can be sent to
     kept.send_signal(signal.SIGKILL)
     kept.wait()
-    assert process.judge_by_schema(True, None, 1).valid
+    assert schemas.judged(True, None, 1).valid
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes as POSIX has them")
@@ -120,9 +120,9 @@ def test_the_process_ends_with_the_program_and_runs_none_of_its_code(tmp_path):
     program.write_text(
         "import os, signal\n"
         "print('started', flush=True)\n"  # a second time, if the process ran the program's own file
-        "from jeeves_reflexion.workflows import schema_process as process\n"
-        "assert process.judge_by_schema(True, None, 1).valid\n"
-        "print(process._idle[0].pid, flush=True)\n"
+        "from jeeves_reflexion.workflows import schemas, worker\n"
+        "assert schemas.judged(True, None, 1).valid\n"
+        "print(worker._idle[0].pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, template_sandbox
+from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, templates
 from jeeves_reflexion.workflows.templates import holds, render, render_text
 
 pytestmark = pytest.mark.anyio

@@ -8,16 +8,10 @@ import time
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from jeeves_reflexion import ConfigurationError, OpenAIModel, ScriptedModel, SessionError, errors
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 from jeeves_reflexion.workflows import ReflectionFailedError, Workflow, WorkflowError, WorkflowFileError
-from jeeves_reflexion.workflows.documents import Document
-from jeeves_reflexion.workflows.plan import CodeStep, LoopCall, Node, Place
-from jeeves_reflexion.workflows.reading_parts import CONTROL_KEYS
-from jeeves_reflexion.workflows.workflow import merge
+from jeeves_reflexion.workflows.parts import CONTROL_KEYS
 
 pytestmark = pytest.mark.anyio
 
@@ -291,26 +285,17 @@ async def test_a_cycle_without_an_end_is_stopped(here):
 # -- the state
 
 
-@given(
-    st.dictionaries(st.sampled_from(["a", "b", "exhausted", "success"]), st.integers()),
-    st.dictionaries(st.sampled_from(["a", "c", "out"]), st.integers()),
-    st.sampled_from([None, "out"]),
-    st.booleans(),
-)
-def test_a_result_is_merged_or_named_and_a_loops_is_both(state, result, output, loops):
-    action = LoopCall(CodeStep("x"), CodeStep("x")) if loops else CodeStep("x")  # type: ignore[arg-type]
-    before = dict(state)
-    merge(state, Node("n", action, output, (), Place(Document(None))), result)
-    merged = result if loops or output is None else {}
-    for key in {*before, *result, "out"}:
-        if key == output:
-            assert state[key] == result
-        elif key in merged:
-            assert state[key] == result[key]
-        elif key == "exhausted" and loops:
-            assert key not in state
-        else:
-            assert state.get(key) == before.get(key)
+@pytest.mark.parametrize("output", ["", ", output: out"])
+async def test_a_result_is_merged_or_named_and_a_loops_is_both(here, output):
+    code = "'return {\"a\": 2, \"c\": 3}'"
+    before = {"a": 1, "b": 1, "exhausted": True}
+    state = await nodes(f"  - {{name: n, run: {code}{output}}}").run(before, sandbox=here)
+    merged = {"out": {"a": 2, "c": 3}} if output else {"a": 2, "c": 3}
+    assert state == {**before, **merged}
+    loop = f"{{generator: {{run: {code}}}, evaluator: {{type: schema, schema: {{}}}}}}"
+    looped = await nodes(f"  - {{name: n, uses: reflection.loop, with: {loop}{output}}}").run(before, sandbox=here)
+    assert (looped["a"], looped["b"], looped["c"], "exhausted" in looped) == (2, 1, 3, False)
+    assert not output or looped["out"]["a"] == 2
 
 
 async def test_a_second_loop_that_succeeds_forgets_the_firsts_exhaustion():
