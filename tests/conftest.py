@@ -70,7 +70,6 @@ BOTH_LOOPS = (
     "test_reflexion_",
     "vectorstores/test_faiss_store.py",
     "vectorstores/test_writes.py",
-    "workflows/test_workflow.py",
 )
 """Tests that run on trio as well: those where the event loop can make a difference. The others run on asyncio alone."""
 

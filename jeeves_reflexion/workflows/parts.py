@@ -129,9 +129,12 @@ class Part:
     @model_validator(mode="before")
     @classmethod
     def _check_keys(cls, given: Any) -> Any:  # noqa: ANN401 - from outside
-        taken = [each for each in fields(cls) if each.init]
-        required = [key_of(each.name) for each in taken if each.default is MISSING]
-        known = [key_of(each.name) for each in taken if each.default is not MISSING]
+        required: list[str] = []
+        known: list[str] = []
+        for each in fields(cls):
+            if each.init:
+                needed = each.default is MISSING and each.default_factory is MISSING
+                (required if needed else known).append(key_of(each.name))
         key = ""
         if isinstance(given, Mapping):
             said, key = key_problem(given, required, known)

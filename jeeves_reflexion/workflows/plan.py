@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -332,7 +332,7 @@ class Plan(Part):
     ] = ()
     settings: Annotated[
         Settings, BeforeValidator(lambda given: {} if given is None else given, Settings | None)
-    ] = Settings()
+    ] = field(default_factory=Settings)
 
     @property
     def trusted(self) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion.workflows import SchemaCheck
-from jeeves_reflexion.workflows.coercion import coerce_scalar
+from jeeves_reflexion.workflows.schemas import coerce_scalar
 
 NUMBERLIKE = st.text("0123456789+-.eE ", max_size=24) | st.text(max_size=8)
 SCALARS = (

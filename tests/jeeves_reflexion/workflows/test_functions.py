@@ -182,29 +182,27 @@ async def test_raise_carries_the_history():
     ] * 2
 
 
-@pytest.mark.parametrize(
-    "fatal",
-    [
+@pytest.mark.parametrize("where", ["generator", "evaluator", "corrector"])
+async def test_what_no_attempt_would_mend_is_raised(where):
+    for fatal in (
         ModelAuthError("no key"),
         ConfigurationError("bad"),
         BudgetExceededError("tokens", "spent"),
         errors.SandboxUnavailableError("no isolation"),
-    ],
-)
-@pytest.mark.parametrize("where", ["generator", "evaluator", "corrector"])
-async def test_what_no_attempt_would_mend_is_raised(fatal, where):
-    def judge(output, state):
-        if where == "evaluator":
-            raise fatal
-        return False
+    ):
 
-    with pytest.raises(type(fatal)):
-        await reflection_loop(
-            {},
-            generator=script(fatal if where == "generator" else 1),
-            evaluator=judge,
-            corrector=script(fatal) if where == "corrector" else None,
-        )
+        def judge(output, state, fatal=fatal):
+            if where == "evaluator":
+                raise fatal
+            return False
+
+        with pytest.raises(type(fatal)):
+            await reflection_loop(
+                {},
+                generator=script(fatal if where == "generator" else 1),
+                evaluator=judge,
+                corrector=script(fatal) if where == "corrector" else None,
+            )
 
 
 async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
@@ -228,7 +226,7 @@ async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
         ({"evaluator": {"schema": {}}}, "type is missing"),
         ({"evaluator": {"type": "schema", "schema": {"type": 3}}}, "no valid JSON Schema"),
         ({"evaluator": {"type": "custom", "run": "x", "langage": "lua"}}, "did you mean 'language'"),
-        ({"evaluator": {"type": "llm", "prompt": "p", "schema": {}}}, "belongs to another type"),
+        ({"evaluator": {"type": "llm", "prompt": "p", "schema": {}}}, "unknown key 'schema'"),
         ({"generator": {}}, "either action"),
         ({"generator": 5}, "generator must be a function"),
         ({"corrector": "x"}, "corrector must be a function"),
