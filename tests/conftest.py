@@ -63,7 +63,7 @@ BOTH_LOOPS = (
     "experiments/test_experiments.py",
     "lessons/test_lesson_store.py",
     "models/test_openai_model.py",
-    "sandbox/test_sandbox",
+    "sandbox/test_sandbox_failures.py",
     "tasknotes/test_ensemble.py",
     "test_hung_agents.py",
     "test_refinement.py",

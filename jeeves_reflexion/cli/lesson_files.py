@@ -33,15 +33,15 @@ from jeeves_reflexion.lessons.exchange.files import (
     export_file,
     import_file,
     plan_import,
+    undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
-from jeeves_reflexion.lessons.exchange.restoring import undone
 from jeeves_reflexion.lessons.forgetting import Forgotten, forgotten, remember
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.shelf import Change, store_errors
 from jeeves_reflexion.lessons.together import MOST_TASKS
-from jeeves_reflexion.reflections.exchange import lesson_changes
 from jeeves_reflexion.reflections.folder import Malformed
+from jeeves_reflexion.reflections.lesson_files import lesson_changes
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores import origin_of
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, cast
 import anyio.lowlevel
 
 from jeeves_reflexion.errors import UnknownLessonError
-from jeeves_reflexion.lessons.credit.striking import swap
+from jeeves_reflexion.lessons.credit.records import swap
 from jeeves_reflexion.lessons.merging import COPIES, MERGED_INTO, TASKS, WORDINGS
 from jeeves_reflexion.lessons.records import lesson_from_fields
 from jeeves_reflexion.lessons.shelf import FORGOTTEN, HISTORY, Change, Shelf, digest_of, whole

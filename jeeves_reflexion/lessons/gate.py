@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jeeves_reflexion.errors import UnreadableReplyError
-from jeeves_reflexion.forms import form_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.protocols import Reflector
@@ -112,8 +111,6 @@ async def lesson_from(
         problem = shape_problem(
             reflection.lesson, max_characters=max_characters, one_sentence=one_sentence, said=said
         )
-        if problem is None and reflection.fields:
-            problem = form_problem(reflection)
         if problem is None:
             return redact_record(replace(reflection, lesson=inert(clean_characters(reflection.lesson))))
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")

@@ -7,6 +7,7 @@ already picked are passed over, and a token budget ends the list. What is found 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
@@ -16,7 +17,7 @@ from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 
-StrategyName: TypeAlias = Literal["nearest", "hybrid", "seed002"]
+StrategyName: TypeAlias = Literal["nearest", "hybrid", "structured_reflections"]
 
 RRF_K: Final = 60
 """The constant of reciprocal-rank fusion as its authors chose it (Cormack, Clarke, Büttcher 2009, SIGIR)."""
@@ -80,8 +81,8 @@ def hybrid(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     return sorted(ranked, key=lambda r: -r.relevance)
 
 
-def seed002(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Order as seed 002 does: same type of task, then a tool or API in common, then the newest.
+def structured_reflections(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
+    """Order as structured reflections are: same type of task, then a tool or API in common, then the newest.
 
     Its relevance makes no use of similarity beyond the floor: 2/3 for the type, 1/3 less a hair for a tool.
     """
@@ -99,7 +100,11 @@ def seed002(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     return sorted(ranked, key=lambda r: -r.relevance)
 
 
-STRATEGIES: Final[dict[str, Strategy]] = {"nearest": nearest, "hybrid": hybrid, "seed002": seed002}
+STRATEGIES: Final[dict[str, Strategy]] = {
+    "nearest": nearest,
+    "hybrid": hybrid,
+    "structured_reflections": structured_reflections,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,10 @@ class Picking:
     max_tokens: int = 1000
 
     def __post_init__(self) -> None:
+        if str(self.strategy) == "seed002":
+            new = "structured_reflections"
+            warnings.warn(f'strategy="seed002" is now {new!r}', DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "strategy", new)
         if isinstance(self.strategy, str) and self.strategy not in STRATEGIES:
             raise ConfigurationError(
                 f"strategy must be one of {', '.join(STRATEGIES)} or a callable, not {self.strategy!r}"

@@ -150,8 +150,8 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     credited, *_ = why("--credit")
     assert credited == {**settings, "credit": True, "utility_weight": 1.0, "half_life_days": 90.0}
     assert why("--no-credit")[0] == settings
-    assert why("--preset", "seed002")[0]["k"] == 3
-    assert why("--preset", "seed002", "-k", "1")[0]["k"] == 1
+    assert why("--preset", "structured_reflections")[0]["k"] == 3
+    assert why("--preset", "structured_reflections", "-k", "1")[0]["k"] == 1
     _, offered, left_out = why("--max-tokens", "20", "--no-credit")
     assert len(offered) == 1
     assert "no room left in the token budget" in {each["reason"] for each in left_out}

@@ -44,7 +44,7 @@ def test_seed002_goes_by_type_of_task_then_tool_then_the_newest():
         found("type and tool", kind="clean", tools=("sink",), at=0.0),
         found("type, new", kind="clean", at=3.0),
     ]
-    offered, _ = picked(candidates, strategy="seed002")
+    offered, _ = picked(candidates, strategy="structured_reflections")
     assert names(offered) == [
         "type and tool",
         "type, new",
@@ -66,7 +66,7 @@ def test_seed002_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name()
         found("scheme", tools=("pay.example.net",), at=2.0),
         found("type", kind="web scraping", at=0.0),
     ]
-    offered, _ = pick(task, candidates, k=9, picking=Picking(strategy="seed002"), alike=alike)
+    offered, _ = pick(task, candidates, k=9, picking=Picking(strategy="structured_reflections"), alike=alike)
     assert names(offered) == ["type", "scheme", "named", "newest"]
 
 

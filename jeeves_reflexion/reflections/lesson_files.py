@@ -22,31 +22,32 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import filelock
-
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import read_regular, replace_file
-from jeeves_reflexion.forms import flat_text
 from jeeves_reflexion.lessons.gate import MAX_CHARACTERS, shape_problem
 from jeeves_reflexion.lessons.records import lesson_fields, lesson_from_fields
 from jeeves_reflexion.redaction import redact, redact_record
-from jeeves_reflexion.reflections.folder import LOCK_SECONDS, Malformed
-from jeeves_reflexion.reflections.markdown import MarkdownError, summary_of
-from jeeves_reflexion.reflections.naming import agent_slug, file_name
+from jeeves_reflexion.reflections.folder import Malformed, agent_slug, free_path, locked, short_name
+from jeeves_reflexion.reflections.forms import flat_text
+from jeeves_reflexion.reflections.markdown import (
+    MarkdownError,
+    comment,
+    date_of,
+    read_comment,
+    summary_of,
+    unreadable,
+)
 from jeeves_reflexion.text import abridge, one_line
-from jeeves_reflexion.types import JSON, Lesson, Provenance, Task
+from jeeves_reflexion.types import Lesson, Provenance, Task
 
 _DATA: Final = "<!-- jeeves-reflexion lesson: "
 _TITLE: Final = re.compile(r"# Lesson: (?P<date>\d{4}-\d{2}-\d{2}) - (?P<agent>\S+) - (?P<excerpt>\S.*)")
-
-
 _TASK: Final = "## Task"
 _FENCE: Final = re.compile(r"(?P<fence>`{3,})[a-z]*\s*")
 _EXCERPT_CHARACTERS: Final = 200
@@ -89,12 +90,7 @@ def lesson_markdown(lesson: Lesson, tasks: Sequence[str] = ()) -> str:
     whole = [flat_text(redact(task)) for task in tasks]
     if whole != [lesson.task_excerpt]:
         parts += [part for task in whole for part in (_TASK, _fenced(task))]
-    data = (
-        json.dumps(lesson_fields(lesson), separators=(",", ":"))
-        .replace("--", "-\\u002d")
-        .replace(">", "\\u003e")
-    )
-    return "\n\n".join([*parts, f"{_DATA}{data} -->"]) + "\n"
+    return "\n\n".join([*parts, comment(_DATA, lesson_fields(lesson))]) + "\n"
 
 
 def _fenced(text: str) -> str:
@@ -120,22 +116,15 @@ def lesson_of_markdown(text: str) -> LessonFile:
         )
     if last:
         try:
-            data: JSON = json.loads(last.removeprefix(_DATA).removesuffix("-->"))
-            return LessonFile(lesson_from_fields(sentence, data), tasks)
-        except (ValueError, RecursionError) as error:  # ConfigurationError is a ValueError too
-            raise MarkdownError(
-                len(lines),
-                f"the data can't be read ({type(error).__name__}: {error}): restore the line, or delete it",
-            ) from error
-    try:
-        day = datetime.datetime.fromisoformat(title["date"]).replace(tzinfo=datetime.UTC)
-    except ValueError as error:
-        raise MarkdownError(1, f"{title['date']!r} is no date: write YYYY-MM-DD") from error
+            return LessonFile(lesson_from_fields(sentence, read_comment(_DATA, lines)), tasks)
+        except ConfigurationError as error:
+            raise unreadable(error, len(lines)) from error
+    day = datetime.datetime.combine(date_of(title["date"]), datetime.time(), datetime.UTC)
     task = tasks[0] if tasks else title["excerpt"].strip()
     source = Provenance("", 0, None, None, title["agent"], day.timestamp())
     excerpt = abridge(task, _EXCERPT_CHARACTERS)
-    lesson = Lesson(_digest(text), sentence, Task(task).id, excerpt, source, trust="imported")
-    return LessonFile(lesson, tasks)
+    id = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+    return LessonFile(Lesson(id, sentence, Task(task).id, excerpt, source, trust="imported"), tasks)
 
 
 def _body(lines: Sequence[str]) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
@@ -178,29 +167,18 @@ def _task(lines: Sequence[str], at: int) -> tuple[str, int]:
 def export_lessons(folder: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> int:
     """Write each lesson, with the texts of its tasks, to a file of its own in ``folder``; return how many.
 
-    A file of the same lesson is replaced.
-
-    Durable when it returns; a file is replaced whole. One process at a time writes to a folder.
+    A file of the same lesson is replaced, whole. Durable when it returns; one process at a time writes to a folder.
+    Raises :class:`LessonStoreError` for what can't be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with filelock.FileLock(folder / ".lock", timeout=LOCK_SECONDS):
-            return _export(folder, lessons)
-    except (OSError, filelock.Timeout) as error:
-        raise LessonStoreError(f"lessons can't be written to {folder}: {error}") from error
-
-
-def _export(folder: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> int:
-    found, _, _ = _read(folder)
-    places = {file.lesson.id: path for path, file in found.items()}
-    taken = {path.name for path in found} | {path.name for path in folder.glob("*.md")}
     count = 0
-    for lesson, tasks in lessons:
-        date = datetime.datetime.fromtimestamp(lesson.provenance.created_at, datetime.UTC).date()
-        path = places.get(lesson.id) or folder / file_name(date, lesson.text, taken.__contains__)
-        taken.add(path.name)
-        replace_file(path, lesson_markdown(lesson, tasks))
-        count += 1
+    with locked(folder):
+        found, _, _ = _read(folder)
+        places = {file.lesson.id: path for path, file in found.items()}
+        for lesson, tasks in lessons:
+            date = datetime.datetime.fromtimestamp(lesson.provenance.created_at, datetime.UTC).date()
+            path = places.get(lesson.id) or free_path(folder, short_name(date, lesson.text))
+            replace_file(path, lesson_markdown(lesson, tasks))
+            count += 1
     return count
 
 
@@ -255,7 +233,3 @@ def _read(folder: Path) -> tuple[dict[Path, LessonFile], tuple[Malformed, ...], 
             ours = kind or not data.strip(b"\0\t\r\n ") or data.lstrip().startswith(b"# Lesson:")
             unclear = unclear or bool(ours and not named)
     return found, tuple(malformed), unclear
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The retries of ``preset="seed002"``: X31 to X34."""
+"""The retries of the preset: X31 to X34."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from jeeves_reflexion import (
     LessonReflector,
     LessonStoreError,
     LoopOptions,
+    Picking,
     ReAct,
     Reflection,
     Reflexion,
@@ -20,12 +21,12 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.events import Escalated, LessonDropped, LessonsRecalled, RunFinished, Warned, as_json
-from jeeves_reflexion.reflections.chain import chain_block
+from jeeves_reflexion.reflections.blocks import chain_block
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.markdown import to_markdown
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
-from jeeves_reflexion.reflectors import StructuredReflector
+from jeeves_reflexion.reflections.reflector import StructuredReflector
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +46,7 @@ def loop(agent: ScriptedModel, *, scores=(0.0,), **settings) -> Reflexion:
     return Reflexion(
         ReAct(agent),
         evaluator=lambda output: left.pop(0) if len(left) > 1 else left[0],
-        preset="seed002",
+        preset="structured_reflections",
         **settings,
     )
 
@@ -147,16 +148,20 @@ async def test_x34_a_run_that_passed_or_has_no_preset_escalates_nothing():
 
 def test_the_presets_figures_and_what_a_user_may_change():
     model = ScriptedModel([])
-    made = Reflexion(model=model, preset="seed002")
+    made = Reflexion(model=model, preset="structured_reflections")
     assert (made.max_attempts, made.top_k_lessons) == (4, 3)
     assert isinstance(made.reflector, StructuredReflector)
     other = Reflexion(
-        model=model, preset="seed002", max_attempts=6, top_k_lessons=1, reflector=LessonReflector(model)
+        model=model,
+        preset="structured_reflections",
+        max_attempts=6,
+        top_k_lessons=1,
+        reflector=LessonReflector(model),
     )
     assert (other.max_attempts, other.top_k_lessons) == (6, 1)
     assert isinstance(other.reflector, LessonReflector)
     # The loop's own defaults, said out loud, are what the user gave.
-    said = Reflexion(model=model, preset="seed002", max_attempts=3, top_k_lessons=5)
+    said = Reflexion(model=model, preset="structured_reflections", max_attempts=3, top_k_lessons=5)
     assert (said.max_attempts, said.top_k_lessons) == (3, 5)
     assert (Reflexion(model=model).max_attempts, Reflexion(model=model).top_k_lessons) == (3, 5)
     assert isinstance(
@@ -165,13 +170,13 @@ def test_the_presets_figures_and_what_a_user_may_change():
     library = ReflectionLibrary(ReflectionJournal("unused"))
     assert isinstance(Reflexion(model=model, lesson_store=library).reflector, StructuredReflector)
     for arguments, says in (
-        ({"preset": "seed003"}, "preset must be 'seed002'"),
+        ({"preset": "seed003"}, "preset must be 'structured_reflections'"),
         ({"reflector_prompt": "x"}, "prompts="),
         ({"max_attempts": 0}, "max_attempts must be"),
         ({"top_k_lessons": 0}, "top_k_lessons must be"),
     ):
         with pytest.raises(ConfigurationError, match=says):
-            Reflexion(model=model, **{"preset": "seed002", **arguments})
+            Reflexion(model=model, **{"preset": "structured_reflections", **arguments})
 
 
 async def test_a_whole_run_leaves_nothing_owed(tmp_path):
@@ -320,3 +325,28 @@ def test_a_chain_without_forms_shows_its_lessons():
     block = chain_block([trial(0.25, reflection=Reflection("Look left.")), trial(number=2)])
     assert block.split("\n")[2:] == ["Attempt 1 (failed, score 0.25)", "- Lesson: Look left."]
     assert chain_block([]) == ""
+
+
+async def test_x05_without_the_preset_a_form_that_is_begun_is_asked_for_whole(place):
+    problems = []
+
+    def reflect(task, trials, problem=None):
+        problems.append(problem)
+        fields = FAILED_FIELDS if problem else {"what_happened": "It ended."}
+        return Reflection(FAILED_FIELDS["tactical_rule"], "failed", fields)
+
+    looped = Reflexion(
+        lambda prompt: "x", evaluator=lambda output: 0.0, reflector=reflect, max_attempts=1, **place
+    )
+    result = await looped.run(TASK)
+    assert [problem is None for problem in problems] == [True, False]
+    assert "'What went wrong?' (what_went_wrong) is missing" in problems[1]
+    assert result.trials[0].reflection.fields == FAILED_FIELDS
+
+
+def test_the_older_names_of_the_preset_and_of_the_strategy_still_work():
+    model = ScriptedModel([])
+    with pytest.warns(DeprecationWarning, match="structured_reflections"):
+        assert Reflexion(model=model, preset="seed002").preset.name == "structured_reflections"
+    with pytest.warns(DeprecationWarning, match="structured_reflections"):
+        assert Picking(strategy="seed002") == Picking(strategy="structured_reflections")

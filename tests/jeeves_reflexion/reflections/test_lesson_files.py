@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import Lesson, LessonStoreError, Provenance, Task
 from jeeves_reflexion.lessons import shape_problem
-from jeeves_reflexion.reflections.exchange import (
+from jeeves_reflexion.reflections.lesson_files import (
     LessonChanges,
     LessonFile,
     export_lessons,

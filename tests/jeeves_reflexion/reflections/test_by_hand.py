@@ -9,12 +9,12 @@ import pytest
 from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, source, trial
 
 from jeeves_reflexion import LessonStoreError, ScriptedModel, Task
-from jeeves_reflexion.forms import CAUSES, cause_of, make_reflection
-from jeeves_reflexion.mars import rule_of, steps_of
+from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
-from jeeves_reflexion.reflectors import StructuredReflector
+from jeeves_reflexion.reflections.principles import rule_of, steps_of
+from jeeves_reflexion.reflections.reflector import StructuredReflector
 
 pytestmark = pytest.mark.anyio
 
@@ -53,54 +53,54 @@ def put(journal: ReflectionJournal, text: str, name: str = "2026-03-01-api-timeo
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        by_hand(),
-        by_hand().replace("\n## ", "\n\n## "),
-        by_hand().replace("?\n", "?\n\n").rstrip("\n"),
-        by_hand().replace("\n", "\r\n"),
-        by_hand().replace("## What happened?", "## **What happened?**"),
-        by_hand().replace("## Why did it go wrong?", "## WHY DID IT GO WRONG:"),
-        by_hand(title=TITLE.replace(" - ", " \N{EN DASH} ")),
-        by_hand(title=TITLE.replace("2026-03-01 - researcher-agent", "[2026-03-01] - [Researcher Agent]")),
-        "\ufeff\n\n" + by_hand(),
-        by_hand(rule="Always validate API response status\nbefore parsing the body."),
-    ],
-)
-def test_a_failed_task_as_the_seed_shows_it(text):
-    read = from_markdown(text)
-    assert (read.date.isoformat(), read.agent, read.summary) == (
-        "2026-03-01",
-        "researcher-agent",
-        "Fetch the listings",
-    )
-    assert (read.reflection.outcome, read.reflection.lesson, len(read.reflection.fields)) == (
-        "failed",
-        RULE,
-        5,
-    )
-    assert from_markdown(to_markdown(read)).reflection == read.reflection
+AS_SHOWN = [
+    by_hand(),
+    by_hand().replace("\n## ", "\n\n## "),
+    by_hand().replace("?\n", "?\n\n").rstrip("\n"),
+    by_hand().replace("\n", "\r\n"),
+    by_hand().replace("## What happened?", "## **What happened?**"),
+    by_hand().replace("## Why did it go wrong?", "## WHY DID IT GO WRONG:"),
+    by_hand(title=TITLE.replace(" - ", " \N{EN DASH} ")),
+    by_hand(title=TITLE.replace("2026-03-01 - researcher-agent", "[2026-03-01] - [Researcher Agent]")),
+    "\ufeff\n\n" + by_hand(),
+    by_hand(rule="Always validate API response status\nbefore parsing the body."),
+]
 
 
-@pytest.mark.parametrize(
-    ("title", "headings", "outcome"),
-    [
-        (TITLE, ("What happened?", "What went wrong?", "What should I do differently?"), "partial"),
-        (TITLE.replace("Reflection", "Procedure"), ("Strategy", "Why it worked"), "success"),
-        *(
-            (
-                TITLE.replace("Reflection", name),
-                ("What was the decision?", "What alternatives existed?", "Why was this option chosen?"),
-                "decision",
-            )
-            for name in ("Reflection", "Decision", "Decision Reflection")
-        ),
-    ],
-)
-def test_the_other_forms_as_the_seed_shows_them(title, headings, outcome):
-    text = "\n".join([title, *(f"## {heading}\nSomething to say." for heading in headings)])
-    assert from_markdown(text).reflection.outcome == outcome
+def test_a_failed_task_as_the_seed_shows_it():
+    for text in AS_SHOWN:
+        read = from_markdown(text)
+        assert (read.date.isoformat(), read.agent, read.summary) == (
+            "2026-03-01",
+            "researcher-agent",
+            "Fetch the listings",
+        )
+        assert (read.reflection.outcome, read.reflection.lesson, len(read.reflection.fields)) == (
+            "failed",
+            RULE,
+            5,
+        )
+        assert from_markdown(to_markdown(read)).reflection == read.reflection
+
+
+OTHER_FORMS = [
+    (TITLE, ("What happened?", "What went wrong?", "What should I do differently?"), "partial"),
+    (TITLE.replace("Reflection", "Procedure"), ("Strategy", "Why it worked"), "success"),
+    *(
+        (
+            TITLE.replace("Reflection", name),
+            ("What was the decision?", "What alternatives existed?", "Why was this option chosen?"),
+            "decision",
+        )
+        for name in ("Reflection", "Decision", "Decision Reflection")
+    ),
+]
+
+
+def test_the_other_forms_as_the_seed_shows_them():
+    for title, headings, outcome in OTHER_FORMS:
+        text = "\n".join([title, *(f"## {heading}\nSomething to say." for heading in headings)])
+        assert from_markdown(text).reflection.outcome == outcome
 
 
 @pytest.mark.parametrize("marks", ["##", "###"])
@@ -126,33 +126,33 @@ def test_a_step_may_go_on_in_the_next_line():
     assert steps_of(from_markdown(text).reflection.procedure or "") == ("Ask for the page.", "Look.")
 
 
-@pytest.mark.parametrize(
-    ("why", "cause"),
-    [
-        ("Missing knowledge of the rate limit.", "knowledge"),
-        ("- Bad input: the file was empty.", "input"),
-        ("The upstream API was down (external failure).", "external"),
-        ("The API was down: an external failure.", "external"),
-        ("The root cause was a wrong strategy.", "strategy"),
-        ("Root cause: **bad input**", "input"),
-        ("WRONG STRATEGY", "strategy"),
-        ("Wrong strategy, not bad input.", "strategy"),
-        # What is not plain stays unclassified: nothing is better than the opposite.
-        ("The body was parsed before its status was seen.", "unclassified"),
-        ("It was not bad input, but a wrong strategy.", "unclassified"),
-        ("This was no external failure: we never asked.", "unclassified"),
-        ("Either bad input, external failure, or something else.", "unclassified"),
-        ("Our strategy for bad weather was missing.", "unclassified"),
-        ("Falsche Strategie: zuerst geparst.", "unclassified"),
-        ("状态码没有检查。", "unclassified"),
-        ("Unclassified", "unclassified"),
-    ],
-)
-def test_a_why_is_classified_where_it_is_plain(why, cause):
-    read = from_markdown(by_hand(why)).reflection
-    assert (read.fields["why"], cause_of(read.fields["why"])) == (why, cause)
-    written = make_reflection("failed", {**FAILED_FIELDS, "why": why})
-    assert cause_of(written.fields["why"]) == cause
+WHYS = [
+    ("Missing knowledge of the rate limit.", "knowledge"),
+    ("- Bad input: the file was empty.", "input"),
+    ("The upstream API was down (external failure).", "unclassified"),
+    ("The API was down: an external failure.", "unclassified"),
+    ("The root cause was a wrong strategy.", "strategy"),
+    ("Root cause: **bad input**", "input"),
+    ("WRONG STRATEGY", "strategy"),
+    ("Wrong strategy, not bad input.", "strategy"),
+    # What is not plain stays unclassified: nothing is better than the opposite.
+    ("The body was parsed before its status was seen.", "unclassified"),
+    ("It was not bad input, but a wrong strategy.", "unclassified"),
+    ("This was no external failure: we never asked.", "unclassified"),
+    ("Either bad input, external failure, or something else.", "unclassified"),
+    ("Our strategy for bad weather was missing.", "unclassified"),
+    ("Falsche Strategie: zuerst geparst.", "unclassified"),
+    ("状态码没有检查。", "unclassified"),
+    ("Unclassified", "unclassified"),
+]
+
+
+def test_a_why_is_classified_where_it_is_plain():
+    for why, cause in WHYS:
+        read = from_markdown(by_hand(why)).reflection
+        assert (read.fields["why"], cause_of(read.fields["why"])) == (why, cause)
+        written = make_reflection("failed", {**FAILED_FIELDS, "why": why})
+        assert cause_of(written.fields["why"]) == cause
 
 
 async def test_the_class_of_a_cause_is_asked_for_once_more_and_no_reflection_is_lost_for_it():

@@ -23,10 +23,15 @@ from protocol_parts import (
     success,
 )
 
-from jeeves_reflexion.forms import FORMS, ReflectionFormError, clean_text, form_problem, make_reflection
-from jeeves_reflexion.mars import principle_of, procedure_of
-from jeeves_reflexion.reflections.escaping import escaped
-from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, from_markdown, to_markdown
+from jeeves_reflexion.reflections.forms import (
+    FORMS,
+    ReflectionFormError,
+    clean_text,
+    form_problem,
+    make_reflection,
+)
+from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, escaped, from_markdown, to_markdown
+from jeeves_reflexion.reflections.principles import principle_of, procedure_of
 from jeeves_reflexion.types import Provenance
 
 

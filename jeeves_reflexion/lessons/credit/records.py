@@ -1,9 +1,9 @@
-"""Changes of records against others who change the same ones, and striking a lesson from them."""
+"""Records that several writers change at once: reading all of them, changing one, and striking a lesson from them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 import anyio.lowlevel
@@ -15,6 +15,18 @@ from vectorstores.base import ConflictError, Record, RecordStore
 _TRIES: Final = 50
 _PAGE: Final = 100
 _IN_A_TURN: Final = 25  # few enough to be looked through in a millisecond or two of the event loop's time
+
+
+async def each_record(records: RecordStore, collection: str) -> AsyncIterator[Record]:
+    """Yield the records of a collection in their order, page by page."""
+    after = None
+    while True:
+        page = await records.scan_records(collection, after=after, limit=_PAGE)
+        for record in page.records:
+            yield record
+        if page.next is None:
+            return
+        after = page.next
 
 
 async def swap(
@@ -39,35 +51,22 @@ async def strike(records: RecordStore, collection: str, lesson_id: str, parts: S
     """Take a lesson out of the lists ``parts`` of every entry of a collection; returns out of how many."""
 
     def without(value: JSON) -> JSON | None:
-        return _without(value, lesson_id, parts)
+        if not isinstance(value, Mapping):
+            return None
+        found = [(part, value.get(part)) for part in parts]
+        lists = {part: items for part, items in found if isinstance(items, list | tuple)}
+        kept = {part: [item for item in items if _id_of(item) != lesson_id] for part, items in lists.items()}
+        changed = {part: items for part, items in kept.items() if len(items) != len(lists[part])}
+        return {**value, **changed} if changed else None
 
-    struck, after = 0, None
-    while True:
-        page = await records.scan_records(collection, after=after, limit=_PAGE)
-        for start in range(0, len(page.records), _IN_A_TURN):
+    struck = number = 0
+    async for record in each_record(records, collection):
+        number += 1
+        if number % _IN_A_TURN == 0:
             await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
-            for record in _that_have(page.records[start : start + _IN_A_TURN], without):
-                struck += await swap(records, collection, record.key, without)
-        if page.next is None:
-            return struck
-        after = page.next
-
-
-def _that_have(records: Sequence[Record], without: Callable[[JSON], JSON | None]) -> list[Record]:
-    return [record for record in records if without(record.value) is not None]
-
-
-def _without(value: JSON, lesson_id: str, parts: Sequence[str]) -> JSON | None:
-    if not isinstance(value, Mapping):
-        return None
-    changed: dict[str, JSON] = {}
-    for part in parts:
-        items = value.get(part)
-        if isinstance(items, Sequence) and not isinstance(items, str):
-            kept = [item for item in items if _id_of(item) != lesson_id]
-            if len(kept) != len(items):
-                changed[part] = kept
-    return {**value, **changed} if changed else None
+        if without(record.value) is not None:
+            struck += await swap(records, collection, record.key, without)
+    return struck
 
 
 def _id_of(item: JSON) -> JSON:

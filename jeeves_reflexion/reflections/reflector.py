@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
-from jeeves_reflexion.forms import (
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.reflections.forms import (
     FORMS,
     PARTIAL_FROM,
     Form,
@@ -18,10 +20,8 @@ from jeeves_reflexion.forms import (
     outcome_of,
     with_cause,
 )
-from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.reflections.replies import FilledForm, read_form
 from jeeves_reflexion.reflectors.material import material_of
-from jeeves_reflexion.reflectors.replies import FilledForm, read_form
 from jeeves_reflexion.text import fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Outcome, Reflection, Task, Trial, Usage
 
@@ -29,7 +29,7 @@ _TEXT: Final[JSON] = {"type": "string"}
 
 
 class StructuredReflector:
-    """Writes structured reflections (seed 002) from trials, and on decisions.
+    """Writes structured reflections from trials, and on decisions.
 
     The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of ``partial_from``
     on, else ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked
@@ -60,9 +60,7 @@ class StructuredReflector:
         self.model = model
         self.partial_from = partial_from
         self._prompts = {
-            outcome: read_prompt(
-                given.get(outcome), "jeeves_reflexion.reflectors", f"structured_{outcome}.md"
-            )
+            outcome: read_prompt(given.get(outcome), "jeeves_reflexion.reflections", f"{outcome}.md")
             for outcome in FORMS
         }
         self._tokens = trajectory_tokens
@@ -85,7 +83,7 @@ class StructuredReflector:
     ) -> Reflection:
         """Return the reflection on an important decision made for a task: no trial ends in one by itself.
 
-        For one that you word yourself, see :func:`~jeeves_reflexion.forms.decision_reflection`.
+        For one that you word yourself, see :func:`~jeeves_reflexion.reflections.forms.decision_reflection`.
         """
         parts = [fence("task", task.prompt), fence("decision", decision)]
         if alternatives:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from jeeves_reflexion.forms import Form
 from jeeves_reflexion.models.replies import agreed, objects, opened, unwrapped
 from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.models.thoughts import answer
+from jeeves_reflexion.reflections.forms import Form
 from jeeves_reflexion.types import JSON
 
 _NO: Final = frozenset({"false", "no", "0", ""})

@@ -1,7 +1,7 @@
 """The two further outputs of an important reflection: a principle, and a procedure.
 
 The dual reflection of MARS: the principle is normative and prevents, the procedure is descriptive and can be repeated.
-Their wording is that of seed 002, section 6.
+Their wording is part of the form: a reader of files relies on it.
 """
 
 from __future__ import annotations

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from protocol_parts import TASK, at, decision, entry, failed, partial, source, success
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Task
-from jeeves_reflexion.forms import make_reflection
 from jeeves_reflexion.reflections import folder as files
-from jeeves_reflexion.reflections.journal import DEFAULT_FOLDER, ReflectionJournal
+from jeeves_reflexion.reflections.folder import agent_slug, slug, title_slug
+from jeeves_reflexion.reflections.forms import make_reflection
+from jeeves_reflexion.reflections.journal import DEFAULT_FOLDER, Known, ReflectionJournal
 from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
-from jeeves_reflexion.reflections.naming import agent_slug, slug, title_slug
-from jeeves_reflexion.reflections.syncing import Known
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent
@@ -63,44 +62,44 @@ async def test_x14_the_date_is_that_of_the_zone(tmp_path):
     assert stored.entry.date == datetime.date(2026, 3, 2)
 
 
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("API timeout handling", "api-timeout-handling"),
-        ("One two three four five six seven", "one-two-three-four-five"),
-        ("Élan vital: naïve café!", "elan-vital-naive-cafe"),
-        ("../../etc/passwd", "etc-passwd"),
-        ("..", "untitled"),
-        ("C:\\Windows\\system32", "c-windows-system32"),
-        ("a/b\0c", "a-b-c"),
-        ("東京 の 天気", "東京-の-天気"),
-        ("don't stop", "dont-stop"),
-        ("  --- !!! ---  ", "untitled"),
-        ("", "untitled"),
-        ("\U0001f600\u202e", "untitled"),
-        ("snake_case_name", "snake-case-name"),
-        ("CON", "con"),  # the date before it makes it harmless
-        ("Straße", "strasse"),
-    ],
-)
-def test_x15_titles_become_names(title, name):
-    assert title_slug(title) == name
+TITLES = [
+    ("API timeout handling", "api-timeout-handling"),
+    ("One two three four five six seven", "one-two-three-four-five"),
+    ("Élan vital: naïve café!", "elan-vital-naive-cafe"),
+    ("../../etc/passwd", "etc-passwd"),
+    ("..", "untitled"),
+    ("C:\\Windows\\system32", "c-windows-system32"),
+    ("a/b\0c", "a-b-c"),
+    ("東京 の 天気", "東京-の-天気"),
+    ("don't stop", "dont-stop"),
+    ("  --- !!! ---  ", "untitled"),
+    ("", "untitled"),
+    ("\U0001f600\u202e", "untitled"),
+    ("snake_case_name", "snake-case-name"),
+    ("CON", "con"),  # the date before it makes it harmless
+    ("Straße", "strasse"),
+]
 
 
-@pytest.mark.parametrize(
-    ("agent", "name"),
-    [
-        ("Researcher Agent", "researcher-agent"),
-        ("../other", "other"),
-        ("con", "con-agent"),
-        ("archive", "archive-agent"),
-        ("", "agent"),
-        ("...", "agent"),
-        (".hidden", "hidden"),
-    ],
-)
-def test_x15_agents_become_folders(agent, name):
-    assert agent_slug(agent) == name
+def test_x15_titles_become_names():
+    for title, name in TITLES:
+        assert title_slug(title) == name
+
+
+AGENTS = [
+    ("Researcher Agent", "researcher-agent"),
+    ("../other", "other"),
+    ("con", "con-agent"),
+    ("archive", "archive-agent"),
+    ("", "agent"),
+    ("...", "agent"),
+    (".hidden", "hidden"),
+]
+
+
+def test_x15_agents_become_folders():
+    for agent, name in AGENTS:
+        assert agent_slug(agent) == name
 
 
 @given(st.text())
@@ -185,10 +184,8 @@ def test_x16_x17_processes_at_once_lose_nothing(tmp_path):
     command = [sys.executable, "-W", "error", str(HERE / "writer.py"), str(tmp_path), "12"]
     running = [subprocess.Popen([*command, name]) for name in ("a", "b", "c")]
     assert [process.wait(60) for process in running] == [0, 0, 0]
-    active, archived = (
-        files.read_folder(tmp_path, "shared"),
-        files.read_folder(tmp_path, "shared", archived=True),
-    )
+    journal = ReflectionJournal(tmp_path)
+    active, archived = journal.read("shared"), journal.read("shared", archived=True)
     assert (len(active.stored), len(archived.stored)) == (10, 26)
     runs = {one.entry.source.run_id for one in (*active.stored, *archived.stored)}
     assert runs == {f"{name}-{number}" for name in "abc" for number in range(12)}
@@ -348,7 +345,7 @@ async def test_a_place_that_can_not_be_used_is_an_error_of_the_store(tmp_path):
 async def test_a_busy_lock_is_an_error_that_says_so(journal, monkeypatch):
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     with (
-        files.locked(journal.folder, "researcher-agent"),
+        files.locked(journal.folder / "researcher-agent"),
         pytest.raises(LessonStoreError, match="another writer"),
     ):
         await write(journal)

@@ -1,7 +1,7 @@
 """What a structured reflection consists of: the forms of the four outcomes, as data, and what a filled-in one must say.
 
-The forms are those of the reflexion protocol (seed 002): five fields for a failed task, three for a partial one, two
-for a success, three for a decision; and for the important ones a principle and a procedure (``mars.py``).
+Five fields for a failed task, three for a partial one, two for a success, three for a decision; and for the important
+ones a principle and a procedure (``principles.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.mars import (
+from jeeves_reflexion.reflections.principles import (
     BULLET,
     PRINCIPLE,
     PROCEDURE,
@@ -200,17 +200,32 @@ def check_form(reflection: Reflection) -> None:
     form = FORMS.get(reflection.outcome)
     if form is None:
         raise ReflectionFormError(
-            f"there is no form for the outcome {reflection.outcome!r}: use {_any_of(FORMS)}"
+            f"there is no form for the outcome {reflection.outcome!r}: use one of {', '.join(FORMS)}"
         )
     for field in form.fields:
-        _check_field(form, field, reflection.fields.get(field.key, ""))
+        if problem := _field_problem(form, field, reflection.fields.get(field.key, "")):
+            raise ReflectionFormError(f"the field {field.heading!r} {problem}", field=field.heading)
     for key in reflection.fields:
         if key not in form.keys:
             raise ReflectionFormError(
                 f"a {form.outcome} reflection has no field {key!r}: its fields are {', '.join(form.keys)}",
                 field=key,
             )
-    _check_mars(form, reflection)
+    principle, procedure = reflection.principle, reflection.procedure
+    for name, text in (("principle", principle), ("procedure", procedure)):
+        if text is not None and not form.mars:
+            raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out", field=name)
+    if principle is not None and rule_of(principle) is None:
+        raise ReflectionFormError(
+            f"the principle must read {PRINCIPLE + '<one sentence>'!r}, not {abridge(principle, 80)!r}",
+            field="principle",
+        )
+    if procedure is not None and steps_of(procedure) is None:
+        raise ReflectionFormError(
+            f"the procedure must read {PROCEDURE + '1. <step>'!r} with the steps on lines of their own, numbered from "
+            f"1, not {abridge(procedure, 80)!r}",
+            field="procedure",
+        )
 
 
 def form_problem(reflection: Reflection) -> str | None:
@@ -222,80 +237,43 @@ def form_problem(reflection: Reflection) -> str | None:
     return None
 
 
-def _check_field(form: Form, field: FormField, text: str) -> None:
+def _field_problem(form: Form, field: FormField, text: str) -> str | None:
     if not text.strip():
-        raise ReflectionFormError(
-            f"the field {field.heading!r} ({field.key}) is missing: a {form.outcome} reflection needs {field.asks}",
-            field=field.heading,
-        )
+        return f"({field.key}) is missing: a {form.outcome} reflection needs {field.asks}"
     if len(text) > FIELD_CHARACTERS:
-        raise ReflectionFormError(
-            f"the field {field.heading!r} has {len(text)} characters: keep it below {FIELD_CHARACTERS}",
-            field=field.heading,
-        )
-    if field is _RULE and (problem := sentence_problem(text)):
-        raise ReflectionFormError(
-            f"the field {field.heading!r} ({field.key}) must be one sentence: {problem}", field=field.heading
-        )
+        return f"has {len(text)} characters: keep it below {FIELD_CHARACTERS}"
+    problem = sentence_problem(text) if field is _RULE else None
+    return f"({field.key}) must be one sentence: {problem}" if problem else None
 
 
-def _check_mars(form: Form, reflection: Reflection) -> None:
-    given = {"principle": reflection.principle, "procedure": reflection.procedure}
-    for name, text in given.items():
-        if text is not None and not form.mars:
-            raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out", field=name)
-    if reflection.principle is not None and rule_of(reflection.principle) is None:
-        raise ReflectionFormError(
-            f"the principle must read {PRINCIPLE + '<one sentence>'!r}, not {abridge(reflection.principle, 80)!r}",
-            field="principle",
-        )
-    if reflection.procedure is not None and steps_of(reflection.procedure) is None:
-        raise ReflectionFormError(
-            f"the procedure must read {PROCEDURE + '1. <step>'!r} with the steps on lines of their own, numbered from "
-            f"1, not {abridge(reflection.procedure, 80)!r}",
-            field="procedure",
-        )
+_CAUSE: Final = re.compile(
+    r"[\s*_\[(\"'-]*(?:(?:the\s+)?(?:root\s+)?cause\s*(?:is|was|:)[\s*_]*)?(?:(?:an?|the)\s+)?"
+    r"(?P<words>(?:wrong\s+strategy|bad\s+input|missing\s+knowledge|external\s+failure)\b"
+    r"|(?:(?:wrong|bad|missing)\s+)?(?:strategy|input|knowledge|external)(?:\s+(?:failure|cause|error))?"
+    r"(?=[\s*_\])\"']*(?:[:.;,\u2013\u2014-]|$|\n)))"
+    r"(?P<end>[\s*_\])\"']*(?:[:.;,\u2013\u2014-]+[*_\s]*|$|\n))?",
+    re.IGNORECASE,
+)
 
 
 def cause_of(text: str) -> Cause:
-    """Return the class of the root cause that a "why" plainly names; ``unclassified`` where it names none.
+    """Return the class of the root cause that a "why" begins with, ``unclassified`` where it begins with none.
 
-    Plain is a class that the text begins with, or the only one that it names, where it stands as a label: between
-    punctuation or after "the cause is". Anywhere else the words around it might deny it.
+    Further on, the words around a class might deny it.
     """
-    match = _CAUSE.match(text) or _BEGINNING.match(text)
-    if match is None and len({_class_in(phrase) for phrase in _PHRASE.findall(text)}) == 1:
-        match = _LABEL.search(text)
-    return "unclassified" if match is None else _class_in(match["words"])
-
-
-def _class_in(words: str) -> Cause:
-    return next(cause for cause in CAUSES if cause in words.lower())
-
-
-_PHRASE = re.compile(
-    r"\b(?:wrong\s+strategy|bad\s+input|missing\s+knowledge|external\s+failure)\b", re.IGNORECASE
-)
-_CAUSE = re.compile(
-    r"[\s*_\[(\"'-]*(?:(?:wrong|bad|missing|an?|the)\s+){0,2}(?P<words>strategy|input|knowledge|external)"
-    r"(?:\s+(?:failure|cause|error))?[\s*_\])\"']*(?:[:.;,\u2013\u2014-]+\s*|$|\n)[*_\s]*",
-    re.IGNORECASE,
-)
-_BEGINNING = re.compile(rf"[\s*_\[(\"'-]*(?:(?:an?|the)\s+)?(?P<words>{_PHRASE.pattern})", re.IGNORECASE)
-_LABEL = re.compile(
-    r"(?:[(\[:;.,\n\u2013\u2014-]|\bcause\s+(?:is|was))[\s*_\"']*(?:(?:an?|the)\s+)?"
-    rf"(?P<words>{_PHRASE.pattern})[\s*_\"']*(?:[)\]:;.,\n\u2013\u2014-]|$)",
-    re.IGNORECASE,
-)
+    match = _CAUSE.match(text)
+    words = match["words"].lower() if match else ""
+    return next((cause for cause in CAUSES if cause in words), "unclassified")
 
 
 def with_cause(text: str, cause: str = "") -> str:
-    """Write a "why" with its class first, in the form's own words; as it is where it names that class, or none is."""
-    own = _CAUSE.match(text)
-    found = cause_of(cause.strip() + ":") if cause.strip() else cause_of(text)
-    if found == "unclassified" or (own is None and cause_of(text) == found):
+    """Write a "why" with its class first, in the form's own words; as it is where it begins so, or none is named."""
+    own, of_text = _CAUSE.match(text), cause_of(text)
+    found = cause_of(cause.strip() + ":") if cause.strip() else of_text
+    labelled = own is not None and own["end"] is not None
+    if found == "unclassified" or (found == of_text and not labelled):
         return text
-    rest = text[own.end() :] if own and cause_of(text) == found else text
+    rest = text[own.end() :] if own is not None and labelled and found == of_text else text
     return f"{CAUSES[found]}: {rest.strip()}" if rest.strip() else f"{CAUSES[found]}."
 
 
@@ -307,11 +285,11 @@ def lesson_sentence(outcome: Outcome, fields: Mapping[str, str]) -> str:
     """
     if outcome == "decision":
         decision, why = _first(fields.get("decision", "")), _first(fields.get("why_chosen", ""))
-        return abridge(
-            f"{decision.rstrip('.')}: {why}" if decision and why else decision or why, RULE_CHARACTERS
-        )
-    source = {"failed": "tactical_rule", "partial": "do_differently", "success": "strategy"}[outcome]
-    return abridge(_first(fields.get(source, "")), RULE_CHARACTERS)
+        said = f"{decision.rstrip('.')}: {why}" if decision and why else decision or why
+    else:
+        source = {"failed": "tactical_rule", "partial": "do_differently", "success": "strategy"}[outcome]
+        said = _first(fields.get(source, ""))
+    return abridge(said, RULE_CHARACTERS)
 
 
 def _first(text: str) -> str:
@@ -335,8 +313,9 @@ def flat_text(text: str) -> str:
 def normalised(reflection: Reflection) -> Reflection:
     """Return a reflection as it is kept: its texts cleaned, its lesson the form's own, without usage."""
     fields = {key: clean_text(text) for key, text in reflection.fields.items()}
+    lesson = lesson_sentence(reflection.outcome, fields)
     return Reflection(
-        lesson_sentence(reflection.outcome, fields),
+        lesson,
         reflection.outcome,
         fields,
         reflection.principle,
@@ -344,8 +323,3 @@ def normalised(reflection: Reflection) -> Reflection:
         reflection.evidence,
         NO_USAGE,
     )
-
-
-def _any_of(names: Mapping[Outcome, Form]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"

@@ -25,7 +25,7 @@ from protocol_parts import (
 
 from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, RunResult, ScriptedModel, Step, Trial
 from jeeves_reflexion.errors import UnreadableReplyError
-from jeeves_reflexion.forms import (
+from jeeves_reflexion.reflections.forms import (
     FORMS,
     ReflectionFormError,
     cause_of,
@@ -35,10 +35,10 @@ from jeeves_reflexion.forms import (
     outcome_of,
     with_cause,
 )
-from jeeves_reflexion.mars import principle_of, procedure_of, rule_of, steps_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
-from jeeves_reflexion.reflectors import StructuredReflector
+from jeeves_reflexion.reflections.principles import principle_of, procedure_of, rule_of, steps_of
+from jeeves_reflexion.reflections.reflector import StructuredReflector
 from jeeves_reflexion.types import Reflection
 
 pytestmark = pytest.mark.anyio
@@ -49,17 +49,17 @@ def journal(tmp_path) -> ReflectionJournal:
     return ReflectionJournal(tmp_path / "reflections")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "fields", "policy"),
-    [
-        ("failed", 5, "mandatory"),
-        ("partial", 3, "mandatory"),
-        ("success", 2, "optional"),
-        ("decision", 3, "recommended"),
-    ],
-)
-def test_the_table_of_outcomes(outcome, fields, policy):
-    assert (len(FORMS[outcome].fields), FORMS[outcome].policy) == (fields, policy)
+OUTCOMES = [
+    ("failed", 5, "mandatory"),
+    ("partial", 3, "mandatory"),
+    ("success", 2, "optional"),
+    ("decision", 3, "recommended"),
+]
+
+
+def test_the_table_of_outcomes():
+    for outcome, fields, policy in OUTCOMES:
+        assert (len(FORMS[outcome].fields), FORMS[outcome].policy) == (fields, policy)
 
 
 async def test_x01_after_a_failed_task_no_other_until_the_full_reflection_is_stored(journal):
@@ -181,22 +181,22 @@ def test_x11_the_prompts_ask_for_each_field(outcome):
         assert all(f'"{cause}"' in prompt for cause in ("strategy", "input", "knowledge", "external"))
 
 
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [
-        ("Wrong strategy: it guessed.", "strategy"),
-        ("bad input - the file was empty", "input"),
-        ("**Missing knowledge**: nobody said so", "knowledge"),
-        ("External failure. The service was down.", "external"),
-        ("external", "external"),
-        ("The strategy was wrong", "unclassified"),
-        ("bad luck: it rained", "unclassified"),
-        ("strategyless: no", "unclassified"),
-    ],
-)
-def test_x11_a_cause_is_one_of_four_classes_or_unclassified(text, cause):
-    assert cause_of(text) == cause
-    assert cause_of(make_reflection("failed", {**FAILED_FIELDS, "why": text}).fields["why"]) == cause
+CAUSES_SAID = [
+    ("Wrong strategy: it guessed.", "strategy"),
+    ("bad input - the file was empty", "input"),
+    ("**Missing knowledge**: nobody said so", "knowledge"),
+    ("External failure. The service was down.", "external"),
+    ("external", "external"),
+    ("The strategy was wrong", "unclassified"),
+    ("bad luck: it rained", "unclassified"),
+    ("strategyless: no", "unclassified"),
+]
+
+
+def test_x11_a_cause_is_one_of_four_classes_or_unclassified():
+    for text, cause in CAUSES_SAID:
+        assert cause_of(text) == cause
+        assert cause_of(make_reflection("failed", {**FAILED_FIELDS, "why": text}).fields["why"]) == cause
 
 
 def test_x11_the_class_is_written_in_the_forms_own_words():
@@ -206,16 +206,22 @@ def test_x11_the_class_is_written_in_the_forms_own_words():
     assert with_cause("it rained", "the weather") == "it rained"
 
 
-@pytest.mark.parametrize(
-    "rule",
-    ["Look first. Then parse.", "Look first\nthen parse", "x" * 501, "!!!", "- one\n- two"],
-)
-async def test_x12_a_tactical_rule_is_one_sentence(rule):
-    with pytest.raises(ReflectionFormError, match=r"Tactical rule candidate.*one sentence"):
-        failed(tactical_rule=rule)
-    model = ScriptedModel([reply({**FAILED_FIELDS, "tactical_rule": rule}), reply()])
-    assert (await StructuredReflector(model)(TASK, [trial()])).lesson == FAILED_FIELDS["tactical_rule"]
-    assert "must be one sentence" in model.calls[1].messages[1].content
+NO_RULES = [
+    "Look first. Then parse.",
+    "Look first\nthen parse",
+    "x" * 501,
+    "!!!",
+    "- one\n- two",
+]
+
+
+async def test_x12_a_tactical_rule_is_one_sentence():
+    for rule in NO_RULES:
+        with pytest.raises(ReflectionFormError, match=r"Tactical rule candidate.*one sentence"):
+            failed(tactical_rule=rule)
+        model = ScriptedModel([reply({**FAILED_FIELDS, "tactical_rule": rule}), reply()])
+        assert (await StructuredReflector(model)(TASK, [trial()])).lesson == FAILED_FIELDS["tactical_rule"]
+        assert "must be one sentence" in model.calls[1].messages[1].content
 
 
 def test_x12_one_sentence_may_have_abbreviations_and_numbers():
@@ -223,13 +229,19 @@ def test_x12_one_sentence_may_have_abbreviations_and_numbers():
         assert failed(tactical_rule=rule).lesson == rule
 
 
-@pytest.mark.parametrize(
-    "rule", [RULE, f"  {RULE}\n", f"I should follow this rule: {RULE}", f"i should follow this rule:{RULE}"]
-)
-def test_x23_a_principle_has_its_form(rule):
-    made = principle_of(rule)
-    assert re.fullmatch(r"I should follow this rule: [^\n]+", made)
-    assert rule_of(made) == RULE
+PRINCIPLES = [
+    RULE,
+    f"  {RULE}\n",
+    f"I should follow this rule: {RULE}",
+    f"i should follow this rule:{RULE}",
+]
+
+
+def test_x23_a_principle_has_its_form():
+    for rule in PRINCIPLES:
+        made = principle_of(rule)
+        assert re.fullmatch(r"I should follow this rule: [^\n]+", made)
+        assert rule_of(made) == RULE
 
 
 def test_x23_another_form_is_refused():
@@ -296,18 +308,18 @@ async def test_a_decision_is_reflected_on_by_request():
     assert all(part in shown for part in ("use the API", "- scrape", "it is allowed"))
 
 
-@pytest.mark.parametrize(
-    ("score", "passed", "outcome"),
-    [
-        (0.0, False, "failed"),
-        (0.49, False, "failed"),
-        (0.5, False, "partial"),
-        (None, False, "failed"),
-        (0.3, True, "success"),
-    ],
-)
-def test_which_form_a_verdict_asks_for(score, passed, outcome):
-    assert outcome_of(Evaluation(score), passed=passed) == outcome
+VERDICTS = [
+    (0.0, False, "failed"),
+    (0.49, False, "failed"),
+    (0.5, False, "partial"),
+    (None, False, "failed"),
+    (0.3, True, "success"),
+]
+
+
+def test_which_form_a_verdict_asks_for():
+    for score, passed, outcome in VERDICTS:
+        assert outcome_of(Evaluation(score), passed=passed) == outcome
 
 
 async def test_prose_under_headings_is_read_too():

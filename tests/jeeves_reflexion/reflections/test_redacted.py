@@ -10,7 +10,7 @@ from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, reply, source
 
 from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, Task
 from jeeves_reflexion.events import Event, as_json
-from jeeves_reflexion.forms import make_reflection
+from jeeves_reflexion.reflections.forms import make_reflection
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
@@ -70,7 +70,7 @@ async def everything(tmp_path, secret: str, caplog) -> dict[str, str]:
             evaluator=lambda output: Evaluation(0.0, rationale=f"{secret} is wrong"),
             reflector=ScriptedModel([text] * 8),
             lesson_store=library,
-            preset="seed002",
+            preset="structured_reflections",
         )
         task = Task(
             f"Log in with {secret}", id=f"login {secret}", kind=f"kind {secret}", tools=(f"tool {secret}",)

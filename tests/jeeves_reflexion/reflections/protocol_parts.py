@@ -6,7 +6,7 @@ import datetime
 import json
 
 from jeeves_reflexion import Attempt, Evaluation, Provenance, Reflection, Task, Trial
-from jeeves_reflexion.forms import decision_reflection, make_reflection
+from jeeves_reflexion.reflections.forms import decision_reflection, make_reflection
 from jeeves_reflexion.reflections.markdown import Entry, entry_of
 
 FAILED_FIELDS = {
