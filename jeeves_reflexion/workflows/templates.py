@@ -224,7 +224,7 @@ def _filled_in(value: JSON, state: State, where: str, *, as_value: bool) -> JSON
     whole, alone = _read(value)
     try:
         if as_value and alone is not None:
-            found = _defined(alone(state=state))
+            found = _defined(_evaluated(alone, state))
             return None if isinstance(found, jinja2.Undefined) else plain(found)
         return _joined(whole.generate(state=state))
     except Exception as error:  # whatever a template raises, its author must learn where
@@ -233,6 +233,13 @@ def _filled_in(value: JSON, state: State, where: str, *, as_value: bool) -> JSON
         line = f", line {lines[-1]} of the template" if lines else ""
         said = str(error) if isinstance(error, jinja2.TemplateError | OverflowError | NoJSONError) else ""
         raise TemplateError(f"{where}{line}: {said or f'{type(error).__name__}: {error}'}") from error
+
+
+def _evaluated(expression: Any, state: State) -> object:  # noqa: ANN401
+    try:
+        return expression(state=state)
+    except Exception:  # noqa: BLE001 - raised again, with the template's lines instead of Python's
+        _environment.handle_exception()
 
 
 def _joined(parts: Iterable[str]) -> str:
