@@ -35,10 +35,10 @@ async def perform(
     step: Step, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
 ) -> JSON:
     """Return the result of a step, as a node stores it. What the step raises is raised."""
-    seen = copy.deepcopy(dict(state))
     if isinstance(step, CodeStep):
-        inputs = {"state": seen, **(extra or {})}
+        inputs = {"state": dict(state), **(extra or {})}
         return await toolbox.run_code(step.code, step.language, inputs, str(step.place))
+    seen = copy.deepcopy(dict(state))
     if not isinstance(step, CallStep):
         whose, value = getattr(step, "__name__", type(step).__name__), await run(step, lambda: step(seen))
     else:
@@ -56,12 +56,11 @@ async def perform(
 
 def check_action(step: CallStep, toolbox: Toolbox) -> None:
     """Raise :class:`WorkflowFileError` if there is no such action."""
+    if step.action == LLM_CALL or step.action in toolbox.tools.actions:
+        return
     known = [LLM_CALL, *REFLECTION, *toolbox.tools.actions]
-    if step.action not in known:
-        others = f": there is {', '.join(known)}; add your own with register_action"
-        raise step.place.error(
-            f"there is no action {step.action!r}{near(step.action, known, otherwise=others)}"
-        )
+    others = f": there is {', '.join(known)}; add your own with register_action"
+    raise step.place.error(f"there is no action {step.action!r}{near(step.action, known, otherwise=others)}")
 
 
 async def _parameters(step: CallStep, state: State) -> dict[str, JSON]:
