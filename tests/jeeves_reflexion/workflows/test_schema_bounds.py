@@ -85,18 +85,15 @@ def test_a_schema_that_takes_for_ever_to_check_is_no_workflow():
         Workflow.from_text(json.dumps({"nodes": [node]}))
 
 
-@pytest.mark.parametrize(
-    ("schema", "output"),
-    [
+def test_the_verdict_is_that_of_the_check():
+    for schema, output in [
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, '{"a": "5", "b": "\u00e4\\u2028"}'),
         ({"required": ["a"]}, {}),
         ({"type": "string"}, "caf\u00e9\n\u2028"),
         (True, None),
         ({"enum": [1, "x"]}, [1.5, 10**300, {"": []}]),
-    ],
-)
-def test_the_verdict_is_that_of_the_check(schema, output):
-    assert schemas.judged(schema, None, output) == SchemaCheck(schema)(output)
+    ]:
+        assert schemas.judged(schema, None, output) == SchemaCheck(schema)(output)
 
 
 def test_a_bad_schema_is_the_same_error(tmp_path):
@@ -151,9 +148,8 @@ def _lives(pid):
 # -- numbers and references
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_number_that_is_none_of_json_is_an_error_of_its_line():
+    for text in [
         "1" + ":59" * 400 + ".5",
         "1" + ":59" * 4_000,
         "9" * 20_000,
@@ -165,11 +161,9 @@ def _lives(pid):
         "!!int '-'",
         "!!float _",
         "!!bool x",
-    ],
-)
-def test_a_number_that_is_none_of_json_is_an_error_of_its_line(text):
-    with pytest.raises(WorkflowFileError, match="line 2"):
-        read_yaml(f"a: 1\nb: {text}\n")
+    ]:
+        with pytest.raises(WorkflowFileError, match="line 2"):
+            read_yaml(f"a: 1\nb: {text}\n")
 
 
 @given(st.text("0123456789abcdefx:._-+e~!<=", min_size=1, max_size=30))
@@ -224,11 +218,11 @@ def test_data_that_looks_like_a_reference_is_data_until_a_schema_leads_there(tmp
             SchemaCheck({**schema, "properties": {"a": {"$ref": place}}}, tmp_path)({"a": 1})
 
 
-@pytest.mark.parametrize("place", ["#/title", "#/required", "#/properties", "#/minLength"])
-def test_a_reference_leads_to_a_schema_or_nowhere(place):
-    schema = {"title": "x", "required": ["a"], "minLength": 3, "properties": {"type": {"$ref": place}}}
-    with pytest.raises(ConfigurationError, match="leads"):
-        SchemaCheck(schema)
+def test_a_reference_leads_to_a_schema_or_nowhere():
+    for place in ["#/title", "#/required", "#/properties", "#/minLength"]:
+        schema = {"title": "x", "required": ["a"], "minLength": 3, "properties": {"type": {"$ref": place}}}
+        with pytest.raises(ConfigurationError, match="leads"):
+            SchemaCheck(schema)
 
 
 def test_an_example_may_be_a_schema_that_another_refers_to():

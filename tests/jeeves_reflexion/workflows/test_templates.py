@@ -66,7 +66,7 @@ async def test_what_a_template_comes_to(source, value):
             "one\n{{ state.data.nope }}",
             "line 2 of the template: there is no 'nope': there is deep, get, items",
         ),
-        ("{{ state.data.nope }}", "prompt, line 1 of the template: there is no 'nope'"),
+        ("{{ state.n + state.nope }}", "prompt, line 1 of the template: there is no 'nope'"),
         ("{{ stat.x }}", "there is no 'stat' here: a template sees `state`"),
         ("{% if state.nope %}x{% endif %}", "there is no 'nope'"),
         ("{{ state.nope | tojson }} z", "there is no 'nope'"),
