@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import anyio.to_thread
+
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON
@@ -66,9 +68,9 @@ async def reflection_loop(
     key or package that is missing, a machine that can't isolate code.
     """
     order = Order(
-        _step(generator, "generator"),
-        _evaluation(evaluator),
-        None if corrector is None else _step(corrector, "corrector"),
+        await _step(generator, "generator"),
+        await _evaluation(evaluator),
+        None if corrector is None else await _step(corrector, "corrector"),
         check_iterations(max_iterations),
         check_strategy(on_failure),
     )
@@ -90,7 +92,7 @@ async def reflection_evaluate(
     ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
     ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again.
     """
-    chosen = _evaluation(evaluator)
+    chosen = await _evaluation(evaluator)
     given = checked_state(state)
     output = _given(data, given, "reflection_output", "data")
     async with opened(tools) as toolbox:
@@ -119,7 +121,7 @@ async def reflection_correct(
     Returns ``success`` and ``corrected_output``. Without a corrector, or where it fails, the first is false and the
     second the data as it was; ``error`` says why.
     """
-    chosen = None if corrector is None else _step(corrector, "corrector")
+    chosen = None if corrector is None else await _step(corrector, "corrector")
     given = checked_state(state)
     output = _given(data, given, "reflection_output", "data")
     problems = read_problems(
@@ -163,9 +165,9 @@ def _given(value: JSON | _FromState, state: State, key: str, name: str) -> JSON:
     return state[key]
 
 
-def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
+async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
     if isinstance(value, Mapping):
-        return read_step(value, name)
+        return await anyio.to_thread.run_sync(read_step, value, name)
     if not isinstance(value, CodeStep | CallStep) and not callable(value):
         raise ConfigurationError(
             f"{name} must be a function, a CodeStep, a CallStep or a mapping, not {value!r}"
@@ -173,9 +175,9 @@ def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
     return value
 
 
-def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
+async def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
     if isinstance(value, Mapping):
-        return read_evaluation(value, "evaluator")
+        return await anyio.to_thread.run_sync(read_evaluation, value, "evaluator")
     if not isinstance(value, SchemaEvaluation | ModelEvaluation | CodeEvaluation) and not callable(value):
         raise ConfigurationError(f"evaluator must be a function, an evaluation or a mapping, not {value!r}")
     return value

@@ -27,6 +27,7 @@ from jeeves_reflexion.workflows import (
     reflection_correct,
     reflection_evaluate,
     reflection_loop,
+    schemas,
 )
 from jeeves_reflexion.workflows.parts import CONTROL_KEYS
 from jeeves_reflexion.workflows.toolbox import Toolbox
@@ -396,3 +397,23 @@ async def test_half_a_surrogate_pair_from_a_model_does_no_harm_later():
     )
     outputs = [entry["output"] for entry in result["reflection_history"]]
     assert outputs == ['{"name": "\\ud800"}', "? x", {"name": "\U0001f600"}]
+
+
+async def test_others_run_while_mappings_are_read(monkeypatch):
+    monkeypatch.setattr(schemas, "MAX_SECONDS", 0.5)
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.sleep(0.01)
+
+    old = "http://json-schema.org/draft-04/schema#"  # where the values of an enum must differ: a long check
+    schema = {"$schema": old, "enum": [{"n": n} for n in range(8_000)]}
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        with pytest.raises(ConfigurationError, match="takes longer than"):
+            await reflection_evaluate({}, evaluator={"type": "schema", "schema": schema}, data=1)
+        group.cancel_scope.cancel()
+    assert turns > 5
