@@ -328,7 +328,8 @@ class Plan(Part):
     name: str = ""
     description: str = ""
     edges: Annotated[
-        tuple[Edge, ...], BeforeValidator(lambda given: given or (), tuple[Edge, ...] | None)
+        tuple[Edge, ...],
+        BeforeValidator(lambda given: () if given is None else given, tuple[Edge, ...] | None),
     ] = ()
     settings: Annotated[
         Settings, BeforeValidator(lambda given: {} if given is None else given, Settings | None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 
+import pydantic
 import pytest
 import yaml
 
@@ -20,6 +21,9 @@ LOOP = "nodes: [{name: a, uses: reflection.loop, with: {generator: %s, evaluator
 RUN, ANY = "{run: x}", "{type: schema, schema: {}}"
 
 
+@pytest.mark.skipif(
+    tuple(map(int, pydantic.VERSION.split(".")[:2])) < (2, 14), reason="older ones write it in other words"
+)
 def test_the_file_is_the_schema_of_what_is_read():
     # After a change, write json.dumps(file_schema(), indent=1) to workflow.schema.json.
     assert json.loads(json.dumps(file_schema())) == SCHEMA
