@@ -1,8 +1,9 @@
 """``python -m benchmarks.costs``: what the framework's own work costs, beside the bare thing that it stands around.
 
-Four parts, each of which may be run alone: ``attempt`` (the loop beside bare model calls), ``lessons`` (recall and
-record beside a plain search and a plain add), ``schema`` (the schema evaluator beside jsonschema) and ``sandbox`` (an
-evaluation beside a bare process). All sides of a part take turns in one process.
+Five parts, each of which may be run alone: ``attempt`` (the loop beside bare model calls), ``lessons`` (recall and
+record beside a plain search and a plain add), ``schema`` (the schema evaluator beside jsonschema), ``sandbox`` (an
+evaluation beside a bare process) and, only where it is asked for, ``peer`` (the loop beside that of a named peer, which
+has to be installed). All sides of a part take turns in one process.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import anyio.to_thread
 import click
 from jsonschema import Draft202012Validator
 
+from benchmarks.peer import PEER, PEER_VERSION, peer_loop
 from benchmarks.report import figure_text, machine, out_option, table, write_result
 from benchmarks.timing import Figure, Here, Side, in_turn, median, ratios
 from jeeves_reflexion import (
@@ -127,6 +129,22 @@ async def attempts(size: Size) -> list[Cost]:
 
         sides = {f"{counted.calls} bare calls, the loop made and not run": Here(bare), name: Here(run)}
         costs += await compare("attempt", sides, size)
+    return costs
+
+
+async def peers(size: Size) -> list[Cost]:
+    """The loop beside the named peer's (``benchmarks/peer.py``), which keeps no budget and redacts nothing."""
+    costs: list[Cost] = []
+    for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
+        theirs = peer_loop(REPLIES if learn else REPLIES[:2], 3 if learn else 1)
+
+        async def run(_: int, learn: bool = learn) -> None:  # noqa: FBT001
+            await failing_loop(learn=learn)[0].run("What is six times seven?")
+
+        async def peer(_: int, theirs: Callable[[], Awaitable[object]] = theirs) -> None:
+            await theirs()
+
+        costs += await compare("peer", {f"{PEER} {PEER_VERSION}": Here(peer), name: Here(run)}, size)
     return costs
 
 
@@ -300,7 +318,13 @@ async def _bare(_: int) -> None:
         raise ValueError("the bare evaluation came to something else")
 
 
-PARTS: Final = {"attempt": attempts, "lessons": lessons, "schema": schemas, "sandbox": sandboxes}
+PARTS: Final = {
+    "attempt": attempts,
+    "lessons": lessons,
+    "schema": schemas,
+    "sandbox": sandboxes,
+    "peer": peers,
+}
 _PAGE: Final = """# What the framework's own work costs
 
 Measured by `python -m benchmarks.costs` on {machine}, isolation by {way}: {repetitions} repetitions of {calls} calls
@@ -330,7 +354,7 @@ def page(costs: Sequence[Cost], size: Size) -> str:
 
 
 @click.command()
-@click.option("--part", "parts", type=click.Choice(list(PARTS)), multiple=True, default=list(PARTS))
+@click.option("--part", "parts", type=click.Choice(list(PARTS)), multiple=True, default=list(PARTS)[:4])
 @click.option("--repetitions", type=click.IntRange(min=2), default=15, show_default=True)
 @click.option("--calls", type=click.IntRange(min=1), default=40, show_default=True, help="Of a repetition.")
 @click.option("--lessons", type=click.IntRange(min=10, max=40_000), default=10_000, show_default=True)

@@ -69,7 +69,6 @@ def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 BOTH_LOOPS = (
     "contract/",
     "agents/test_function_agent.py",
-    "experiments/test_experiments.py",
     "lessons/test_lesson_store.py",
     "models/test_openai_model.py",
     "sandbox/test_sandbox_failures.py",

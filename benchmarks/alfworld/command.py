@@ -22,8 +22,9 @@ from jeeves_reflexion.cli.bench_options import (
     recall_options,
     spending_options,
 )
+from jeeves_reflexion.cli.options import limit_option
 from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
-from jeeves_reflexion.experiments.elsewhere import RunsOn, ray_options
+from jeeves_reflexion.experiments.location import RunLocation, ray_options
 
 from ..options import (
     arms_option,
@@ -46,8 +47,8 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @click.option(
     "--games", type=click.Path(path_type=Path), help="A folder of games as alfworld-download writes it."
 )
-@click.option(
-    "--count", type=click.IntRange(min=1), help="How many games; by default 134, or all of --games."
+@limit_option(
+    help="How many games; by default 134, or all of --games.",
 )
 @click.option("--game-seed", type=int, default=0, show_default=True, help="Seed of the games that are made.")
 @arms_option("retry,selective")
@@ -122,7 +123,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         embedder=embedder_called(options["embedder"]),
         games_folder=options["games"],
         made_games=options["made_games"],
-        count=options["count"],
+        count=options["limit"],
         game_seed=options["game_seed"],
         step_limit=options["step_limit"] or (MODEL_STEP_LIMIT if model else STEP_LIMIT),
         lessons=None if lessons is None or in_database else Path(lessons),
@@ -139,7 +140,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             early=options["withhold_early"],
             key=options["key"],
         ),
-        runs_on=RunsOn(ray_options(options), lessons if in_database else None),
+        runs_on=RunLocation(ray_options(options), lessons if in_database else None),
     )
 
 

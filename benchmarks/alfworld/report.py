@@ -46,7 +46,10 @@ def summary(finished: Finished, setting: Setting) -> str:
     if results.interrupted:
         parts += ["", f"Stopped: {results.interrupted}. Go on with --resume --out {setting.out}"]
     picture = finished.picture
-    parts += ["", f"Learning curve: {picture}" if picture else "Learning curve: not drawn (see above)"]
+    parts += [
+        "",
+        f"Learning curve: {picture}" if picture else "Learning curve: not drawn, since no arm was finished",
+    ]
     parts += [f"Report: {finished.report}", f"Lessons: {finished.lessons_at}"]
     return "\n".join(parts)
 

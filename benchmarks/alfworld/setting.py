@@ -8,7 +8,7 @@ from pathlib import Path
 from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings
 from jeeves_reflexion.cli.bench_options import cores
 from jeeves_reflexion.experiments import Expected, Plan
-from jeeves_reflexion.experiments.elsewhere import RunsOn
+from jeeves_reflexion.experiments.location import RunLocation
 from jeeves_reflexion.models import Prices
 from vectorstores import Embedder
 
@@ -51,7 +51,7 @@ class Setting:
     prices: Prices | None = None
     expected: Expected | None = None
     settings: LessonSettings = field(default_factory=LessonSettings)
-    runs_on: RunsOn = field(default_factory=RunsOn)
+    runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)

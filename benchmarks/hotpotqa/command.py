@@ -25,7 +25,7 @@ from jeeves_reflexion.cli.bench_options import (
 )
 from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
 from jeeves_reflexion.experiments.comparisons import counted
-from jeeves_reflexion.experiments.elsewhere import runs_on
+from jeeves_reflexion.experiments.location import run_location
 
 from ..options import (
     arms_option,
@@ -196,7 +196,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             early=options["withhold_early"],
             key=options["key"],
         ),
-        runs_on=runs_on(options),
+        runs_on=run_location(options),
     )
 
 

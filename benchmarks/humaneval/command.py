@@ -23,7 +23,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.experiments import ARMS, ArmName, Results, arm_of, progress_for
-from jeeves_reflexion.experiments.elsewhere import runs_on
+from jeeves_reflexion.experiments.location import run_location
 
 from ..options import (
     arms_option,
@@ -145,7 +145,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         bugs=options["bugs"],
         seconds=options["seconds"],
         resume=options["resume"],
-        runs_on=runs_on(options),
+        runs_on=run_location(options),
         prices=prices_of(options),
         expected=expected_of(options),
     )

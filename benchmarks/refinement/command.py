@@ -18,7 +18,7 @@ import click
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import check_executor, cluster_options, numbers
-from jeeves_reflexion.experiments.elsewhere import ray_options
+from jeeves_reflexion.experiments.location import ray_options
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.types import JSON
 

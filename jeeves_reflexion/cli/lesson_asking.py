@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.options import (
     EmbedderChoice,
     credit_option,
     embedder_option,
+    top_k_option,
 )
 from jeeves_reflexion.types import JSON
 
@@ -58,7 +59,7 @@ def _narrow(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict
 
 
 _OPTIONS = (
-    click.option("-k", "k", metavar="N", type=COUNT, help="How many at most.  [default: 5]"),
+    top_k_option(help="How many at most.  [default: 5]"),
     click.option(
         "--preset",
         type=click.Choice(("structured_reflections", "seed002")),

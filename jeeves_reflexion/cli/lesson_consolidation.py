@@ -16,7 +16,7 @@ from jeeves_reflexion.cli.lesson_rows import BELOW, change_of, short
 from jeeves_reflexion.cli.lesson_usage import usage_of
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
-from jeeves_reflexion.cli.running import ProvenModel
+from jeeves_reflexion.cli.run_service import ProvenModel
 from jeeves_reflexion.lessons.consolidation.clusters import MOST, clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import (
     Evidence,

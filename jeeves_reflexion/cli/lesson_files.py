@@ -167,7 +167,7 @@ class FilesDesk(LessonDesk):
         if not await anyio.to_thread.run_sync(partial(_is_there, self._place)):
             if not order.create:
                 raise ConfigurationError(
-                    f"no lesson store at {self._shown}: name one with --place or JEEVES_LESSONS, or add --create to "
+                    f"no lesson store at {self._shown}: name one with --lessons or JEEVES_LESSONS, or add --create to "
                     "make it"
                 )
             self._stored = {}

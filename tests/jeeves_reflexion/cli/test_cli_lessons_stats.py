@@ -105,7 +105,7 @@ def test_why_names_what_is_in_and_out_and_notes_nothing(cli, used):
     assert retired["reason"] == "retired: no oven here"
     assert answer["task"]["kind"] == "heat"
 
-    result = cli("lessons", "why", CLEAN.prompt, "-k", "1", "--credit")
+    result = cli("lessons", "why", CLEAN.prompt, "--top-k", "1", "--credit")
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert rows[0][:2] == [good[:8], "in"]
     assert "worth +" in rows[0][4]
@@ -117,7 +117,7 @@ def test_why_names_what_is_in_and_out_and_notes_nothing(cli, used):
 
 def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):
     good, bad, _ = used
-    plain = cli("lessons", "why", CLEAN.prompt, "-k", "2", "--no-credit")
+    plain = cli("lessons", "why", CLEAN.prompt, "--top-k", "2", "--no-credit")
     rows = [line.split("\t") for line in plain.stdout.splitlines()]
     assert {row[0] for row in rows if row[1] == "in"} == {good[:8], bad[:8]}
     assert all(row[3] == "-" for row in rows)
@@ -151,7 +151,7 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     assert credited == {**settings, "credit": True, "utility_weight": 1.0, "half_life_days": 90.0}
     assert why("--no-credit")[0] == settings
     assert why("--preset", "structured_reflections")[0]["k"] == 3
-    assert why("--preset", "structured_reflections", "-k", "1")[0]["k"] == 1
+    assert why("--preset", "structured_reflections", "--top-k", "1")[0]["k"] == 1
     _, offered, left_out = why("--max-tokens", "20", "--no-credit")
     assert len(offered) == 1
     assert "no room left in the token budget" in {each["reason"] for each in left_out}

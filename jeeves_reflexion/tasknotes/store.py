@@ -1,28 +1,37 @@
-"""Task notes over any record store, with their versions, safe for any number of workers and processes."""
+"""The stores of task notes: one, with versions, over any record store, and one for a user's store of two methods."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import threading
+import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, Self
 
 import anyio
 
+from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.tasknotes.documents import document_of, history_of
 from jeeves_reflexion.tasknotes.evolution import (
     NoteHistory,
+    NoteVersion,
     Rollback,
+    document_of,
+    history_of,
     judged,
     rolled_back,
     with_reflection,
     with_replacement,
     with_score,
 )
-from jeeves_reflexion.tasknotes.identity import checked_identity
-from jeeves_reflexion.tasknotes.values import ReflectionStoreError, TaskReflection
+from jeeves_reflexion.tasknotes.records import FileRecords, MemoryRecords
+from jeeves_reflexion.tasknotes.sqlite import SqliteRecords
+from jeeves_reflexion.tasknotes.values import ReflectionStore, ReflectionStoreError, TaskReflection
 from vectorstores.base import ConflictError, RecordStore, VectorStoreError
 
 COLLECTION: Final = "task_notes"
@@ -54,12 +63,16 @@ class VersionedReflectionStore:
             raise ConfigurationError(f"records must be a RecordStore, not {type(records).__name__}")
         self.records = records
 
+    async def _opened(self) -> RecordStore:
+        """Return the records; a store that is looked at only when it is first used does so here."""
+        return self.records
+
     async def store(self, task_identity: str, reflection: TaskReflection) -> None:
         """Store a reflection as the task's newest version, with the run count that it has.
 
         The last of several at once is in force; :meth:`commit` counts.
         """
-        _checked(reflection)
+        _check_reflection(reflection)
         await self._change(task_identity, lambda history: with_replacement(history, reflection))
 
     async def retrieve(self, task_identity: str) -> TaskReflection | None:
@@ -69,9 +82,9 @@ class VersionedReflectionStore:
 
     async def history(self, task_identity: str) -> NoteHistory | None:
         """Return everything kept of a task's notes, or None."""
-        checked_identity(task_identity)
+        _check_identity(task_identity)
         async with _store_errors("read task notes"):
-            record = await self.records.get(COLLECTION, task_identity)
+            record = await (await self._opened()).get(COLLECTION, task_identity)
         return None if record is None else history_of(task_identity, record.value)
 
     async def commit(
@@ -86,7 +99,7 @@ class VersionedReflectionStore:
 
         Its run count is one more than that of the last. ``description`` is kept, cut, for people who list the notes.
         """
-        _checked(reflection)
+        _check_reflection(reflection)
         return await self._change(
             task_identity,
             lambda history: with_reflection(history, reflection, base=base, description=description),
@@ -132,14 +145,14 @@ class VersionedReflectionStore:
 
     async def forget(self, task_identity: str) -> bool:
         """Remove all that is kept of a task's notes; False if there was nothing."""
-        checked_identity(task_identity)
+        _check_identity(task_identity)
         async with _store_errors("forget task notes"):
-            return await self.records.delete_records(COLLECTION, [task_identity]) > 0
+            return await (await self._opened()).delete_records(COLLECTION, [task_identity]) > 0
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> HistoryPage:
         """Return the notes of all tasks in the order in which they were first written, a page at a time."""
         async with _store_errors("list task notes"):
-            page = await self.records.scan_records(COLLECTION, after=after, limit=limit)
+            page = await (await self._opened()).scan_records(COLLECTION, after=after, limit=limit)
         return HistoryPage(tuple(history_of(each.key, each.value) for each in page.records), page.next)
 
     async def close(self) -> None:
@@ -156,19 +169,18 @@ class VersionedReflectionStore:
         await self.close()
 
     async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
-        checked_identity(identity)
+        _check_identity(identity)
         async with _store_errors("store task notes"):
+            records = await self._opened()
             for _ in range(TRIES):
-                record = await self.records.get(COLLECTION, identity)
+                record = await records.get(COLLECTION, identity)
                 old = NoteHistory(identity) if record is None else history_of(identity, record.value)
                 new = change(old)
                 if new == old:
                     return old
                 version = None if record is None else record.version
                 try:
-                    await self.records.compare_and_swap(
-                        COLLECTION, identity, document_of(new), version=version
-                    )
+                    await records.compare_and_swap(COLLECTION, identity, document_of(new), version=version)
                 except ConflictError:
                     await anyio.sleep(random.uniform(0.0, _LONGEST_WAIT))  # noqa: S311 - to part the writers
                 else:
@@ -178,7 +190,12 @@ class VersionedReflectionStore:
         )
 
 
-def _checked(reflection: object) -> None:
+def _check_identity(identity: object) -> None:
+    if not isinstance(identity, str) or not identity.strip():
+        raise ConfigurationError(f"task_identity must be a text that is not blank, not {identity!r}")
+
+
+def _check_reflection(reflection: object) -> None:
     if not isinstance(reflection, TaskReflection):
         raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
 
@@ -189,3 +206,104 @@ async def _store_errors(doing: str) -> AsyncIterator[None]:
         yield
     except VectorStoreError as error:
         raise ReflectionStoreError(f"could not {doing}: {error}") from error
+
+
+class InMemoryReflectionStore(VersionedReflectionStore):
+    """Task notes that are gone with this object; safe for tasks and threads at once."""
+
+    def __init__(self) -> None:
+        self._kept = MemoryRecords()
+        super().__init__(self._kept)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> int:
+        """The number of tasks that have notes."""
+        return len(self._kept.kept)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._kept.kept.clear()
+
+
+class FileReflectionStore(VersionedReflectionStore):
+    """Task notes in a folder, shared by the processes of one machine; durable when a call returns.
+
+    There is one JSON file for each task, to be read and kept under version control. The folder is made at the first
+    write, for this user alone. A file is replaced whole under a lock, so that a reader never sees half of one.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        super().__init__(FileRecords(self.folder))
+
+
+class SqliteReflectionStore(VersionedReflectionStore):
+    """Task notes in the file ``path``, durable when a call returns, in any number of processes at once.
+
+    The file is made at the first write, for this user alone; with ``create=False`` a file that is missing is an
+    error. Namespaces of one file never see each other's notes. Not for network file systems, as SQLite's log isn't.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, namespace: str = "default", create: bool = True
+    ) -> None:
+        self.path = Path(path)
+        super().__init__(SqliteRecords(self.path, namespace, create=create))
+
+
+class PlainStore:
+    """A user's store of two methods as the reflector writes it: one version, no scores, counts within this process.
+
+    Its methods may be sync, and are then called in worker threads. It is never given a failed reflection.
+    """
+
+    def __init__(self, store: ReflectionStore) -> None:
+        self._store = store
+        try:
+            self._lock = _LOCKS.setdefault(store, threading.Lock())
+        except TypeError:  # it can't be referred to weakly, or has no hash
+            self._lock = threading.Lock()
+
+    async def history(self, task_identity: str) -> NoteHistory | None:
+        """Return what the store has as a history of one version; None for nothing, or a failure."""
+        retrieve: Callable[..., Any] = self._store.retrieve
+        found = await run(retrieve, partial(retrieve, task_identity))
+        if found is not None and not isinstance(found, TaskReflection):
+            raise ConfigurationError(
+                f"the reflection store returned {type(found).__name__}, no TaskReflection"
+            )
+        if found is None or not found.complete:
+            return None
+        version = NoteVersion(1, found, 0)
+        return NoteHistory(task_identity, current=1, run_count=found.run_count, versions=(version,))
+
+    async def commit(
+        self,
+        task_identity: str,
+        reflection: TaskReflection,
+        *,
+        base: int | None = None,
+        description: str = "",
+    ) -> NoteHistory:
+        """Count a reflection and store it; return the history after it."""
+        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110 - held in other threads and loops too
+            await anyio.sleep(0.005)
+        try:
+            old = await self.history(task_identity) or NoteHistory(task_identity)
+            new = with_reflection(old, reflection)
+            if reflection.complete:
+                store: Callable[..., Any] = self._store.store
+                await run(store, partial(store, task_identity, new.reflection))
+            return new
+        finally:
+            self._lock.release()
+
+
+# The same lock for everyone in this process who uses a store.
+_LOCKS: Final[weakref.WeakKeyDictionary[object, threading.Lock]] = weakref.WeakKeyDictionary()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import anyio
 
@@ -16,6 +17,7 @@ from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import result_as_json
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.stores import open_for_run
+from jeeves_reflexion.cli.user_code import load, prints_go_to_stderr
 from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.errors import ModelAuthError, ModelError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
@@ -55,12 +57,14 @@ class Place:
 class Order:
     """What the command line asks for.
 
-    ``judge`` names another model than the one that answers; ``lessons=None`` keeps none beyond the run.
+    ``judge`` names another model than the one that answers, ``agent`` a user's own one instead of a ReAct over it, as
+    ``module:name``; ``lessons=None`` keeps none beyond the run.
     """
 
     task: str
     endpoint: Endpoint
     judge: str | None
+    agent: str | None
     loop: Loop
     lessons: Place | None
 
@@ -74,8 +78,9 @@ def run(order: Order, screen: Screen, *, as_json: bool) -> int:
     place = None if order.lessons is None else redact(order.lessons.path)
     watch = Watch(screen, place)
     try:
-        with screen.busy():
-            result = anyio.run(_run, order, answering, judging, watch)
+        with screen.busy(), nullcontext() if order.agent is None else prints_go_to_stderr():
+            agent = None if order.agent is None else load("--agent", order.agent)
+            result = anyio.run(_run, order, agent, answering, judging, watch)
     except KeyboardInterrupt:
         raise Interrupted(watch.farewell()) from None
     if as_json:
@@ -87,7 +92,13 @@ def run(order: Order, screen: Screen, *, as_json: bool) -> int:
     return 0 if result.passed else 1
 
 
-async def _run(order: Order, answering: OpenAIModel, judging: OpenAIModel | None, watch: Watch) -> RunResult:
+async def _run(
+    order: Order,
+    agent: Any,  # noqa: ANN401 - whatever a user wrote
+    answering: OpenAIModel,
+    judging: OpenAIModel | None,
+    watch: Watch,
+) -> RunResult:
     budget = Budget(max_tokens=order.loop.max_tokens, max_seconds=order.loop.max_seconds)
     async with AsyncExitStack() as open_things:
         await open_things.enter_async_context(answering)
@@ -95,6 +106,7 @@ async def _run(order: Order, answering: OpenAIModel, judging: OpenAIModel | None
             await open_things.enter_async_context(judging)
         store = await _open_lessons(order.lessons, watch, open_things)
         loop = Reflexion(
+            agent,
             model=ProvenModel(answering),
             evaluator=None if judging is None else ProvenModel(judging),
             lesson_store=store,

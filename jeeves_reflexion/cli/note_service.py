@@ -18,7 +18,7 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
-from jeeves_reflexion.tasknotes.documents import document_of, reflection_document
+from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 
@@ -28,7 +28,7 @@ _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-class NoteDesk(Desk):
+class NoteService(Desk):
     """Answers questions about the task notes of one place and namespace, each with one opening of the store."""
 
     def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from jeeves_reflexion.cli.bench_options import check_early, check_executor, chec
 from jeeves_reflexion.cli.bench_parts import Made, Named, Parts, load_parts, no_reflector, with_recording
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.failures import Interrupted
-from jeeves_reflexion.cli.own_output import prints_go_to_stderr
+from jeeves_reflexion.cli.user_code import prints_go_to_stderr
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
@@ -41,9 +41,8 @@ from jeeves_reflexion.experiments import (
     run_experiment,
 )
 from jeeves_reflexion.experiments.comparisons import counted
-from jeeves_reflexion.experiments.elsewhere import RunsOn, runs_on
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, run_location
 from jeeves_reflexion.experiments.report import write_report
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models import Prices
@@ -75,7 +74,7 @@ class Order:
     min_similarity: float
     withhold: float
     early: float | None
-    runs_on: RunsOn
+    runs_on: RunLocation
 
 
 def order_of(options: Mapping[str, Any]) -> Order:
@@ -116,7 +115,7 @@ def order_of(options: Mapping[str, Any]) -> Order:
         options["min_similarity"],
         options["withhold"],
         options["withhold_early"],
-        runs_on(options),
+        run_location(options),
     )
 
 
@@ -155,8 +154,6 @@ def run(order: Order, *, as_json: bool) -> int:
     else:
         click.echo(summary(order, results))
         click.echo(f"Report: {written.html}")
-        if written.not_drawn:
-            click.echo(f"No pictures: {written.not_drawn}")
     return 1 if results.interrupted else 0
 
 
@@ -191,10 +188,10 @@ async def _run(order: Order, tasks: list[Task]) -> Results:
             models[MODEL] = await log.recorded(model)
         if isinstance(parts.agent, ReAct) and order.parts.agent is not None:
             models[AGENTS_MODEL] = await with_recording(parts.agent.model, log)
-        kit = TasksKit(order, tuple(tasks), order.runs_on.place(NAMESPACE, order.out).of(log))
-        tools = await open_things.enter_async_context(kit.open(models.__getitem__))
+        setup = TaskSetup(order, tuple(tasks), order.runs_on.lesson_location(NAMESPACE, order.out).of(log))
+        tools = await open_things.enter_async_context(setup.open(models.__getitem__))
         executor = await open_things.enter_async_context(
-            order.runs_on.executor(kit, workers=order.plan.workers, models=models)
+            order.runs_on.executor(setup, workers=order.plan.workers, models=models)
         )
         return await run_experiment(
             order.plan,
@@ -208,12 +205,12 @@ async def _run(order: Order, tasks: list[Task]) -> Results:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksKit:
+class TaskSetup:
     """What makes the tries of a run, in this process and in others."""
 
     order: Order
     tasks: tuple[Task, ...]
-    place: LessonPlace
+    place: LessonLocation
 
     @asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
@@ -237,15 +234,15 @@ def _loaded(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> Par
     return load_parts(order.parts, order.plan.arms, tasks, model, has_model=order.endpoint is not None)
 
 
-def _loop(kit: TasksKit, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
-    order, scope = kit.order, kit.place.scope(store, arm, seed)
+def _loop(setup: TaskSetup, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
+    order, scope = setup.order, setup.place.scope(store, arm, seed)
     settings = recall_settings(order.min_similarity, withhold=order.withhold, early=order.early)
     return Reflexion(
         parts.agent.made(seed) if isinstance(parts.agent, Made) else parts.agent,
         model=parts.model,
         evaluator=parts.evaluator,
         reflector=parts.reflector or (None if parts.model else no_reflector),
-        lesson_store=arm_lessons(arm, scope, kit.tasks, settings=settings, seed=seed),
+        lesson_store=arm_lessons(arm, scope, setup.tasks, settings=settings, seed=seed),
         max_attempts=order.plan.trials,
         top_k_lessons=order.plan.k,
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from jeeves_reflexion.experiments.arms import ARMS, ArmName, arm_of
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.results import Cost, Curve, Results
+from jeeves_reflexion.experiments.results import Cost, Results
 from jeeves_reflexion.statistics import Share
 from jeeves_reflexion.types import JSON
 
@@ -16,9 +16,6 @@ RESULTS_FORMAT: Final = 1
 
 def figures(results: Results) -> dict[str, JSON]:
     """Return the figures of all arms; a judge's figures stand under its name, never beside another's."""
-    judges: tuple[JudgedBy, ...] = (results.judged_by,)
-    if results.scored and results.judged_by == "self":
-        judges = ("self", "oracle")
     return {
         "format": RESULTS_FORMAT,
         "complete": not results.interrupted,
@@ -30,39 +27,39 @@ def figures(results: Results) -> dict[str, JSON]:
         "trials": results.trials,
         "tries": len(results.rows),
         "tries_with_errors": results.errors,
-        "by_judge": {judge: _arms(results, judge) for judge in judges},
+        "by_judge": {
+            judge: {arm: _arm(results, arm, judge) for arm in results.arms} for judge in results.judges
+        },
         "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
     }
-
-
-def _arms(results: Results, judge: JudgedBy) -> Mapping[str, JSON]:
-    return {arm: _arm(results, arm, judge) for arm in results.arms}
 
 
 def _arm(results: Results, arm: ArmName, judge: JudgedBy) -> dict[str, JSON]:
     held = results.transfer(arm, by=judge) if results.held_out else None
     return {
         "what": ARMS[arm_of(arm).kind],
-        "curve": curve_as_json(results.curve(arm, by=judge)),
-        "transfer": None if held is None else share_as_json(held),
+        "curve": [
+            {"trial": point.trial, **_share(point.share)} for point in results.curve(arm, by=judge).points
+        ],
+        "transfer": None if held is None else _share(held),
         "lessons": len(results.lessons(arm)),
+    }
+
+
+def _share(share: Share) -> dict[str, JSON]:
+    return {
+        "solved": share.successes,
+        "n": share.n,
+        "share": round(share.value, 6),
+        "low": round(share.low, 6),
+        "high": round(share.high, 6),
     }
 
 
 def cost_table(costs: Mapping[ArmName, Cost]) -> str:
     """Return what each arm used, in all and for each solved task, as a Markdown table."""
-    heads = (
-        "arm",
-        "tries",
-        "solved",
-        "calls",
-        "tokens",
-        "USD",
-        "seconds",
-        "tokens / solved",
-        "USD / solved",
-        "s / solved",
-    )
+    heads = ["arm", "tries", "solved", "calls", "tokens", "USD", "seconds"]
+    heads += ["tokens / solved", "USD / solved", "s / solved"]
     rows = [_cost_row(arm, cost) for arm, cost in costs.items()]
     lines = [f"| {' | '.join(row)} |" for row in (heads, ("---",) * len(heads), *rows)]
     if not any(cost.usage.calls > cost.usage.unreported for cost in costs.values()):
@@ -91,19 +88,3 @@ def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
 
 def _or_unknown(amount: float | None, form: str) -> str:
     return "-" if amount is None else format(amount, form)
-
-
-def curve_as_json(curve: Curve) -> list[JSON]:
-    """Return a curve as JSON: a point a trial, cumulative, with its 95 % Wilson interval."""
-    return [{"trial": point.trial, **share_as_json(point.share)} for point in curve.points]
-
-
-def share_as_json(share: Share) -> dict[str, JSON]:
-    """Return a share as JSON."""
-    return {
-        "solved": share.successes,
-        "n": share.n,
-        "share": round(share.value, 6),
-        "low": round(share.low, 6),
-        "high": round(share.high, 6),
-    }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from jeeves_reflexion.callables import run
+from jeeves_reflexion.callables import run, takes
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
@@ -51,75 +51,54 @@ class ReviewDecision:
         return cls("retry", advice)
 
 
-Reviewer: TypeAlias = Callable[[Task, Attempt, Evaluation | None], ReviewDecision | Awaitable[ReviewDecision]]
-
-
 @dataclass(frozen=True, slots=True)
 class ReviewGate:
-    """A review of a task's output. Without an answer within ``timeout`` seconds, ``on_timeout`` is the answer."""
+    """A review of a task's output by ``reviewer(task, attempt, evaluation)``, sync or async.
 
-    reviewer: Reviewer
+    Without an answer within ``timeout`` seconds, ``on_timeout`` is the answer. Raises :class:`ConfigurationError` for
+    values that can't be.
+    """
+
+    reviewer: Callable[..., Any]
     timeout: float | None = None
     on_timeout: Literal["accept", "reject"] = "reject"
 
     def __post_init__(self) -> None:
         if not callable(self.reviewer):
             raise ConfigurationError(f"reviewer must be callable, not {type(self.reviewer).__name__}")
-        check_waiting(self.timeout, self.on_timeout)
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigurationError(f"timeout must be above 0 or None, not {self.timeout!r}")
+        if self.on_timeout not in ("accept", "reject"):
+            raise ConfigurationError(f"on_timeout must be 'accept' or 'reject', not {self.on_timeout!r}")
 
     async def decide(self, task: Task, attempt: Attempt, evaluation: Evaluation | None) -> ReviewDecision:
         """Ask the reviewer. Raises what it raises, and :class:`ConfigurationError` for an answer that is none."""
-        call = functools.partial(self.reviewer, task, attempt, evaluation)
-        return await decided(self.reviewer, call, self.timeout, self.on_timeout, {"accept", "edit", "reject"})
+        return await decision(self, (task, attempt, evaluation), ("accept", "edit", "reject"))
 
 
-def check_waiting(timeout: float | None, on_timeout: str) -> None:
-    """Raise :class:`ConfigurationError` for a time-out of a review, or an answer after it, that is none."""
-    if timeout is not None and not timeout > 0:
-        raise ConfigurationError(f"timeout must be above 0 or None, not {timeout!r}")
-    if on_timeout not in ("accept", "reject"):
-        raise ConfigurationError(f"on_timeout must be 'accept' or 'reject', not {on_timeout!r}")
-
-
-async def decided(
-    reviewer: Callable[..., object],
-    call: Callable[[], object],
-    timeout: float | None,
-    on_timeout: Literal["accept", "reject"],
-    allowed: set[str],
-) -> ReviewDecision:
-    """Return what a reviewer answers in time."""
-    with anyio.move_on_after(timeout):
-        answer = await run(reviewer, call)
+async def decision(gate: ReviewGate, given: tuple[object, ...], allowed: Collection[str]) -> ReviewDecision:
+    """Return what the reviewer of a gate answers in time, or what stands for an answer."""
+    with anyio.move_on_after(gate.timeout):
+        answer = await run(gate.reviewer, functools.partial(gate.reviewer, *given))
         if not isinstance(answer, ReviewDecision) or answer.verdict not in allowed:
             raise ConfigurationError(
-                f"a review must return a ReviewDecision ({', '.join(sorted(allowed))}), not {answer!r}"
+                f"a review must return a ReviewDecision ({', '.join(allowed)}), not {answer!r}"
             )
         return answer
-    if on_timeout == "accept":
+    if gate.on_timeout == "accept":
         return ReviewDecision.accept()
-    return ReviewDecision.reject(f"no review within {timeout:g} s")
+    return ReviewDecision.reject(f"no review within {gate.timeout:g} s")
 
 
 async def refusal(guard: InputGuard | OutputGuard, task: Task, attempt: Attempt | None = None) -> str | None:
     """Return why a guard refuses, or None if it lets pass. Raises what it raises."""
     given: tuple[object, ...] = (task,)
     if attempt is not None:
-        given = (task, attempt) if _takes_two(guard) else (attempt.output,)
+        given = (task, attempt) if takes(inspect.signature(guard), 2) else (attempt.output,)
     answer = await run(guard, functools.partial(guard, *given))
     if answer is None or answer is True:
         return None
     name = getattr(guard, "__name__", type(guard).__name__)
-    if answer is False:
-        return f"refused by {name}"
-    if isinstance(answer, str):
+    if answer is False or isinstance(answer, str):
         return answer or f"refused by {name}"
     raise ConfigurationError(f"guard {name} returned {answer!r}: it must return None, a bool or a reason")
-
-
-def _takes_two(guard: Callable[..., object]) -> bool:
-    try:
-        inspect.signature(guard).bind(None, None)
-    except TypeError:
-        return False
-    return True
