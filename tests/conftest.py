@@ -71,14 +71,13 @@ BOTH_LOOPS = (
     "agents/test_function_agent.py",
     "lessons/test_lesson_store.py",
     "models/test_openai_model.py",
-    "sandbox/test_sandbox",
+    "sandbox/test_sandbox_failures.py",
     "tasknotes/test_ensemble.py",
     "test_hung_agents.py",
     "test_refinement.py",
     "test_reflexion_",
     "vectorstores/test_faiss_store.py",
     "vectorstores/test_writes.py",
-    "workflows/test_workflow.py",
 )
 """Tests that run on trio as well: those where the event loop can make a difference. The others run on asyncio alone."""
 

@@ -37,7 +37,7 @@ from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
 from jeeves_reflexion.values import Hider
-from jeeves_reflexion.workflows.coercion import coerce_scalar
+from jeeves_reflexion.workflows.schemas import coerce_scalar
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 READERS = {

@@ -1,7 +1,8 @@
-"""Judges by schema in a process of its own, which ends when a judgement takes too long.
+"""A process beside this one for what could run away: filling in templates, and judging by schemas.
 
-A pattern, ``uniqueItems`` or a schema that refers to itself can take hours over a small output. No thread could be
-stopped there, and a pattern holds the interpreter while it matches. The process is kept for the next judgement.
+A template, a pattern, ``uniqueItems`` or a schema that refers to itself can take hours over a small input. No thread
+could be stopped there, and a pattern holds the interpreter while it matches. The process ends itself when a question
+takes too long, and has a bounded memory; it is kept for the next question.
 """
 
 from __future__ import annotations
@@ -9,98 +10,65 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowError
-from jeeves_reflexion.workflows.references import check_schema
-from jeeves_reflexion.workflows.schemas import SchemaCheck
-from jeeves_reflexion.workflows.verdicts import Problem, Verdict, refusal
+from jeeves_reflexion.workflows import errors
 
-MAX_SECONDS: Final = 5.0
-"""The longest that a schema, or an output by a schema, is looked at."""
-
+MEMORY: Final = 512 * 1024 * 1024
+MOST_REPLY: Final = 64 * 1024 * 1024
 _MOST_IDLE: Final = 4
 _SERVE: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]\n"
-    "from jeeves_reflexion.workflows.schema_process import serve; serve()"
+    "import sys; sys.path[:] = sys.argv[1:]\nfrom jeeves_reflexion.workflows.worker import serve; serve()"
 )
 _ALARM: Final = hasattr(signal, "setitimer")
 _TOO_LONG: Final = -signal.SIGALRM if _ALARM else 1
+_RAISED: Final[dict[str, type[Exception]]] = {
+    kind.__name__: kind
+    for kind in (
+        ConfigurationError,
+        errors.SchemaFolderError,
+        errors.TemplateError,
+        errors.WorkflowFileError,
+    )
+}
 _Process: TypeAlias = "subprocess.Popen[bytes]"
 _idle: list[_Process] = []
 
 
-class _TooLongError(Exception):
+class TooLongError(Exception):
     """The process ended itself in the middle of a question."""
 
 
-def judge_by_schema(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
-    """Return the verdict of a :class:`SchemaCheck`, or a refusal after :data:`MAX_SECONDS`; blocks.
+def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401 - as JSON has it
+    """Return what a function of this package, named as ``module.function``, makes of JSON, as JSON; blocks.
 
-    Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no process can be had.
+    Raises :class:`TooLongError` after ``seconds``, the errors of workflows that the function raises, and
+    :class:`WorkflowError` for what else goes wrong.
     """
-    try:
-        found = _asked("judge", schema, None if base_folder is None else str(base_folder), output)
-    except _TooLongError:
-        return refusal(
-            f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped", output
-        )
-    problems = tuple(Problem(**each) for each in found.pop("errors"))
-    return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
-
-
-def check_in_time(schema: JSON, name: str) -> None:
-    """Raise :class:`ConfigurationError` for what is no schema, or takes longer than :data:`MAX_SECONDS`; blocks."""
-    _checked(name, "check", schema, name)
-
-
-def load_in_time(schema: JSON, base_folder: Path | None) -> None:
-    """Raise what making a :class:`SchemaCheck` raises, or :class:`ConfigurationError` for too long a time; blocks."""
-    _checked("the schema", "load", schema, None if base_folder is None else str(base_folder))
-
-
-def _checked(name: str, *question: JSON) -> None:
-    try:
-        _asked(*question)
-    except _TooLongError as error:
-        raise ConfigurationError(
-            f"{name} takes longer than {MAX_SECONDS:g} s to check: make it smaller"
-        ) from error
-
-
-# -- this side
-
-
-def _asked(*question: JSON) -> dict[str, Any]:
-    reply: Mapping[str, Any]
+    question = [function, *arguments]
     if not sys.executable or getattr(sys, "frozen", False):
         # A frozen program is its own interpreter, and would be started a second time.
         reply = _answer(question)
     else:
         try:
-            line = json.dumps([MAX_SECONDS, *question])
+            line = json.dumps([seconds, *question]).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigurationError(f"the schema is no JSON: {error}") from error
-        reply = _exchanged(line.encode() + b"\n")
-    if "failed" in reply:
-        raise WorkflowError(f"judging by the schema failed: {reply['failed']}")
-    if "refused" in reply:
-        kind = SchemaFolderError if reply["folder"] else ConfigurationError
-        raise kind(reply["refused"])
-    return dict(reply["found"])
+            raise ConfigurationError(f"a schema or a state is no JSON: {error}") from error
+        reply = _exchanged(line + b"\n")
+    if "raised" in reply:
+        raise _RAISED.get(reply["raised"], errors.WorkflowError)(reply["message"])
+    return reply["found"]
 
 
-def _exchanged(line: bytes) -> Mapping[str, Any]:
+def _exchanged(line: bytes) -> dict[str, Any]:
     process = _taken()
     answer = b""
     try:
@@ -120,8 +88,8 @@ def _exchanged(line: bytes) -> Mapping[str, Any]:
         return dict(json.loads(answer))
     _end(process)
     if process.returncode == _TOO_LONG:
-        raise _TooLongError
-    raise WorkflowError(f"the process that judges by schema ended with code {process.returncode}")
+        raise TooLongError
+    raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
 
 
 def _taken() -> _Process:
@@ -140,10 +108,10 @@ def _taken() -> _Process:
             start_new_session=True,  # Ctrl-C is for the program, not for this
         )
     except OSError as error:
-        raise WorkflowError(f"the process that judges by schema can't be started: {error}") from error
+        raise errors.WorkflowError(f"the process for templates and schemas can't start: {error}") from error
     if process.stdout is None or process.stdout.readline() != b"ready\n":
         _end(process, kill=True)
-        raise WorkflowError("the process that judges by schema can't be started")
+        raise errors.WorkflowError("the process for templates and schemas can't start")
     return process
 
 
@@ -172,7 +140,10 @@ if hasattr(os, "register_at_fork"):  # what a fork shares with this process is t
 
 def serve() -> None:
     """Answer questions, one a line of JSON, until there are no more; end the process where one takes too long."""
+    for module in ("schemas", "templates"):  # no question's time is spent on this
+        importlib.import_module(f"jeeves_reflexion.workflows.{module}")
     answers, sys.stdout = sys.stdout, sys.stderr
+    _bound_memory()
     if _ALARM:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     answers.write("ready\n")
@@ -181,9 +152,22 @@ def serve() -> None:
         seconds, *question = json.loads(line)
         _end_after(seconds)
         reply = json.dumps(_answer(question))
+        if len(reply) > MOST_REPLY:
+            reply = json.dumps({"raised": "", "message": f"{question[0]}: the result is too large"})
         _end_after(0)
         answers.write(f"{reply}\n")
         answers.flush()
+
+
+def _bound_memory() -> None:
+    try:
+        import resource  # noqa: PLC0415 - POSIX alone has it
+    except ImportError:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    with contextlib.suppress(ValueError, OSError):  # macOS knows the limit and can't set it
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _end_after(seconds: float) -> None:
@@ -197,15 +181,13 @@ def _end_after(seconds: float) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _answer(question: Any) -> dict[str, Any]:  # noqa: ANN401 - as JSON has it
-    what, schema, where, *output = question
+def _answer(question: list[Any]) -> dict[str, Any]:
+    named, *arguments = question
+    module, _, function = named.partition(".")
     try:
-        if what == "check":
-            check_schema(schema, where)
-            return {"found": {}}
-        check = SchemaCheck(schema, where)
-        return {"found": asdict(check(*output)) if what == "judge" else {}}
-    except ConfigurationError as error:
-        return {"refused": str(error), "folder": isinstance(error, SchemaFolderError)}
+        work = getattr(importlib.import_module(f"jeeves_reflexion.workflows.{module}"), function)
+        return {"found": work(*arguments)}
+    except tuple(_RAISED.values()) as error:
+        return {"raised": type(error).__name__, "message": str(error)}
     except Exception as error:  # noqa: BLE001 - it is raised on the other side
-        return {"failed": f"{type(error).__name__}: {error}"}
+        return {"raised": "", "message": f"{named} failed: {type(error).__name__}: {error}"}
