@@ -63,7 +63,9 @@ _OPTIONS = (
         "--preset", type=click.Choice(("seed002",)), help="As the loop does with a preset: seed002 recalls 3."
     ),
     click.option(
-        "--strategy", type=click.Choice(("nearest", "hybrid", "seed002")), help="How lessons are ordered."
+        "--strategy",
+        type=click.Choice(("nearest", "same_kind", "hybrid", "seed002")),
+        help="How lessons are ordered.",
     ),
     click.option(
         "--floor",
@@ -78,7 +80,7 @@ _OPTIONS = (
         metavar="X",
         type=click.FloatRange(0, 1, min_open=True),
         callback=check_finite_number,
-        help="How alike two may be said.",
+        help="How alike the words of two may be, as cosine similarity.",
     ),
     click.option(
         "--utility-weight",

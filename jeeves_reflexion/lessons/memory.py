@@ -13,10 +13,9 @@ import filelock
 
 from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
-from jeeves_reflexion.lessons.gate import clean_prompt, clean_task
+from jeeves_reflexion.lessons.gate import EXCERPT_CHARACTERS, clean_prompt, clean_task
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.lessons.store import EXCERPT_CHARACTERS
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task

@@ -16,8 +16,8 @@ from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.forms import FORMS, cause_of, clean_text, flat_text
 from jeeves_reflexion.gold import Hider
 from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.gate import shape_problem
-from jeeves_reflexion.lessons.lexical import words_of
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.mars import principle_of, procedure_in, steps_of
@@ -49,7 +49,7 @@ READERS = {
     "hidden_text": hidden_text,
     "screen": screen,
     "shape_problem": shape_problem,
-    "words_of": words_of,
+    "normalised": normalised,
     "read_lesson": read_lesson,
     "repeats": lambda text: repeats(text, text[::-1]),
     "answer": answer,

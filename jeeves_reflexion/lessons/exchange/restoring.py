@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Final
 
-from jeeves_reflexion.lessons.undoing import Entry
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.types import Lesson
 
 _SHOWN: Final = 3

@@ -17,7 +17,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
     open_lessons,
 )
-from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.retrieval import Picking
 from vectorstores import (
     Chunk,
     EmbedderMismatchError,
@@ -29,6 +29,12 @@ from vectorstores import (
 )
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "faiss"])
+def kind(request) -> str:
+    return request.param
+
 
 KEY = "sk-proj-AbCdEf0123456789AbCdEf"
 SOURCE = Provenance("run", 1, 0.25, "model", "agent", 123.5)
