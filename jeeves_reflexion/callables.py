@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _THREADS: Final = 200
 _limiters: RunVar[anyio.CapacityLimiter] = RunVar("jeeves_reflexion_threads")
-_LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
+LONG: Final = 65_536  # characters that take the slowest reader some tenths of a second
 
 
 def innermost(function: Callable[..., object]) -> Callable[..., object]:
@@ -72,11 +72,23 @@ async def run(function: Callable[..., object], call: Callable[[], object], *, da
     elif daemon:
         value = await _in_daemon_thread(call)
     else:
-        # In a tuple, for trio refuses a thread's result that is a coroutine, as that of a lambda may be.
-        (value,) = await anyio.to_thread.run_sync(
-            lambda: (call(),), abandon_on_cancel=True, limiter=_limiter()
-        )
+        outcome = await anyio.to_thread.run_sync(_outcome, call, abandon_on_cancel=True, limiter=_limiter())
+        value = outcome.result()
     return await value if inspect.isawaitable(value) else value
+
+
+def _outcome(call: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Return what a call comes to, to be raised where it is waited for.
+
+    A ``GeneratorExit`` that the event loop threw into a task would close it; and trio refuses a coroutine as the value
+    of a thread, as that of a lambda may be.
+    """
+    outcome = concurrent.futures.Future[T]()
+    try:
+        outcome.set_result(call())
+    except BaseException as error:  # noqa: BLE001
+        outcome.set_exception(error)
+    return outcome
 
 
 def _limiter() -> anyio.CapacityLimiter:
@@ -92,13 +104,10 @@ async def _in_daemon_thread(call: Callable[[], T]) -> T:
     token: Any = anyio.lowlevel.current_token()
     loop = getattr(token, "native_token", token)  # since anyio 4.11 it wraps that of the library
     soon = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-    done, outcome = anyio.Event(), concurrent.futures.Future[T]()
+    done, outcomes = anyio.Event(), list[concurrent.futures.Future[T]]()
 
     def work() -> None:
-        try:
-            outcome.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            outcome.set_exception(error)
+        outcomes.append(_outcome(call))
         with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
             soon(done.set)
 
@@ -108,12 +117,12 @@ async def _in_daemon_thread(call: Callable[[], T]) -> T:
 
     await anyio.to_thread.run_sync(start, limiter=_limiter())
     await done.wait()
-    return outcome.result()
+    return outcomes[0].result()
 
 
 async def aside(work: Callable[[str], T], text: str) -> T:
     """Return what ``work`` makes of a text: off the event loop where it is long, for its time grows with it."""
-    return await anyio.to_thread.run_sync(work, text) if len(text) > _LONG else work(text)
+    return await anyio.to_thread.run_sync(work, text) if len(text) > LONG else work(text)
 
 
 def run_alone(call: Callable[[], Awaitable[T]], instead: str) -> T:

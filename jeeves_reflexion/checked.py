@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,8 +13,8 @@ C = TypeVar("C", bound=type)
 def checked(cls: C) -> C:
     """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
 
-    A tuple takes any list, but no single text, whose letters would be the items; a number takes one of numpy; a text
-    and a mapping take their own. Raises ``TypeError`` naming the field.
+    A tuple takes any list of such items, but no single text, whose letters would be the items; a number takes one of
+    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field.
     """
     readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
     after: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
@@ -45,12 +46,34 @@ def _text(value: object) -> object:
     return value
 
 
-def _items(value: object) -> object:
+def _items(value: object) -> tuple[object, ...]:
     if isinstance(value, tuple):
         return value
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError("a tuple")
     return tuple(value)
+
+
+def _items_of(item: Callable[[object], object]) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        items = _items(value)
+        try:
+            found = tuple(map(item, items))
+        except TypeError as error:
+            raise TypeError(f"a tuple, each {error}") from None
+        # the same tuple where nothing changed
+        return items if all(map(operator.is_, found, items)) else found
+
+    return read
+
+
+def _own(name: str) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        if not any(cls.__name__ == name for cls in type(value).__mro__):
+            raise TypeError(f"of the class {name}")
+        return value
+
+    return read
 
 
 def _mapping(value: object) -> object:
@@ -66,6 +89,13 @@ def _number(value: object) -> object:
     return float(value)
 
 
+def _whole(value: object) -> object:
+    value = plain_number(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("a whole number")
+    return value
+
+
 def _truth(value: object) -> object:
     value = plain_number(value)
     if not isinstance(value, bool):
@@ -75,16 +105,18 @@ def _truth(value: object) -> object:
 
 _READERS: Mapping[str, Callable[[object], object]] = {
     "str": _text,
-    "tuple": _items,
+    "int": _whole,
     "Mapping": _mapping,
     "float": _number,
     "bool": _truth,
+    **{name: _own(name) for name in ("EvaluationError", "Step", "ToolCall", "Usage")},
 }
 
 
 def _reader(kind: str) -> Callable[[object], object] | None:
     """Return what reads a field of this annotation; None where it is not checked."""
-    reader = _READERS.get(kind.removesuffix(" | None").partition("[")[0])
+    outer, _, inner = kind.removesuffix(" | None").partition("[")
+    reader = _items_of(_READERS[inner.partition(",")[0]]) if outer == "tuple" else _READERS.get(outer)
     if reader is None or not kind.endswith(" | None"):
         return reader
     return lambda value: None if value is None else reader(value)

@@ -14,7 +14,7 @@ Trigger: TypeAlias = Literal["completion", "step_interval", "error", "tool_resul
 
 
 class ConvergenceReason(Enum):
-    """Why the inner loop stopped. The first seven are those of seed 001."""
+    """Why the inner loop stopped."""
 
     QUALITY_MET = "quality_met"
     MAX_ITERATIONS = "max_iterations"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from jeeves_reflexion.checked import checked
 from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import (
@@ -112,6 +113,7 @@ MessageRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ToolCall:
     """A model's wish to call a tool. ``arguments`` is the JSON text as the model wrote it, not yet checked."""
 
@@ -121,6 +123,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ToolSpec:
     """What a model is told of a tool; ``parameters`` is a JSON Schema of type object."""
 
@@ -130,6 +133,7 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Message:
     """One message of a conversation; ``tool_call_id`` names the call that a tool message answers."""
 
@@ -140,6 +144,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Completion:
     """A model's answer; ``usage`` counts this one call."""
 
@@ -151,6 +156,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Sampling:
     """How a model picks its words; ``None`` leaves a setting to the model."""
 

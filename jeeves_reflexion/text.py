@@ -8,9 +8,12 @@ import unicodedata
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.types import Step
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.types import Step
 
 CHARS_PER_TOKEN = 4
 """A usual estimate for English text; budgets of text are kept by it, budgets of a run by reported tokens."""
@@ -200,3 +203,28 @@ def read_prompt(given: str | Path | None, package: str, default: str) -> str:
 @functools.cache
 def _own_prompt(package: str, name: str) -> str:
     return resources.files(package).joinpath("prompts", name).read_text(encoding="utf-8").strip()
+
+
+_SEQUENCES: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours and cursor movements
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links, the clipboard
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # strings for the terminal itself
+    r"|\x1b[ -/]*[0-~]"
+)
+# Embeddings, overrides and isolates of writing direction: they make text read otherwise than it is.
+_REORDERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def visible(text: str) -> str:
+    """Return a text without escape sequences, control characters and characters that reorder it."""
+    text = _SEQUENCES.sub("", text.replace("\r\n", "\n"))
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t":
+        return character
+    category = unicodedata.category(character)
+    if category == "Cs":
+        return "\ufffd"
+    return "" if category == "Cc" or character in _REORDERING else character

@@ -8,14 +8,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias
 
+from typing_extensions import TypeVar
+
+from jeeves_reflexion import summary
 from jeeves_reflexion.checked import checked
 from jeeves_reflexion.gold import WITHHELD, Hider  # noqa: F401 - the first is for whoever looks for it here
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
 Role: TypeAlias = Literal["agent", "evaluator", "reflector"]
+T = TypeVar("T", default=str)
+"""The type of an agent's output: a text, unless it returns a Pydantic model, a dataclass or other data."""
 StopReason: TypeAlias = Literal[
     "passed", "max_attempts", "unscorable", "budget", "reflection_missing", "not_retry_safe"
 ]
@@ -53,6 +58,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Usage:
     """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
 
@@ -110,6 +116,7 @@ UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Step:
     """One thought, action and observation of a trajectory; parts that don't apply are empty."""
 
@@ -121,9 +128,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Attempt:
+class Attempt(Generic[T]):
     """One execution of a task by an agent.
 
+    ``output`` is what judges and reflectors read. ``value`` is what the agent returned where that is no text (a
+    Pydantic model, a dataclass, other data); ``output`` is its JSON then, and a log keeps only that.
     ``error`` says what the agent raised, ``interrupted`` why it was cut short (such as ``max_turns``); both may
     stand beside an output. ``metadata`` carries what an environment says of the attempt, such as its reward.
     """
@@ -135,6 +144,11 @@ class Attempt:
     interrupted: str | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     seconds: float = 0.0
+    value: T | None = field(default=None, metadata={"logged": False})
+
+    def revised(self, output: str) -> Attempt[T]:
+        """Return the attempt with another output, which is a text: the value is that of the old one."""
+        return replace(self, output=output, value=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +330,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Generic[T]):
     """One turn of the loop: what was recalled, done, judged and learned.
 
     ``block`` is the text of the lessons as the agent saw it. ``lesson`` is ``None`` when nothing was written;
@@ -325,7 +339,7 @@ class Trial:
     """
 
     number: int
-    attempt: Attempt
+    attempt: Attempt[T]
     evaluation: Evaluation
     recall: Recall | None = None
     block: str = ""
@@ -340,7 +354,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Generic[T]):
     """The trials of one task and how the run ended.
 
     ``output`` is that of the best attempt: the one that passed, else the highest score, the later of equals; an
@@ -350,12 +364,20 @@ class RunResult:
 
     run_id: str
     task: Task
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial[T], ...]
     stop_reason: StopReason
     usage: Mapping[Role, Usage]
     seconds: float
     detail: str = ""
     escalated: bool = False
+
+    def __str__(self) -> str:
+        """Return how the run ended, its answer, and what it learned, in a line each; ``repr`` has everything."""
+        return summary.lines(self)
+
+    def summary(self) -> str:
+        """Return a table of the trials: score, verdict, lessons recalled, tokens, seconds, what was learned."""
+        return summary.table(self)
 
     @property
     def passed(self) -> bool:
@@ -363,20 +385,26 @@ class RunResult:
         return any(trial.passed for trial in self.trials)
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> Trial[T] | None:
         """The best trial, or None where the budget ended the run before the first attempt did."""
         if not self.trials:
             return None
         return max(self.trials, key=lambda t: (t.passed, _rank(t.evaluation), t.number))
 
     @property
-    def final(self) -> Trial | None:
+    def final(self) -> Trial[T] | None:
         """The last trial, or None where there was none."""
         return self.trials[-1] if self.trials else None
 
     @property
-    def output(self) -> str:
-        """The output of the best attempt; empty where there was none."""
+    def output(self) -> T | str:
+        """What the best attempt returned; a text where it raised, and an empty one where there was no attempt."""
+        value = self.best.attempt.value if self.best else None
+        return self.text if value is None else value
+
+    @property
+    def text(self) -> str:
+        """The output of the best attempt as a text, JSON for one that is none; empty where there was no attempt."""
         return self.best.attempt.output if self.best else ""
 
     @property

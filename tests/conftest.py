@@ -57,11 +57,36 @@ def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Run every asynchronous test on both event loops."""
-    backend: str = request.param
-    return backend
+BOTH_LOOPS = (
+    "contract/",
+    "agents/test_function_agent.py",
+    "experiments/test_experiments.py",
+    "lessons/test_lesson_store.py",
+    "models/test_openai_model.py",
+    "sandbox/test_sandbox",
+    "tasknotes/test_ensemble.py",
+    "test_hung_agents.py",
+    "test_refinement.py",
+    "test_reflexion_",
+    "vectorstores/test_faiss_store.py",
+    "vectorstores/test_writes.py",
+    "workflows/test_workflow.py",
+)
+"""Tests that run on trio as well: those where the event loop can make a difference. The others run on asyncio alone."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of an asynchronous test; see :data:`BOTH_LOOPS`."""
+    return "asyncio"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    path = metafunc.definition.path.as_posix()
+    marks = metafunc.definition.iter_markers("parametrize")
+    chosen = any("anyio_backend" in str(mark.args[0]) for mark in marks)
+    if "anyio_backend" in metafunc.fixturenames and not chosen and any(part in path for part in BOTH_LOOPS):
+        metafunc.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -30,7 +30,7 @@ def test_what_users_rely_on_most_is_among_it(now: dict[str, str]) -> None:
         "names jeeves_reflexion Reflexion run",
         "names jeeves_reflexion EnsembleTask ()",
         "names jeeves_reflexion.types StopReason",
-        "names vectorstores FaissVectorStore search",
+        "names jeeves_reflexion FaissVectorStore search",
         "commands jeeves-reflexion lessons rollback",
         "commands jeeves-reflexion bench alfworld",
         "events reflexion.run_finished",

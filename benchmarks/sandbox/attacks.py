@@ -205,6 +205,7 @@ def passing(kind):
 result = try_all({
     "path": lambda: send(unix_path + ".datagrams"), "abstract": lambda: send("\\0" + abstract_name + ".datagrams"),
     "passing": lambda: passing(socket.SOCK_DGRAM), "passing_in_a_stream": lambda: passing(socket.SOCK_STREAM),
+    "naming": lambda: pair(socket.SOCK_STREAM)[0].bind("\\0" + abstract_name + ".named"),
     "packets": lambda: pair(socket.SOCK_SEQPACKET), "vsock": lambda: socket.socketpair(40, socket.SOCK_STREAM),
 })""",
         value={},

@@ -44,6 +44,7 @@ _THROUGH = (
     'format("~@", [(open(\'result.json\', write, S), write(S, \'{"value": "through"}\'), close(S), halt)])'
 )
 """A message whose printing would call a goal outside of ``library(sandbox)``."""
+_GOAL = "open('result.json', write, S), write(S, '{\"value\": \"through\"}'), close(S), halt"
 _LINK = (
     "format(\"~@\", [(use_foreign_library(foreign(files)), files:link_file('/etc/passwd', 'result.json', symbolic),"
     " halt)])"
@@ -56,6 +57,19 @@ PROLOG = [
     Attack("message_printed", f"result(1) :- print_message(error, {_THROUGH}).", value=1),
     Attack("message_warning", f"result(1) :- print_message(warning, {_THROUGH}).", value=1),
     Attack("result_linked", f"result(1) :- throw({_LINK}).", ("error",)),
+    Attack("condition", f":- if(({_GOAL})).\n:- endif.\nresult(1).", ("error",)),
+    Attack("condition_of_else", f":- if(fail).\n:- elif(({_GOAL})).\n:- endif.\nresult(1).", ("error",)),
+    Attack("condition_by_name", f"p :- {_GOAL}.\n:- if(p).\n:- endif.\nresult(1).", ("error",)),
+    Attack(
+        "table_with_modes",
+        f":- table p(lattice(q/3)).\nq(_, _, _) :- {_GOAL}.\np(1).\np(2).\nresult(1) :- p(_).",
+        ("error",),
+    ),
+    Attack(
+        "conditions_and_tables",
+        ":- if(current_prolog_flag(bounded, false)).\n:- table p(_, min).\n:- endif.\np(a, 2).\np(a, 1).\nresult(X) :- p(a, X).",
+        value=1,
+    ),
     Attack("shell", "result(X) :- shell('id', X).", ("error",)),
     Attack("shell_called", "result(1) :- G =.. [shell, 'id'], call(G).", ("error",)),
     Attack("shell_by_module", "result(1) :- system:shell('id').", ("error",)),

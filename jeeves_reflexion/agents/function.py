@@ -7,11 +7,15 @@ import inspect
 import time
 import typing
 import warnings
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
 
 from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.callables import innermost, is_async, run, signature_of
+from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
 from jeeves_reflexion.session import Meter, Session
@@ -36,8 +40,9 @@ def as_agent(function: Callable[..., object], *, daemon: bool = False) -> Agent:
     The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
     parameter gets the :class:`Task` if it is annotated so, or has no annotation and is called ``task``; else
     the prompt. A parameter annotated :class:`Session` or called ``session`` gets the session. It returns a
-    text or an :class:`Attempt`, which says what was used; of a text, that is unknown unless the models of this package
-    were asked, which are metered. One that takes no session finds the lessons in its prompt, fenced, as data. There
+    text, data that judges are shown as JSON (a Pydantic model, a dataclass, a dict, a list, a number), or an
+    :class:`Attempt`, which says what was used; otherwise that is unknown unless the models of this package were asked,
+    which are metered. One that takes no session finds the lessons in its prompt, fenced, as data. There
     is a ``UserWarning`` where its object seems to keep a conversation: the lessons of one attempt would stay in
     it and act in all later ones. A sync function runs in a worker thread, which is left behind when the run is
     cancelled or late. The end of the process waits for it; with ``daemon`` it does not, and the function may be stopped
@@ -67,7 +72,7 @@ class FunctionAgent:
             if hasattr(function, attribute):
                 setattr(self, attribute, getattr(function, attribute))
 
-    async def __call__(self, task: Task, session: Session) -> Attempt:
+    async def __call__(self, task: Task, session: Session) -> Attempt[Any]:
         """Call the function. Raises what it raises; :class:`ConfigurationError` for an unusable result."""
         started = time.monotonic()
         if not self._form.session:
@@ -83,13 +88,26 @@ class FunctionAgent:
             meter.charge_unknown()  # it may have asked a model before it failed
             raise
         seconds = time.monotonic() - started
-        if isinstance(value, str):
-            return Attempt(output=value, usage=meter.usage(), seconds=seconds)
         if isinstance(value, Attempt):
             return value if value.seconds else replace(value, seconds=seconds)
-        raise ConfigurationError(
-            f"agent {self.name} returned {type(value).__name__}: it must return a text (str) or an Attempt"
-        )
+        if isinstance(value, str):
+            return Attempt(output=value, usage=meter.usage(), seconds=seconds)
+        return Attempt(_json(value, self.name), usage=meter.usage(), seconds=seconds, value=value)
+
+
+def _json(value: Any, name: str) -> str:  # noqa: ANN401 - whatever an agent of a user returns
+    """Return what judges read of an output that is no text."""
+    data = plain_number(value)
+    is_record = (is_dataclass(data) and not isinstance(data, type)) or hasattr(type(data), "model_dump_json")
+    if is_record or isinstance(data, Mapping | list | tuple | int | float):
+        try:
+            return to_json(data).decode()
+        except PydanticSerializationError as error:
+            raise ConfigurationError(f"agent {name} returned what can't be shown as JSON: {error}") from error
+    raise ConfigurationError(
+        f"agent {name} returned {type(value).__name__}: it must return a text (str), an Attempt, or data that can be "
+        "shown as JSON (a Pydantic model, a dataclass, a dict, a list, a number)"
+    )
 
 
 def _warn_of_history(function: Callable[..., object], name: str) -> None:
@@ -187,4 +205,4 @@ def _is_agent(function: object) -> typing.TypeGuard[Agent]:
     if [p.name for p in parameters if p.default is p.empty and p.kind not in _STARRED] != ["task", "session"]:
         return False
     returned = hints.get("return", Attempt)
-    return returned is Attempt or returned == "Attempt"
+    return Attempt in {returned, typing.get_origin(returned)} or returned == "Attempt"

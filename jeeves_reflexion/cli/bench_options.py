@@ -50,7 +50,7 @@ def cores() -> int:
 
 def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
     """Return what adds ``--trials``, ``--seeds``, ``-k`` and ``--workers``, with tasks called ``unit``."""
-    count = click.IntRange(min=1)
+    count = click.IntRange(1, 1_000_000_000)
     options = (
         click.option(
             "--trials", metavar="N", type=count, default=4, show_default=True, help=f"Tries per {unit}."

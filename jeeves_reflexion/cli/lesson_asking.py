@@ -80,7 +80,7 @@ _OPTIONS = (
         metavar="X",
         type=click.FloatRange(0, 1, min_open=True),
         callback=check_finite_number,
-        help="How alike the words of two may be, as cosine similarity.",
+        help="What share of their words two may have in common.",
     ),
     click.option(
         "--utility-weight",

@@ -27,7 +27,7 @@ from jeeves_reflexion.cli.lesson_screen import LessonScreen
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
-from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.curation import Curator
@@ -114,13 +114,12 @@ class LessonDesk(Desk):
 
     def forget(self, lesson_ids: Sequence[str], asking: Asking) -> None:
         """Remove lessons; nothing is removed unless every id is found."""
-        found = anyio.run(self._resolved, lesson_ids)
-        whole = [each.lesson for each in found]
-        question = f"Forget {counted(len(whole), 'lesson')} for good?"
-        if not self._go(asking, question, [naming(each) for each in found]):
-            self._answer_dry({"forgotten": [lesson.id for lesson in whole]})
+        found = anyio.run(self._to_forget, lesson_ids)
+        question = f"Forget {counted(len(found), 'lesson')} for good?"
+        if not self._go(asking, question, list(found.values())):
+            self._answer_dry({"forgotten": list(found)})
             return
-        gone = anyio.run(self._forget, [lesson.id for lesson in whole])
+        gone = anyio.run(self._forget, list(found))
         if self._as_json:
             self._document({"forgotten": gone})
         else:
@@ -204,9 +203,22 @@ class LessonDesk(Desk):
         async with self._changing() as store:
             return [lesson_id for lesson_id in lesson_ids if await store.forget(lesson_id)]
 
-    async def _resolved(self, lesson_ids: Sequence[str]) -> list[Found]:
+    async def _to_forget(self, lesson_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return what a question shows of each id; one that can't be read is found by its whole id alone."""
+        shown: dict[str, dict[str, str]] = {}
         async with self._reading() as store:
-            return await self._resolve(store, lesson_ids)
+            for given in map(str.strip, lesson_ids):
+                try:
+                    (found,) = await self._resolve(store, (given,))
+                except UnknownLessonError:
+                    raise
+                except LessonStoreError as error:
+                    if len(given) != _WHOLE_ID:
+                        raise
+                    shown[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
+                else:
+                    shown[found.lesson.id] = naming(found)
+        return shown
 
     async def _one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
         """Return the lesson that an id stands for; a text in quarantine is none."""
@@ -241,7 +253,7 @@ class LessonDesk(Desk):
             raise click.UsageError(f"the id {start!r} is too short: give at least {_SHORTEST_ID} characters")
         matches = [found for found in among if found.lesson.id.lower().startswith(start)]
         if not matches:
-            raise LessonStoreError(f"there is no lesson {start!r} {self._where}")
+            raise UnknownLessonError(f"there is no lesson {start!r} {self._where}")
         if len(matches) > 1:
             ids = ", ".join(found.lesson.id for found in matches[:5])
             raise LessonStoreError(f"{len(matches)} lessons {self._where} begin with {start!r}: {ids}")

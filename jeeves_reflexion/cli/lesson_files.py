@@ -105,7 +105,8 @@ class FilesDesk(LessonDesk):
 
     def bring(self, order: Importing, asking: Asking) -> None:
         """Import lessons: show what that adds, changes and refuses, ask, and do it."""
-        report = anyio.run(self._plan, order)
+        # Not in an event loop: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
+        report = anyio.run(self._plan, order, _read(order))
         if not self._as_json:
             self._show(report, limit=None if asking.dry_run else _SHOWN)
         held = [line.lesson.id for line in report.added if line.lesson.id in self._held]
@@ -160,8 +161,7 @@ class FilesDesk(LessonDesk):
                 self._screen.waiting_for("reading lessons")
                 return [each for each in await _with_tasks(store) if state is None or each[0].state == state]
 
-    async def _plan(self, order: Importing) -> ImportReport:
-        lines = await _read(order)
+    async def _plan(self, order: Importing, lines: Lines) -> ImportReport:
         older: dict[str, str] = {}
         gone = Forgotten()
         prepared = _prepared(lines, order)
@@ -262,10 +262,10 @@ async def _take(
     return False
 
 
-async def _read(order: Importing) -> Lines:
+def _read(order: Importing) -> Lines:
     if not order.source.is_dir():
-        return await import_file(order.source, skip_bad=order.skip_bad)
-    found = await anyio.to_thread.run_sync(lesson_changes, order.source, ())
+        return import_file(order.source, skip_bad=order.skip_bad)
+    found = lesson_changes(order.source, ())
     if found.malformed and not order.skip_bad:
         shown = "; ".join(map(_malformed, found.malformed[:5]))
         raise ConfigurationError(

@@ -8,8 +8,8 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from jeeves_reflexion.cli.screen import Screen, visible
-from jeeves_reflexion.text import one_line
+from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.text import one_line, visible
 
 _NAMED: Final = frozenset({"score", "similarity"})
 _LABELLED: Final = frozenset({"task", "was"})

@@ -35,7 +35,7 @@ def result_as_json(result: RunResult, place: str | None, namespace: str) -> JSON
         "detail": result.detail,
         "escalated": result.escalated,
         "score": result.score,
-        "output": result.output,
+        "output": result.text,
         "best_attempt": best.number if best else None,
         "attempts": len(result.trials),
         "seconds": result.seconds,

@@ -8,6 +8,7 @@ import click
 
 from jeeves_reflexion.cli.bench_options import check_early, check_finite_number
 from jeeves_reflexion.cli.options import (
+    COUNT,
     EmbedderChoice,
     check_finite,
     check_text,
@@ -25,7 +26,7 @@ from jeeves_reflexion.cli.options import (
 @click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
 @endpoint_options
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--max-attempts", metavar="N", type=COUNT, default=3, show_default=True)
 @click.option(
     "--threshold",
     metavar="X",
@@ -37,7 +38,7 @@ from jeeves_reflexion.cli.options import (
 @click.option(
     "--top-k",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=5,
     show_default=True,
     help="How many lessons an attempt may recall.",

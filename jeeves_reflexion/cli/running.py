@@ -20,7 +20,8 @@ from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.errors import ModelAuthError, ModelError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.settings import Credit
-from jeeves_reflexion.loop.reflexion import LoopOptions, Reflexion
+from jeeves_reflexion.loop.factory import LoopOptions
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models import OpenAIModel
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Message
@@ -82,7 +83,7 @@ def run(order: Order, screen: Screen, *, as_json: bool) -> int:
         screen.document(result_as_json(result, place, namespace))
     else:
         screen.gap()
-        screen.result(result.output)
+        screen.result(result.text)
     return 0 if result.passed else 1
 
 

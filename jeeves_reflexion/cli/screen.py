@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -19,33 +18,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from jeeves_reflexion.text import one_line
+from jeeves_reflexion.text import one_line, visible
 from jeeves_reflexion.types import JSON
-
-_SEQUENCES: Final = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours and cursor movements
-    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links, the clipboard
-    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # strings for the terminal itself
-    r"|\x1b[ -/]*[0-~]"
-)
-# Embeddings, overrides and isolates of writing direction: they make text read otherwise than it is.
-_REORDERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def visible(text: str) -> str:
-    """Return a text without escape sequences, control characters and characters that reorder it."""
-    text = _SEQUENCES.sub("", text.replace("\r\n", "\n"))
-    return "".join(_shown(character) for character in text)
-
-
-def _shown(character: str) -> str:
-    if character in "\n\t":
-        return character
-    category = unicodedata.category(character)
-    if category == "Cs":
-        return "\ufffd"
-    return "" if category == "Cc" or character in _REORDERING else character
-
 
 _FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*(?: points \([-+\d.;, a-z]*\))?$)")
 

@@ -1,4 +1,4 @@
-"""What quality means: named criteria with weights and thresholds, and the usual sets (seed 001, section 2.4)."""
+"""What quality means: named criteria with weights and thresholds, and the usual sets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CRITERIA_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "reasoning": ("logical_validity", "completeness", "clarity"),
     }
 )
-"""The default criteria of the usual kinds of task, by seed 001, section 2.4.2, in its order."""
+"""The default criteria of the usual kinds of task."""
 
 GENERAL_CRITERIA = ("correctness", "completeness", "clarity", "relevance")
 """The criteria of a task whose kind is unknown. They are ours; the seed names none."""

@@ -15,6 +15,7 @@ from jeeves_reflexion.types import Attempt, Evaluation, Task
 def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
     """Wrap a sync or async callable of ``(task, attempt)``, or of the output alone, as an evaluator.
 
+    The output is what the agent returned: a text, or the object where it returned another one.
     One that can be called either way gets both where its first parameter is called ``task`` or annotated as one. It
     may return an :class:`Evaluation`, a bool, a number in [0, 1], ``(bool, message)``, or ``None`` for "can't be
     scored". A verdict without usage is taken for one of code, which asks no model but those of this package: one
@@ -44,7 +45,8 @@ class FunctionEvaluator:
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the callable's verdict, as an :class:`Evaluation`."""
-        call = functools.partial(self._function, *((task, attempt) if self._whole else (attempt.output,)))
+        output = attempt.output if attempt.value is None else attempt.value
+        call = functools.partial(self._function, *((task, attempt) if self._whole else (output,)))
         return self._as_evaluation(await run(self._function, call))
 
     def _as_evaluation(self, value: object) -> Evaluation:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.results import Split
@@ -102,6 +102,10 @@ def _for_this_user(path: str, flags: int) -> int:
     return os.open(path, flags, mode=0o600)
 
 
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What a line raises that is none of a run's."""
+
+
 def mend(path: Path) -> bool:
     """Cut off the unfinished last line that a killed writer left; say whether there was one. Raises ``OSError``."""
     if not path.exists():
@@ -126,7 +130,7 @@ def read(path: Path) -> Past:
     for number, line in enumerate(lines, 1):
         try:
             _take(past, json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise ExperimentError(
                 f"the journal {path} can't be read: line {number}: {type(error).__name__}: {error}"
             ) from error

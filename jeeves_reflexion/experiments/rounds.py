@@ -44,6 +44,13 @@ class SpendingLimitError(ExperimentError):
     """The run has spent what it may; it can be resumed with a higher limit."""
 
 
+class InterruptedTryError(Exception):
+    """A ``KeyboardInterrupt`` on its way out of a try, which is raised again outside of the task group.
+
+    As itself it would end the event loop at once and leave threads for which the process waits for ever.
+    """
+
+
 @dataclass(slots=True)
 class Bench:
     """What all rounds of an experiment share."""
@@ -159,6 +166,8 @@ class Round:
                 raise ExperimentError(
                     f"{place}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
                 ) from error
+            except KeyboardInterrupt as error:
+                raise InterruptedTryError(f"{place}: KeyboardInterrupt was raised in it") from error
             if made is None:
                 return
             with anyio.CancelScope(shield=True):

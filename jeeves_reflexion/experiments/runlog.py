@@ -202,8 +202,14 @@ class RunLog:
                 journal.mend(path)
             # Rows are written anew from the journal, so that they stand in order whatever was in the middle.
             # Only "\n" ends one: text has other ends of lines, which JSON keeps within a row.
-            lines = self.rows.read_text(encoding="utf-8").split("\n")
-            kept = [line for line in lines if line and json.loads(line)["kind"] not in _DERIVED]
+            try:
+                lines = self.rows.read_text(encoding="utf-8").split("\n")
+                kept = [line for line in lines if line and json.loads(line)["kind"] not in _DERIVED]
+            except journal.UNREADABLE as error:
+                raise ExperimentError(
+                    f"{self.rows} can't be read: {type(error).__name__}: {error}. Put it back from a backup, or empty"
+                    " it: the tries are written anew from the journal"
+                ) from error
             replace_file(self.rows, "".join(f"{line}\n" for line in kept))
         return journal.read(self.journal)
 

@@ -24,6 +24,7 @@ from jeeves_reflexion.experiments.plan import Plan
 from jeeves_reflexion.experiments.results import Results
 from jeeves_reflexion.experiments.rounds import (
     Bench,
+    InterruptedTryError,
     Round,
     SpendingLimitError,
     as_arm,
@@ -157,6 +158,8 @@ class _Lane:
         except BaseException as error:
             await self._stopped(turn, error)
             first = _alone(error)
+            if isinstance(first, InterruptedTryError):
+                raise KeyboardInterrupt(str(first)) from error
             if first is error:
                 raise
             raise first from error

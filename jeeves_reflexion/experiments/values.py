@@ -17,7 +17,7 @@ T = TypeVar("T")
 def plain(value: object) -> JSON:
     """Return a value of :mod:`jeeves_reflexion.types` or an event as JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {name: plain(getattr(value, name)) for name in _logged(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, frozenset | set):
@@ -44,8 +44,12 @@ def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
 
 @functools.cache
 def _hints(kind: Hashable) -> dict[str, Any]:
-    names = {item.name for item in dataclasses.fields(cast("Any", kind))}
+    names = _logged(cast("Any", kind))
     return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in names}
+
+
+def _logged(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass or an instance of one
+    return tuple(item.name for item in dataclasses.fields(kind) if item.metadata.get("logged", True))
 
 
 def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - whatever a field may hold
@@ -55,8 +59,9 @@ def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - whatever a field may 
     if origin in {types.UnionType, typing.Union}:
         known = [each for each in arguments if each is not type(None)]
         return _value(known[0], data) if len(known) == 1 else data
-    if dataclasses.is_dataclass(hint):
-        data = rebuilt(cast("type[Any]", hint), data)
+    kind = origin or hint  # of a generic one, such as Attempt[T]
+    if dataclasses.is_dataclass(kind):
+        data = rebuilt(cast("type[Any]", kind), data)
     elif origin is tuple:
         data = tuple(_value(arguments[0], item) for item in data)
     elif origin is frozenset:

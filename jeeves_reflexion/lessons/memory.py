@@ -11,16 +11,20 @@ from pathlib import Path
 import anyio.to_thread
 import filelock
 
+from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError
-from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.lessons.gate import EXCERPT_CHARACTERS, clean_prompt, clean_task
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.protocols import Memory
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import Lesson, Provenance, Reflection, Task
 
 LOCK_SECONDS = 10.0
+MOST_BYTES = 10_000_000
 
 
 class TransientMemory:
@@ -80,7 +84,7 @@ class FileMemory:
 
     def _read(self, path: Path) -> str:
         try:
-            return path.read_text(encoding="utf-8")
+            return read_regular(path, MOST_BYTES).decode("utf-8")
         except FileNotFoundError:
             return ""
         except (OSError, UnicodeDecodeError) as error:
@@ -93,6 +97,25 @@ class FileMemory:
                 replace_file(path, change(self._read(path)))
         except (OSError, filelock.Timeout) as error:
             raise LessonStoreError(f"the memory block {not_written(path, error)}") from error
+
+
+async def read_block(memory: Memory, name: str) -> str:
+    """Return a block of a memory as it may stand in a prompt, whoever wrote it; see :func:`sound_block`."""
+    return await aside(sound_block, await memory.read(name))
+
+
+def sound_block(block: str) -> str:
+    """Return a block without the items that give orders to their readers, and without secrets and hidden characters.
+
+    What is appended passed the gate; what was written whole, or into a file by hand, did not.
+    """
+    items = re.split(r"^(?=- )", block, flags=re.MULTILINE)
+    kept = [item for item in items if (screen(item) or screen(one_line(item))) is None]
+    if len(kept) < len(items):
+        logger.warning(
+            "%d items of a memory block give orders to their readers: left out", len(items) - len(kept)
+        )
+    return "".join(inert(redact(clean_characters(item))) for item in kept)
 
 
 def with_line(block: str, line: str) -> str:

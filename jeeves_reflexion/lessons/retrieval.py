@@ -8,13 +8,16 @@ recalled is kept with its reason.
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.narrowing import Narrowing
 from jeeves_reflexion.lessons.principals import Principal
@@ -103,8 +106,8 @@ class Picking:
 
     ``strategy`` orders them. ``utility_weight`` is how many points of relevance one point of expected score is worth.
     ``diversity``, in [0, 1], is how much being like a lesson already picked weighs against relevance (maximal marginal
-    relevance; 0: not at all). Of lessons whose words are at least ``max_likeness`` alike, as cosine similarity, one
-    alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
+    relevance; 0: not at all). Of lessons that have at least ``max_likeness``, in (0, 1], of their words in common, in
+    one order, one alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
     """
 
     strategy: StrategyName | Strategy = "nearest"
@@ -181,6 +184,8 @@ async def pick(
     ranked = order(task, candidates)
     if picking.utility_weight and any(item.candidate.utility for item in ranked):
         ranked = _by_utility(ranked, picking.utility_weight)
+    lessons = [item.candidate.lesson for item in ranked]
+    words = {each.id: normalised(each.text).split() for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
     nearness = dict.fromkeys(range(len(ranked)), 0.0)
@@ -190,21 +195,23 @@ async def pick(
         if not left:
             break
         at = max(left, key=lambda each: (_marginal(ranked[each], nearness[each], picking, chosen), -each))
-        lesson = ranked[at].candidate.lesson
+        lesson = lessons[at]
         cost = estimate_tokens(lesson.text)
         if cost > room:
             reasons[at] = "no room left in the token budget"
             continue
         room -= cost
         chosen.append(at)
-        others = [each for each in left if each != at]
-        if others and len(chosen) < k and (picking.diversity or picking.max_likeness < 1.0):
-            near = await similarities(lesson, [ranked[each].candidate.lesson.id for each in others])
+        others = []
+        for each in left:
+            if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
+                reasons[each] = f"says what {lesson.id[:8]} says"
+            elif each != at:
+                others.append(each)
+        if picking.diversity and k - len(chosen) < len(others) and len(chosen) < k:
+            near = await similarities(lesson, [lessons[each].id for each in others])
             for each in others:
-                alike = near.get(ranked[each].candidate.lesson.id, 0.0)
-                nearness[each] = max(nearness[each], alike)
-                if alike >= picking.max_likeness < 1.0 and not _told_apart(lesson, ranked[each]):
-                    reasons[each] = f"says what {lesson.id[:8]} says"
+                nearness[each] = max(nearness[each], near.get(lessons[each].id, 0.0))
     better = f"{k} better one{'s' * (k > 1)}"
     return (
         [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
@@ -224,11 +231,17 @@ def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[
     return (1.0 - picking.diversity) * item.relevance - picking.diversity * nearness
 
 
-def _told_apart(lesson: Lesson, item: Ranked) -> bool:
-    """Whether two lessons that an embedder finds alike are known to be two: by their numbers, or as a contradiction."""
-    other = item.candidate.lesson
-    linked = other.id in lesson.contradicts or lesson.id in other.contradicts
-    return linked or _NUMBER.findall(lesson.text) != _NUMBER.findall(other.text)
+def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, Sequence[str]], likeness: float) -> bool:
+    """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
+    if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
+        return False
+    mine, theirs = words[one.id], words[other.id]
+    # Most pairs have few words in common: these are told apart without a look at their order.
+    if 2 * (Counter(mine) & Counter(theirs)).total() < likeness * (len(mine) + len(theirs)):
+        return False
+    if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
+        return False
+    return difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio() >= likeness
 
 
 def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:

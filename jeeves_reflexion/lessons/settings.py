@@ -15,6 +15,7 @@ from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import Key
 from jeeves_reflexion.lessons.retrieval import Picking
+from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
@@ -116,6 +117,12 @@ class LessonSettings:
             # Two names that differ by what is redacted would be one.
             raise ConfigurationError(
                 "principal must be a name without personal data: it is stored with lessons"
+            )
+        if " ".join(clean_characters(self.principal).split()) != self.principal:
+            # A person who approves, or accepts a writer, goes by what a name looks like.
+            raise ConfigurationError(
+                f"principal must be a name as it is seen, on one line and without characters that hide or disguise:"
+                f" not {self.principal!a:.80}"
             )
 
     @property

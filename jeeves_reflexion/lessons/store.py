@@ -233,6 +233,7 @@ class VectorLessonStore:
 
     async def search(self, text: str, *, k: int = 5) -> _Found:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
+        k = checked_k(k)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
             found = await self._near(query, Narrowing(), number=k, least=k, floor=-1.0)

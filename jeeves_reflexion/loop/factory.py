@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
@@ -14,6 +14,7 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators import Judge, RewardEvaluator, as_evaluator
 from jeeves_reflexion.lessons import TransientMemory, VectorLessonStore
 from jeeves_reflexion.loop.lesson_address import open_lessons
+from jeeves_reflexion.models.factory import open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
@@ -26,6 +27,23 @@ DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators
 DEFAULT_REFLECTOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.reflectors", "lesson.md")
 
 AnyCallable: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+M = TypeVar("M")
+
+ModelLike: TypeAlias = ChatModel | str
+"""A model, or the name of one as for ``open_model``: ``"openai:gpt-4o-mini"``."""
+
+AgentLike: TypeAlias = Agent | AnyCallable
+"""An agent, or a callable of a prompt or a task, as for ``as_agent``."""
+
+EvaluatorLike: TypeAlias = Evaluator | AnyCallable
+"""An evaluator, or a callable of an output, or of task and attempt, as for ``as_evaluator``."""
+
+ReflectorLike: TypeAlias = Reflector | AnyCallable
+"""A reflector, or a callable of task and trials, as for ``as_reflector``."""
+
+LessonsLike: TypeAlias = LessonStore | VectorStore | str | os.PathLike[str]
+"""A store of lessons, a store of vectors to keep them in, or the address of one, as for ``open_lessons``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +77,11 @@ class LoopOptions:
 class Choices:
     """What a user of the loop chose; ``None`` asks for the default."""
 
-    base: AnyCallable | None
-    model: ChatModel | None
-    evaluator: ChatModel | AnyCallable | None
-    reflector: ChatModel | AnyCallable | None
-    lesson_store: LessonStore | VectorStore | str | os.PathLike[str] | None
+    base: AgentLike | None
+    model: ModelLike | None
+    evaluator: ModelLike | EvaluatorLike | None
+    reflector: ModelLike | ReflectorLike | None
+    lesson_store: LessonsLike | None
     evaluator_prompt: str | Path | None
     reflector_prompt: str | Path | None
     memory: Memory | None
@@ -85,9 +103,14 @@ class Parts:
 def resolve(choices: Choices, *, structured: bool = False) -> Parts:
     """Return the loop's parts; raises :class:`ConfigurationError` naming what is missing or doesn't fit.
 
-    ``structured`` makes the default reflector one that fills in the forms of seed 002, as a library of reflections
-    needs it.
+    ``structured`` makes the default reflector one that fills in the forms that a library of reflections needs.
     """
+    choices = replace(
+        choices,
+        model=_opened(choices.model),
+        evaluator=_opened(choices.evaluator),
+        reflector=_opened(choices.reflector),
+    )
     if choices.lesson_store is not None and choices.memory is not None:
         raise ConfigurationError("pass lesson_store (selective recall) or memory (the whole block), not both")
     if choices.model is not None:
@@ -152,7 +175,7 @@ def _reflector(choices: Choices, *, structured: bool) -> Reflector:
     return as_reflector(_callable(chosen, "reflector"))
 
 
-def _lessons(store: LessonStore | VectorStore | str | os.PathLike[str] | None) -> LessonStore | None:
+def _lessons(store: LessonsLike | None) -> LessonStore | None:
     if store is None or isinstance(store, LessonStore):
         return store
     if isinstance(store, VectorStore):
@@ -168,11 +191,18 @@ def _lessons(store: LessonStore | VectorStore | str | os.PathLike[str] | None) -
     )
 
 
+def _opened(model: ModelLike | M) -> ChatModel | M:
+    """Return the model that a name stands for, and anything else as it is."""
+    return open_model(model) if isinstance(model, str) else model
+
+
 def _model(choices: Choices, part: str) -> ChatModel:
     if choices.model is None:
         raise ConfigurationError(f"{part} is not given: pass {part}=, or model= to make one")
     if not isinstance(choices.model, ChatModel):
-        raise ConfigurationError(f"model must be a ChatModel, not {type(choices.model).__name__}")
+        raise ConfigurationError(
+            f"model must be a ChatModel or the name of one, not {type(choices.model).__name__}"
+        )
     return choices.model
 
 

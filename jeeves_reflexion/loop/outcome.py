@@ -9,16 +9,16 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.events import Escalated, MaxAttemptsReached, RunFinished, Warned
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.types import Attempt, RunResult
+from jeeves_reflexion.types import Attempt, RunResult, T
 
 
 async def finish(
-    result: RunResult,
+    result: RunResult[T],
     session: Session,
     *,
     escalate: bool,
-    note: Callable[[RunResult], Awaitable[object]] | None = None,
-) -> RunResult:
+    note: Callable[[RunResult[T]], Awaitable[object]] | None = None,
+) -> RunResult[T]:
     """Say how a run ended, and return its result with what is to be said of the end.
 
     ``escalate`` says that a run whose attempts all failed is handed to the orchestrator with all its reflections.
@@ -63,11 +63,11 @@ async def finish(
     return result
 
 
-def attempt_of(result: RunResult) -> Attempt:
+def attempt_of(result: RunResult[T]) -> Attempt[T]:
     """Return a run as one attempt of another loop: its best attempt, with the usage of all of them.
 
     What its evaluator and reflector used is charged to these roles already.
     """
     best = result.best
-    attempt = best.attempt if best else Attempt(interrupted=result.stop_reason)
+    attempt = best.attempt if best else Attempt[T](interrupted=result.stop_reason)
     return replace(attempt, usage=result.usage["agent"], seconds=result.seconds)

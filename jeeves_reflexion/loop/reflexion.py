@@ -7,47 +7,34 @@ Shinn et al. 2023, "Reflexion: Language Agents with Verbal Reinforcement Learnin
 Two ways to remember. With a lesson store (recommended), lessons are embedded chunks and each attempt sees the few
 that are nearest to its task. Without one, every lesson is appended to a block that each attempt sees whole.
 
-Learning comes before stopping, here unlike seed 004: the last attempt, and one that ran out of turns or raised, leave
-their lesson too. Only the caller's cancellation and an exhausted budget end a run without.
+Learning comes before stopping: the last attempt, and one that ran out of turns or raised, leave their lesson too. Only
+the caller's cancellation and an exhausted budget end a run without.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Generic, cast
 
+from jeeves_reflexion import errors, events
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.errors import (
-    HOPELESS,
-    BudgetExceededError,
-    ConfigurationError,
-    LessonStoreError,
-    described,
-    programming_error,
-)
-from jeeves_reflexion.events import (
-    AttemptFinished,
-    AttemptStarted,
-    Evaluated,
-    LessonPersisted,
-    LessonProduced,
-    LessonsRecalled,
-    RunStarted,
-    ThresholdMet,
-)
 from jeeves_reflexion.lessons.gate import lesson_from
 from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.memory import lesson_of_line, with_reflection
+from jeeves_reflexion.lessons.memory import lesson_of_line, read_block, with_reflection
 from jeeves_reflexion.loop.factory import (
-    AnyCallable,
+    AgentLike,
     Choices,
+    EvaluatorLike,
+    LessonsLike,
     LoopOptions,
+    ModelLike,
+    ReflectorLike,
     check_numbers,
     checked_task,
     resolve,
@@ -56,7 +43,8 @@ from jeeves_reflexion.loop.outcome import attempt_of, finish
 from jeeves_reflexion.loop.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
 from jeeves_reflexion.loop.problems import drop, failure, warn
 from jeeves_reflexion.loop.stream import EventStream, run_streaming
-from jeeves_reflexion.protocols import ChatModel, Evaluator, LessonStore, Memory
+from jeeves_reflexion.loop.trace import traced
+from jeeves_reflexion.protocols import Evaluator, Memory
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import STORE_GRACE, Listener, Session, Spend
 from jeeves_reflexion.types import (
@@ -67,22 +55,22 @@ from jeeves_reflexion.types import (
     Recall,
     RunResult,
     StopReason,
+    T,
     Task,
     Trial,
 )
-from vectorstores.base import VectorStore
-
-__all__ = ["LoopOptions", "Reflexion"]
 
 _NO_VERDICT = Evaluation(None, rationale="not judged yet")
 _BUG = "programming_error"
 
 
-class Reflexion:
+class Reflexion(Generic[T]):
     """Wraps a base agent with evaluator, reflector and lesson memory.
 
     ``base`` is an agent or any callable; by default a ReAct over ``model``. ``evaluator`` and ``reflector`` are each
-    a model (with an optional prompt), any callable, or by default ``model`` itself. ``lesson_store``, a store or an
+    a model (with an optional prompt), any callable, or by default ``model`` itself. A model is a ``ChatModel`` or the
+    name of one (``"openai:gpt-4o-mini"``). The type of the output is the agent's: ``Reflexion[Answer](agent)``.
+    ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an
     address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
     lessons are appended to the block of ``memory``.
     ``preset="seed002"`` is the protocol of structured reflections (``presets.py``); a number that is given counts
@@ -91,14 +79,14 @@ class Reflexion:
 
     name = "reflexion"
 
-    def __init__(  # noqa: PLR0913 - the constructor that seed 004 gives
+    def __init__(  # noqa: PLR0913 - each is a part that users choose
         self,
-        base: AnyCallable | None = None,
+        base: AgentLike | None = None,
         *,
-        model: ChatModel | None = None,
-        evaluator: ChatModel | AnyCallable | None = None,
-        reflector: ChatModel | AnyCallable | None = None,
-        lesson_store: LessonStore | VectorStore | str | os.PathLike[str] | None = None,
+        model: ModelLike | None = None,
+        evaluator: ModelLike | EvaluatorLike | None = None,
+        reflector: ModelLike | ReflectorLike | None = None,
+        lesson_store: LessonsLike | None = None,
         max_attempts: int = DEFAULT_ATTEMPTS,
         threshold: float = 0.8,
         top_k_lessons: int = DEFAULT_LESSONS,
@@ -108,6 +96,7 @@ class Reflexion:
         memory: Memory | None = None,
         options: LoopOptions | None = None,
         preset: str | None = None,
+        verbose: bool = False,
     ) -> None:
         self.preset = preset_of(preset)
         self.max_attempts = self.preset.attempts(max_attempts)
@@ -120,6 +109,7 @@ class Reflexion:
             structured=self.preset.structured,
         )
         self.agent = parts.agent
+        self.reset: Callable[..., object] | None = getattr(parts.agent, "reset", None)
         self.evaluator: Evaluator = parts.evaluator
         self.reflector = parts.reflector
         self.lessons = parts.lessons
@@ -127,6 +117,7 @@ class Reflexion:
         self.threshold = threshold
         self.lessons_block_name = lessons_block_name
         self.options = options or LoopOptions()
+        self.verbose = verbose
         self._raise_bugs = self.options.raise_programming_errors
         self._model_name = parts.model_name
         self._agent_name = parts.agent_name
@@ -137,18 +128,18 @@ class Reflexion:
         """Return a fresh session with this loop's budget; its clock starts now."""
         return Session(spend=Spend(self.options.budget), listener=listener)
 
-    async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult:
+    async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
         """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
 
         ``preset="seed002"`` with a library of reflections raises ``ReflectionOwedError`` while the agent owes one.
         """
         task = checked_task(task)
-        session = session or self.session()
+        session = traced(session or self.session()) if self.verbose else session or self.session()
         policy = self.preset.policy(self.lessons, self.reflector) if self.options.learn else None
         if policy is not None:
             await policy.require(self._agent_name)
         started, before = time.monotonic(), session.spend.by_role()
-        begun = RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts)
+        begun = events.RunStarted(run_id=session.id, task_id=task.id, max_attempts=self.max_attempts)
         await redacting(session).emit(begun)
         trials: list[Trial] = []
         stop: StopReason | None = None
@@ -156,16 +147,18 @@ class Reflexion:
             trials.append(await self.trial(task, trials, session))
             stop = self.stop_reason(trials)
         spent, seconds = session.spend.since(before), time.monotonic() - started
-        result = RunResult(session.id, task, tuple(trials), stop, spent, seconds)
+        result = cast("RunResult[T]", RunResult(session.id, task, tuple(trials), stop, spent, seconds))
         note = None if policy is None else functools.partial(policy.after, agent=self._agent_name)
         return await finish(result, session, escalate=self.preset.escalates, note=note)
 
-    def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult:
+    def run_sync(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
         """Do :meth:`run` outside of an event loop; the only synchronous way in."""
         return run_alone(lambda: self.run(task, session=session), "reflexion.run(task)")
 
     @contextlib.asynccontextmanager
-    async def stream(self, task: Task | str, *, session: Session | None = None) -> AsyncIterator[EventStream]:
+    async def stream(
+        self, task: Task | str, *, session: Session | None = None
+    ) -> AsyncIterator[EventStream[T]]:
         """Run the task and hand out its events as they happen; leaving the block early cancels the run.
 
         ::
@@ -179,16 +172,15 @@ class Reflexion:
         async with run_streaming(lambda listening: self.run(task, session=listening), session) as stream:
             yield stream
 
-    async def __call__(self, task: Task, session: Session) -> Attempt:
+    async def __call__(self, task: Task, session: Session) -> Attempt[T]:
         """Be the agent of another loop: a run of this one, on the other's budget, is one attempt of that one.
 
-        The task has no gold in it, for this loop's evaluator either. Raises :class:`ConfigurationError` where this loop
-        has a budget of its own, which would not be kept.
+        The task has no gold in it, for this loop's evaluator either. Raises ``ConfigurationError`` for a budget of its
+        own, which would not be kept.
         """
         if self.options.budget is not None:
-            raise ConfigurationError(
-                "a Reflexion in another one has no budget of its own: give it to the outer"
-            )
+            problem = "a Reflexion in another one has no budget of its own: give it to the outer"
+            raise errors.ConfigurationError(problem)
         result = await self.run(task, session=replace(session, id=Session().id))
         return attempt_of(result)
 
@@ -196,11 +188,6 @@ class Reflexion:
     def retry_safe(self) -> bool:
         """Whether the agent may be run again."""
         return bool(getattr(self.agent, "retry_safe", True))
-
-    @property
-    def reset(self) -> Callable[..., object] | None:
-        """What undoes the agent's side effects before a retry, if anything does."""
-        return getattr(self.agent, "reset", None)
 
     def stop_reason(self, trials: Sequence[Trial]) -> StopReason | None:
         """Say why a run with these trials is over, or None if there is another attempt to make."""
@@ -230,11 +217,15 @@ class Reflexion:
         """
         task = checked_task(task)
         if history and not self.retry_safe:
-            raise ConfigurationError(f"{self._agent_name} says retry_safe=False: it can't be run again")
+            raise errors.ConfigurationError(
+                f"{self._agent_name} says retry_safe=False: it can't be run again"
+            )
         session = redacting(session)
         number = len(history) + 1
         started, before = time.monotonic(), session.spend.by_role()
-        await session.emit(AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts))
+        await session.emit(
+            events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
+        )
         trial = await self._attempt(task, history, session)
         trial = await self._evaluate(task, history, session, trial)
         trial = await self._note_outcome(session, trial)
@@ -257,32 +248,33 @@ class Reflexion:
             await self.memory.append(self.lessons_block_name, trial.reflection.lesson)
             lesson = lesson_of_line(task.public(), trial.reflection, source)
         block = self.lessons_block_name if kept is None else "lesson_store"
-        stored = LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=kept)
+        stored = events.LessonPersisted(run_id=session.id, attempt=trial.number, block=block, lesson=kept)
         await redacting(session).emit(stored)
         return replace(trial, lesson=lesson, pending=False)
 
     # -- its steps, in order -------------------------------------------------------------------------------------
 
     async def _recall(
-        self, task: Task, history: Sequence[Trial], session: Session, number: int
+        self, task: Task, history: Sequence[Trial], session: Session
     ) -> tuple[Recall | None, str]:
+        """Return the recall, if there is a store, and the block that the attempt sees.
+
+        Without a store a run sees what was there at its start and what it learned since.
+        """
         if self.lessons is None:
-            return None, await self._whole_block(history)
-        lessons = self.lessons
+            last = history[-1] if history else None
+            if last is None:
+                return None, await read_block(self.memory, self.lessons_block_name)
+            return None, with_reflection(last.block, last.reflection)
+        lessons, number = self.lessons, len(history) + 1
         skipped = session.id if self.preset.chain else ""
         recall = await session.in_time(
             lambda: lessons.recall(
                 task.public(), k=self.top_k_lessons, run_id=session.id, attempt=number, skip_run=skipped
             )
         )
-        await session.emit(LessonsRecalled.of(recall, run_id=session.id, attempt=number))
+        await session.emit(events.LessonsRecalled.of(recall, run_id=session.id, attempt=number))
         return recall, render([item.lesson for item in recall.offered])
-
-    async def _whole_block(self, history: Sequence[Trial]) -> str:
-        """What this run has seen so far and learned since; other runs' lessons come in with the next run."""
-        if not history:
-            return await self.memory.read(self.lessons_block_name)
-        return with_reflection(history[-1].block, history[-1].reflection)
 
     async def _attempt(self, task: Task, history: Sequence[Trial], session: Session) -> Trial:
         """Recall and try."""
@@ -290,16 +282,16 @@ class Reflexion:
         recall, block, problem = None, "", ""
         try:
             session.spend.check()
-            recall, block = await self._recall(task, history, session, number)
+            recall, block = await self._recall(task, history, session)
             block = self.preset.block(block, recall, history)
-        except BudgetExceededError as error:
+        except errors.BudgetExceededError as error:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
         else:
             # Within another loop that uses the same name, its lessons come first.
             blocks = filter(None, (session.blocks.get(self.lessons_block_name), block))
             with_block = session.for_attempt(number, {self.lessons_block_name: "\n\n".join(blocks)})
             attempt, exhausted, problem = await self._try(task, history, with_block)
-        await session.emit(AttemptFinished.of(attempt, run_id=session.id, attempt=number))
+        await session.emit(events.AttemptFinished.of(attempt, run_id=session.id, attempt=number))
         trial = Trial(number, attempt, _NO_VERDICT, recall=recall, block=block, exhausted=exhausted)
         return await warn(session, trial, problem, history) if problem else trial
 
@@ -311,15 +303,15 @@ class Reflexion:
         started, exhausted, problem = time.monotonic(), "", ""
         try:
             attempt = await session.spending("agent", lambda: self._once(task, history, session))
-        except BudgetExceededError as error:
+        except errors.BudgetExceededError as error:
             exhausted = str(error)
             attempt = Attempt(interrupted="budget", error=exhausted)
-        except HOPELESS:
+        except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
             problem = failure("agent", error, history, raise_bugs=self._raise_bugs)
-            bug = _BUG if programming_error(error) else None
-            attempt = Attempt(error=redact(described(error)), interrupted=bug)
+            bug = _BUG if errors.programming_error(error) else None
+            attempt = Attempt(error=redact(errors.described(error)), interrupted=bug)
         if not attempt.seconds:
             attempt = replace(attempt, seconds=time.monotonic() - started)
         return attempt, exhausted, problem
@@ -329,18 +321,21 @@ class Reflexion:
             await run_callable(self.reset, functools.partial(self.reset, task.public(), session))
         attempt = await self.agent(task.public(), session)
         if not isinstance(attempt, Attempt):
-            raise ConfigurationError(f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt")
+            raise errors.ConfigurationError(
+                f"{self._agent_name} returned {type(attempt).__name__}, not an Attempt"
+            )
         return attempt
 
     async def _evaluate(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
-        evaluation = _not_judged(trial.exhausted)
+        evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         if not trial.exhausted:
             try:
                 evaluation = await session.spending("evaluator", lambda: self.evaluator(task, trial.attempt))
-            except BudgetExceededError as error:
-                evaluation, trial = _not_judged(str(error)), replace(trial, exhausted=str(error))
-            except HOPELESS:
+            except errors.BudgetExceededError as error:
+                trial = replace(trial, exhausted=str(error))
+                evaluation = Evaluation(None, rationale=f"not judged: {error}")
+            except errors.HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - an evaluator that fails leaves the attempt without a verdict
                 message = failure("evaluator", error, history, raise_bugs=self._raise_bugs)
@@ -348,10 +343,12 @@ class Reflexion:
                 trial = await warn(session, trial, message, history)
         passed = evaluation.meets(self.threshold)
         await session.emit(
-            Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
+            events.Evaluated(run_id=session.id, attempt=trial.number, score=evaluation.score, passed=passed)
         )
         if passed:
-            await session.emit(ThresholdMet(run_id=session.id, attempt=trial.number, score=evaluation.score))
+            await session.emit(
+                events.ThresholdMet(run_id=session.id, attempt=trial.number, score=evaluation.score)
+            )
         exhausted = trial.exhausted or ("" if passed else session.spend.over())
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
@@ -361,7 +358,7 @@ class Reflexion:
             return trial
         try:
             await session.in_time(lambda: lessons.outcome(recall.id, trial.evaluation))
-        except (LessonStoreError, BudgetExceededError) as error:
+        except (errors.LessonStoreError, errors.BudgetExceededError) as error:
             return await warn(session, trial, str(error))
         return trial
 
@@ -383,24 +380,22 @@ class Reflexion:
             reflection = await lesson_from(
                 reflector, task, (*history, trial), session, max_characters=room, one_sentence=single
             )
-        except BudgetExceededError as error:
+        except errors.BudgetExceededError as error:
             return await drop(session, replace(trial, exhausted=str(error)), str(error))
-        except HOPELESS:
+        except errors.HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - a reflector that fails costs the lesson, not the run
             message = failure("reflector", error, history, raise_bugs=self._raise_bugs)
             return await drop(session, await warn(session, trial, message, history), message)
-        await session.emit(LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson))
+        await session.emit(
+            events.LessonProduced(run_id=session.id, attempt=trial.number, lesson=reflection.lesson)
+        )
         return replace(trial, reflection=reflection, pending=True)
 
     async def _commit_or_warn(self, task: Task, session: Session, trial: Trial) -> Trial:
         try:
             return await session.in_time(lambda: self.commit(task, trial, session), grace=STORE_GRACE)
-        except (LessonStoreError, BudgetExceededError) as error:
+        except (errors.LessonStoreError, errors.BudgetExceededError) as error:
             message = f"the lesson was not stored: {error}"
             trial = await warn(session, replace(trial, pending=False), message)
             return await drop(session, trial, message)
-
-
-def _not_judged(reason: str) -> Evaluation:
-    return Evaluation(None, rationale=f"not judged: {reason}")

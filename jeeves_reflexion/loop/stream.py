@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Generic
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -11,15 +12,15 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from jeeves_reflexion.errors import SessionError
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.types import RunResult
+from jeeves_reflexion.types import RunResult, T
 
 
-class EventStream:
+class EventStream(Generic[T]):
     """The events of one run, in order; ``result`` is there once the run is over."""
 
     def __init__(self, receive: MemoryObjectReceiveStream[Event]) -> None:
         self._receive = receive
-        self._result: RunResult | None = None
+        self._result: RunResult[T] | None = None
         self._failure: BaseException | None = None
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -31,7 +32,7 @@ class EventStream:
         return self._result is not None or self._failure is not None
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[T]:
         """The result of the run; raises :class:`SessionError` before its end, and for a run that failed."""
         if self._failure is not None:
             raise SessionError(f"the run failed: {self._failure}") from self._failure
@@ -39,7 +40,7 @@ class EventStream:
             raise SessionError("the run is not over yet: read its events to the end first")
         return self._result
 
-    def set_result(self, result: RunResult) -> None:
+    def set_result(self, result: RunResult[T]) -> None:
         """Note how the run ended; called by the loop."""
         self._result = result
 
@@ -55,8 +56,8 @@ class EventStream:
 
 @contextlib.asynccontextmanager
 async def run_streaming(
-    run: Callable[[Session], Awaitable[RunResult]], session: Session
-) -> AsyncIterator[EventStream]:
+    run: Callable[[Session], Awaitable[RunResult[T]]], session: Session
+) -> AsyncIterator[EventStream[T]]:
     """Run in the background and yield the stream of its events.
 
     The run waits for its reader, so nothing piles up; leaving the block before the end cancels it. An error of the
@@ -64,7 +65,7 @@ async def run_streaming(
     where both failed, it is the run's, for what the block then met came of it.
     """
     send, receive = anyio.create_memory_object_stream[Event](0)
-    stream = EventStream(receive)
+    stream = EventStream[T](receive)
 
     async def forward(event: Event) -> None:
         await session.emit(event)

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar, cast
 
+import anyio.to_thread
+
+from jeeves_reflexion.callables import LONG
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.redaction.scanning import redact
 from jeeves_reflexion.session import Listener, Session
@@ -83,4 +86,11 @@ class _Redacting:
         self._listener = listener
 
     def __call__(self, event: Event) -> Awaitable[None] | None:
+        if len(repr(event)) > LONG:
+            return self._hear_long(event)
         return self._listener(redact_record(event))
+
+    async def _hear_long(self, event: Event) -> None:
+        waiting = self._listener(await anyio.to_thread.run_sync(redact_record, event))
+        if waiting is not None:
+            await waiting

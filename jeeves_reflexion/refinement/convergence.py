@@ -60,7 +60,7 @@ class Convergence:
                 stacklevel=3,
             )
         for name, least in (("plateau_iterations", 1), ("repeated_issues", 2)):
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:  # so that nan is refused
                 raise ConfigurationError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
         for name in ("improvement_threshold", "epsilon"):
             if not 0.0 <= getattr(self, name) <= 1.0:

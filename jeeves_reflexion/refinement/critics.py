@@ -29,7 +29,7 @@ _WORD: Final = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """When to reflect, besides the end of each draft, which always is one (seed 001, section 2.3).
+    """When to reflect, besides the end of each draft, which always is one.
 
     ``step_interval``: after every so many steps of the agent. ``on_error``: after a step that failed. ``on_tools``:
     after a step that called one of these tools. ``quality_drop``: when a draft scores so much below the one before
@@ -92,7 +92,7 @@ class ModelStepCritic:
         self, model: ChatModel, *, prompt: str | Path | None = None, steps_tokens: int = 3000
     ) -> None:
         self.model = model
-        self._prompt = Template(read_prompt(prompt, "jeeves_reflexion.refinement", "steps.md"))
+        self._prompt = Template(read_prompt(prompt, "jeeves_reflexion.refinement.loop", "steps.md"))
         self._tokens = steps_tokens
 
     async def __call__(self, task: Task, attempt: Attempt, trigger: Trigger) -> str:

@@ -19,7 +19,7 @@ RUNS: Final = 5
 
 
 class JudgeWatch:
-    """Looks for a judge that is never, or always, content (seed 001, section 4.4). Serves many runs at once.
+    """Looks for a judge that is never, or always, content. Serves many runs at once.
 
     ``overcritical``: in one run, at least two drafts were judged, none was satisfactory, and either the best came
     within :data:`NEAR` of the threshold or a refused one had neither an issue nor the score of a criterion named; or

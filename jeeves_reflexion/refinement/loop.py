@@ -86,6 +86,7 @@ def attempt_of(refined: Refined) -> Attempt:
     if isinstance(refined.error, HOPELESS) and not isinstance(refined.error, BudgetExceededError):
         raise refined.error
     first = refined.drafts[0].attempt or Attempt()
+    best = first if refined.best.output == first.output else first.revised(refined.best.output)
     story = {
         "reason": refined.reason.value,
         "best": refined.best.number,
@@ -94,8 +95,7 @@ def attempt_of(refined: Refined) -> Attempt:
         "problems": list(refined.problems),
     }
     return replace(
-        first,
-        output=refined.best.output,
+        best,
         usage=refined.usage,
         metadata={**first.metadata, "refinement": story},
         seconds=refined.seconds,
@@ -168,7 +168,7 @@ class _Run:
             await self._look_into_loss()
             base = self._base()
             revision = await self._revise(base)
-            draft = await self._judge(replace(attempt, output=revision.output), revision, base)
+            draft = await self._judge(attempt.revised(revision.output), revision, base)
 
     # -- the phases
 

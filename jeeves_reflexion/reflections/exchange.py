@@ -251,8 +251,9 @@ def _read(folder: Path) -> tuple[dict[Path, LessonFile], tuple[Malformed, ...], 
             # The comment comes last: a task may have said the same before. Without NULs it reads in UTF-16 too.
             named = _ID.findall(data.replace(b"\0", b"").decode("utf-8", "replace"))
             malformed.append(Malformed(path, f"{kind}{error}", named[-1] if named else ""))
-            # A text that names no lesson is none of ours; what is no text, or was emptied, may have been.
-            unclear = unclear or (not named and bool(kind or not data.strip()))
+            # A text that names no lesson is none of ours; what is no text, was emptied or begins as one may have been.
+            ours = kind or not data.strip(b"\0\t\r\n ") or data.lstrip().startswith(b"# Lesson:")
+            unclear = unclear or bool(ours and not named)
     return found, tuple(malformed), unclear
 
 

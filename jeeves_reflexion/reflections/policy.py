@@ -23,7 +23,7 @@ from typing import Any, Final
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.forms import FORMS, PARTIAL_FROM, fills, outcome_of
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.reflections.folder import Malformed, Stored, locked, read_folder
@@ -34,6 +34,7 @@ from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import Outcome, RunResult, Task
 
 OWED: Final = ".owed.json"
+MOST_BYTES: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ def _paid_by_hand(stored: Stored, duties: Sequence[Duty]) -> list[Duty]:
 
 def _read(path: Path) -> list[Duty]:
     try:
-        kept: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        kept: list[dict[str, Any]] = json.loads(read_regular(path, MOST_BYTES).decode("utf-8"))
         return [Duty(**{**each, "seen": tuple(each.get("seen", ()))}) for each in kept]
     except FileNotFoundError:
         return []

@@ -43,6 +43,7 @@ result = {
         "a Unix socket": refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)),
         "a datagram to a Unix socket of the host": refused(lambda: pair(listener)),
         "a datagram to an abstract socket of the host": refused(lambda: pair(chr(0) + name)),
+        "taking an abstract name of a socket": refused(lambda: socket.socketpair()[0].bind(chr(0) + name + "2")),
         "passing a descriptor": refused(passed),
     },
     "files": {

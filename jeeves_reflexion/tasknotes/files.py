@@ -14,7 +14,7 @@ from typing import Final
 import anyio.to_thread
 import filelock
 
-from jeeves_reflexion.files import not_written, replace_file, sync_folder
+from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
 from jeeves_reflexion.tasknotes.records import AppendsBySwapping, page_of
 from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import JSON
@@ -27,6 +27,8 @@ from vectorstores.base import (
 )
 
 LOCK_SECONDS: Final = 30.0
+MOST_BYTES: Final = 10_000_000
+"""A larger file holds no task notes."""
 
 
 class FileReflectionStore(VersionedReflectionStore):
@@ -85,7 +87,7 @@ def _digest(key: str) -> str:
 
 def _read(path: Path) -> Record | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, MOST_BYTES).decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, described
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
@@ -100,7 +101,7 @@ def material(given: ReflectionInput, output_tokens: int) -> str:
         score = "no score" if verdict.score is None else f"score {verdict.score:.2f}"
         faults = bullets([*verdict.issues, *verdict.suggestions])
         parts.append(fence("verdict", "\n".join(part for part in (score, verdict.rationale, faults) if part)))
-    parts.append(fence("earlier_notes", _earlier(given.prior_reflection)))
+    parts.append(fence("earlier_notes", inert(_earlier(given.prior_reflection))))
     return "\n\n".join(parts)
 
 

@@ -69,7 +69,7 @@ def reflexion_actions(loop: Reflexion) -> dict[str, OwnAction]:
         given = _known(parameters, "reflexion.run", ("task",), ())
         result = await loop.run(_task(given, "reflexion.run"))
         return {
-            "output": result.output,
+            "output": result.text,
             "passed": result.passed,
             "score": result.score,
             "attempts": len(result.trials),

@@ -127,13 +127,12 @@ async def render_text(source: str, state: State, where: str) -> str:
 async def _filled(source: str, state: State, where: str, *, as_value: bool) -> JSON:
     if not is_template(source):
         return source
-    check(source, where)
-    template = _read(source)
-    fill = template.value if as_value else template.text
 
     def work() -> JSON:
+        check(source, where)
+        template = _read(source)
         try:
-            return fill(state)
+            return template.value(state) if as_value else template.text(state)
         except Exception as error:  # noqa: BLE001 - whatever a template raises, its author must learn where
             _explain(error, where)
 

@@ -10,13 +10,16 @@ from functools import partial
 
 import pytest
 
-from jeeves_reflexion import Provenance, Reflection, Task
+from jeeves_reflexion import Evaluation, Provenance, Reflection, Reflexion, Session, Task
+from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
+from jeeves_reflexion.evaluators.scores import parse_score
 from jeeves_reflexion.forms import FORMS, cause_of, clean_text, flat_text
 from jeeves_reflexion.gold import Hider
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.duplicates import normalised
+from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
@@ -30,6 +33,7 @@ from jeeves_reflexion.reflections.markdown import from_markdown, summary_of
 from jeeves_reflexion.reflections.naming import slug
 from jeeves_reflexion.reflectors.replies import read_form
 from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
+from jeeves_reflexion.revisers.edits import Edit, apply_edits
 from jeeves_reflexion.revisers.replies import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
@@ -78,6 +82,10 @@ READERS = {
     "flat_text": flat_text,
     "Hider": Hider("forty two"),
     "coerce_scalar": partial(coerce_scalar, kind="number"),
+    "parse_reply": parse_reply,
+    "parse_score": parse_score,
+    "named_tools": partial(named_tools, ["search", "GET /v1/x"]),
+    "apply_edits": lambda text: apply_edits(text, [Edit(text[: len(text) // 2], "new")]),
 }
 PIECES = [
     "a", "A", "0", "é", "中", "\uff41", "\u200b", " ", "\t", "\n", "\r\n", "\u2028", ".", "-", "_", "/",
@@ -136,6 +144,30 @@ async def test_a_long_prompt_does_not_hold_up_the_event_loop():
             threads.clear()
             await store.search("short")
             assert threads == {threading.current_thread()}
+
+
+@pytest.mark.anyio
+async def test_a_long_output_does_not_hold_up_the_event_loop_for_a_listener():
+    threads, heard = set(), []
+
+    def seen(event):
+        threads.add(threading.current_thread())
+        return event
+
+    async def listen(event) -> None:
+        heard.append(event)
+
+    loop = Reflexion(
+        lambda prompt: "the mug is red " * 10_000,
+        evaluator=lambda task, attempt: Evaluation(1.0),
+        reflector=lambda task, trials, problem=None: Reflection("Look in the drawer first."),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jeeves_reflexion.redaction.records.redact_record", seen)
+        for listener in (listen, heard.append):
+            await loop.run("x", session=Session(listener=listener))
+    assert len(threads) == 2, "the short events in the event loop's, the long one in another"
+    assert [event.kind for event in heard].count("reflexion.attempt_finished") == 2
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import statistics
 import subprocess
 import sys
+
+import pytest
 
 import jeeves_reflexion
 
@@ -64,20 +67,30 @@ def test_all_is_sorted_and_is_what_there_is():
         assert getattr(jeeves_reflexion, name) is not None
 
 
-def test_all_names_what_type_checkers_see():
-    import ast
-    import inspect
-
-    tree = ast.parse(inspect.getsource(jeeves_reflexion))
-    checked = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {alias.name: statement.module for statement in checked.body for alias in statement.names}
-    assert seen == jeeves_reflexion._HOME
-    assert {*seen, "__version__"} == set(jeeves_reflexion.__all__)
+@pytest.mark.parametrize("package", ["jeeves_reflexion", "vectorstores"])
+def test_every_public_name_is_there_and_comes_with_a_star(package):
+    module = importlib.import_module(package)
+    names: dict[str, object] = {}
+    exec(f"from {package} import *", names)
+    assert set(module.__all__) <= set(names)
+    assert all(names[name] is getattr(module, name) for name in module.__all__)
 
 
-def test_no_name_is_loaded_from_two_rooms():
-    names = " ".join(jeeves_reflexion._ROOMS.values()).split()
-    assert len(names) == len(set(names))
+def test_the_names_of_the_stores_come_from_here_too():
+    import vectorstores
+
+    assert jeeves_reflexion.open_store is vectorstores.open_store
+    assert jeeves_reflexion.FaissVectorStore is vectorstores.FaissVectorStore
+
+
+def test_another_package_that_hides_the_stores_is_an_error_with_its_path(tmp_path):
+    (tmp_path / "vectorstores.py").write_text("")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import jeeves_reflexion"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert f"is hidden by another one at {tmp_path}/vectorstores.py" in done.stderr
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

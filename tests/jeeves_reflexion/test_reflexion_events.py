@@ -261,16 +261,17 @@ class StopError(BaseException):
 
 @pytest.mark.parametrize("error", [StopError("now"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
 @pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
-async def test_what_is_no_exception_comes_out_of_a_stream_as_out_of_a_run(error, part):
-    async def raising(*_):
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_what_is_no_exception_comes_out_of_a_stream_as_out_of_a_run(error, part, kind):
+    def in_a_thread(first, *_):
         raise error
 
-    async def agent(prompt: str) -> str:
-        return "a" if part != "agent" else await raising()
+    async def raising(first, *_):
+        raise error
 
-    parts = {"evaluator": Grader(0.0), "reflector": Writer(), part: raising}
-    parts.pop("agent", None)
-    reflexion = Reflexion(agent, **parts)
+    parts = {"agent": lambda prompt: "a", "evaluator": Grader(0.0), "reflector": Writer()}
+    parts[part] = raising if kind == "async" else in_a_thread
+    reflexion = Reflexion(parts.pop("agent"), **parts)
 
     async def read() -> None:
         async with reflexion.stream("x") as events:

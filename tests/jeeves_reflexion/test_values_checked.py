@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from loop_parts import Grader, Writer
 
-from jeeves_reflexion import Attempt, Evaluation, Reflection, Reflexion, Step, Task
+from jeeves_reflexion import (
+    Attempt,
+    Completion,
+    Evaluation,
+    Message,
+    Reflection,
+    Reflexion,
+    Step,
+    Task,
+    ToolCall,
+    Usage,
+)
 from jeeves_reflexion.cli.plain import as_json
 
 WRONG = [
@@ -30,6 +41,26 @@ WRONG = [
     (lambda: Evaluation(0.5, issues="it fails"), r"Evaluation\.issues must be a tuple"),
     (lambda: Evaluation(0.5, suggestions={"a": 1}), r"Evaluation\.suggestions"),
     (lambda: Evaluation(0.5, rationale=None), r"Evaluation\.rationale"),
+    (lambda: Evaluation(0.5, issues=["a", 3]), r"Evaluation\.issues must be a tuple, each a text"),
+    (lambda: Evaluation(0.5, usage=None), r"Evaluation\.usage must be of the class Usage"),
+    (lambda: Attempt(steps=["look"]), r"Attempt\.steps must be a tuple, each of the class Step"),
+    (lambda: Attempt(usage=None), r"Attempt\.usage must be of the class Usage"),
+    (lambda: Attempt(usage={"input_tokens": 3}), r"Attempt\.usage"),
+    (lambda: Usage(input_tokens=None), r"Usage\.input_tokens must be a whole number, not None"),
+    (lambda: Usage(output_tokens=3.5), r"Usage\.output_tokens"),
+    (lambda: Usage(cost_usd="3"), r"Usage\.cost_usd must be a number or None"),
+    (lambda: Step("look", observation=None), r"Step\.observation must be a text"),
+    (lambda: Task("x", tools=["a", 3]), r"Task\.tools must be a tuple, each a text"),
+    (lambda: Reflection("look left", evidence=["1"]), r"Reflection\.evidence must be a tuple, each a whole"),
+    (lambda: Reflection("look left", usage=3), r"Reflection\.usage"),
+    (lambda: ToolCall("1", "open", {"a": 1}), r"ToolCall\.arguments must be a text \(str\), not \{'a': 1\}"),
+    (lambda: Message("user", None), r"Message\.content must be a text"),
+    (
+        lambda: Message("assistant", "", tool_calls=[{"id": "1"}]),
+        r"Message\.tool_calls must be a tuple, each of",
+    ),
+    (lambda: Completion(None), r"Completion\.text must be a text"),
+    (lambda: Completion("a", usage=None), r"Completion\.usage must be of the class Usage"),
     (lambda: Reflection(None), r"Reflection\.lesson must be a text"),
     (lambda: Reflection("look left", evidence=3), r"Reflection\.evidence"),
 ]

@@ -15,6 +15,7 @@ from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
 from jeeves_reflexion.lessons.records import MOST_TASKS
 from jeeves_reflexion.lessons.schema import TASKS
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Message
@@ -141,7 +142,7 @@ class LLMConsolidator:
         """Return what the model proposes for a cluster."""
         names = {f"L{number}": lesson.id for number, lesson in enumerate(cluster, 1)}
         rows = [self._row(name, lesson) for name, lesson in zip(names, cluster, strict=True)]
-        material = fence("lessons", "\n".join(rows))
+        material = fence("lessons", inert("\n".join(rows)))
         problem = ""
         for _ in range(2):
             shown = f"{material}\n\nYour previous answer was refused: {problem}." if problem else material

@@ -7,10 +7,10 @@ the way there and back. Reading is strict, because a file comes from anywhere; w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TextIO, TypeAlias
 
 import anyio.to_thread
 
@@ -25,6 +25,8 @@ SUPPORT_ELSEWHERE: Final = "support_elsewhere"
 
 Check: TypeAlias = Callable[[Lesson], str | None]
 _SHOWN: Final = 5
+MOST_CHARACTERS: Final = 10_000_000
+"""A longer line is no lesson; reading is bounded by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +188,6 @@ async def export_file(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]
     return await anyio.to_thread.run_sync(_export, path, lessons)
 
 
-async def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
-    """Read the lessons of a file, off the event loop.
-
-    Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read or is no UTF-8.
-    """
-    return await anyio.to_thread.run_sync(_import, path, skip_bad)
-
-
 def _export(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> int:
     text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
     try:
@@ -203,15 +197,29 @@ def _export(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> int:
     return len(lessons)
 
 
-def _import(path: Path, skip_bad: bool) -> Lines:  # noqa: FBT001 - run_sync passes by position
+def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
+    """Read the lessons of a file; blocks, with a pipe until somebody writes to it.
+
+    Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read or is no UTF-8.
+    """
     try:
         # So that bytes that are no UTF-8 are the error of their line alone.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
-            return read_lines(file, skip_bad=skip_bad)
+            return read_lines(_lines_of(file), skip_bad=skip_bad)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error}") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _lines_of(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file; what has none, such as a device, is not read without end."""
+    while line := file.readline(MOST_CHARACTERS + 1):
+        if len(line) > MOST_CHARACTERS:
+            raise ConfigurationError(
+                f"a line has more than {MOST_CHARACTERS:,} characters: it holds no lesson"
+            )
+        yield line
 
 
 def _content(lesson: Lesson) -> tuple[object, ...]:

@@ -54,12 +54,15 @@ _LOOKALIKES: Final = str.maketrans(
     "aeopcyxijsdhlqwABEKMHOPCTYXIJSoavpikuABEZHIKMNOPTYXiag",
 )
 _GREEK: Final = re.compile("[\u0370-\u03ff]")
-_BARS: Final = "|\u00a6\u01c0\u2223\u2502\u2503\u2758\uff5c\uffe4"
-# Markers of chat templates by their shape: <|...|> with bars of any width, <x_of_y>, <<SYS>>, ◁think▷, [CAPITALS].
+_BARS: Final = "|\u00a6\u01c0\u01c1\u2016\u2223\u2225\u2502\u2503\u2551\u2758\ufe31\uff5c\uffe4"
+# Markers of chat templates by their shape: <|...|>, <x|> and [|...|] with bars of any width, <x_of_y>, <x▁y>, <<SYS>>,
+# ◁think▷, [CAPITALS] (with a small letter before them, too), brackets that look away from each other over a tilde.
 # Wide brackets count as well, since some tokenizers fold them.
 _MARKER: Final = re.compile(
-    rf"[<\uff1c\ufe64](?=/?[{_BARS}]|/?\w{{0,20}}[_\u2581]of[_\u2581]\w{{1,20}}[>\uff1e\ufe65]|</?[A-Z_]{{2,40}}>>)"
-    r"|\u25c1(?=/?\w)|[\[\uff3b](?=/[A-Za-z_]{2,40}[\]\uff3d]|[A-Z][A-Z_]{2,40}[\]\uff3d])"
+    rf"[<\uff1c\ufe64](?=/?[{_BARS}]|/?[\w\"]{{0,40}}[{_BARS}][>\uff1e\ufe65]|/?\w{{0,40}}\u2581"
+    r"|/?\w{0,20}_of_\w{1,20}[>\uff1e\ufe65]|</?[A-Z_]{2,40}>>)"
+    rf"|\u25c1(?=/?\w)|[\[\uff3b](?=/[A-Za-z_]{{2,40}}[\]\uff3d]|[a-z]?[A-Z][A-Z_]{{2,40}}[\]\uff3d]|[{_BARS}]\w)"
+    r"|\](?=~!?[a-z]?[\[\]])|\[(?=[a-z]~\[)"
 )
 # And any tag, the end of one, a comment; "a < b" and "<= 3" are none.
 _MARKER_OR_TAG: Final = re.compile(rf"<(?=[A-Za-z/!?<])|{_MARKER.pattern}")

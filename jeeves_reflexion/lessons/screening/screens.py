@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import UnreadableReplyError
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
@@ -45,8 +46,12 @@ async def screened(text: str, by: Screen | None = None, *, said: str | None = No
         judged = await run(by, lambda: by(text))
     except Exception as error:  # noqa: BLE001 - whatever it is, the text stays out and its finding says why
         return _unscreened(f"{type(error).__name__}: {error}")
-    if judged is None or isinstance(judged, Finding):
-        return judged
+    if judged is None:
+        return None
+    if isinstance(judged, Finding):
+        said_of_it = (judged.kind, judged.why, judged.excerpt)
+        if all(isinstance(part, str) for part in said_of_it):
+            return Finding(*(abridge(redact(part), _SHOWN) for part in said_of_it))
     return _unscreened(f"the screen returned {judged!r} instead of a Finding or None")
 
 
@@ -67,6 +72,7 @@ class ModelScreen:
 
     async def __call__(self, text: str, /) -> Finding | None:
         """Return what the model finds wrong with a text, or None."""
+        text = inert(text)  # a marker of a chat template would let it answer in the model's place
         material = fence("text", text)
         for shown in (
             material,

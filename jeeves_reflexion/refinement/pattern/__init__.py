@@ -1,4 +1,4 @@
-"""The reflection pattern of seed 001 under its own names, over the inner loop."""
+"""The reflection pattern: the inner loop under the pattern's own names and numbers."""
 
 from jeeves_reflexion.drafts import ConvergenceReason
 from jeeves_reflexion.evaluators.criteria import QualityCriterion

@@ -1,4 +1,4 @@
-"""``ReflectionPattern``: the parameters of seed 001, turned into an inner loop."""
+"""``ReflectionPattern``: its parameters, turned into an inner loop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DROP: Final = 0.1
 
 @dataclass(eq=False)
 class ReflectionPattern:
-    """Betters an agent's output by judging and revising it (seed 001).
+    """Betters an agent's output by judging and revising it.
 
     The fields are the seed's parameters with their defaults; ``docs/refinement.md`` says what each does, and what was
     decided where the seed leaves it open. ``max_iterations`` bounds the revisions; the last one is judged too.

@@ -1,4 +1,4 @@
-"""What the reflection pattern of seed 001 hands out, made from the values of the inner loop."""
+"""What the reflection pattern hands out, made from the values of the inner loop."""
 
 from __future__ import annotations
 

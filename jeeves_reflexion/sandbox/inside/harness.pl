@@ -5,6 +5,14 @@
 :- use_module(library(lists)).
 :- use_module(library(apply)).
 :- use_module(library(pairs)).
+:- use_module(library(prolog_wrap)).
+
+% Two kinds of goals are called by swipl itself, and never seen by library(sandbox): the conditions of ":- if" and
+% ":- elif", and what joins the answers of tables with modes (":- table p(lattice(q/3))"). They are checked here.
+:- wrap_predicate('$expand':'$eval_if'(Goal), sandboxed, Call,
+                  ('$current_source_module'(Module), safe_goal(Module:Goal), Call)).
+:- wrap_predicate('$tabling':update(_, Head, Module, _, _, _, _), sandboxed, Call,
+                  (safe_goal(Module:'$table_update'(Head, _, _, _)), Call)).
 
 :- dynamic load_problem/2.
 

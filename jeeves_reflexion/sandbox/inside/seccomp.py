@@ -49,7 +49,8 @@ _NUMBERS = {
     "sched_setaffinity": (203, 122), "ioprio_set": (251, 30), "vhangup": (153, 58), "nfsservctl": (180, 42),
     "vmsplice": (278, 75), "remap_file_pages": (216, 234), "mknod": (133, -1), "mknodat": (259, 33),
     "get_robust_list": (274, 100), "landlock_create_ruleset": (444, 444), "capset": (126, 91),
-    "socketpair": (53, 199), "sendmsg": (46, 211), "sendmmsg": (307, 269), "setsockopt": (54, 208),
+    "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201), "connect": (42, 203), "sendmsg": (46, 211),
+    "sendmmsg": (307, 269), "setsockopt": (54, 208),
     "prctl": (157, 167), "io_setup": (206, 0), "fallocate": (285, 47),
 }  # fmt: skip
 

@@ -144,6 +144,8 @@ def _first_process(config: dict[str, Any], ends: Ends, life: int) -> NoReturn:
         _set_stage(config)
         if sys.platform == "linux":
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            # somebody may have stopped us when the supervisor is gone; a change of user takes this off, so after it
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, int(signal.SIGCONT))
             if config["way"] != "namespaces":
                 # after a change of user, else not even the same user may see what files the code holds open
                 kernel.prctl(kernel.PR_SET_DUMPABLE, 1)

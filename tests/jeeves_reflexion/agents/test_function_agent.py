@@ -166,12 +166,12 @@ async def test_what_a_function_raises_is_raised():
 
 
 @asynchronous
-@pytest.mark.parametrize("value", [None, 3, ["x"], b"x"])
+@pytest.mark.parametrize("value", [None, b"x", object(), {"x": object()}, int])
 async def test_another_return_type_is_refused_by_name(value):
     def odd(prompt: str):
         return value
 
-    with pytest.raises(ConfigurationError, match=f"agent odd returned {type(value).__name__}"):
+    with pytest.raises(ConfigurationError, match="agent odd returned"):
         await as_agent(odd)(TASK, PLAIN)
 
 

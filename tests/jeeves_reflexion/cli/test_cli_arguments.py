@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,14 @@ def test_an_argument_that_is_no_text_is_refused_by_name(cli, arguments):
 def test_a_count_that_no_store_can_hold_is_refused(cli, fill, command, number):
     fill([("Boil an egg.", "Prick the egg before you boil it.")])
     assert cli("lessons", *command, number).exit_code == 2
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5_000, str(2**63), "0"])
+@pytest.mark.parametrize(
+    "command", [("run", "x", "--model", "m", "--top-k"), ("run", "x", "--model", "m", "--max-attempts")]
+)
+def test_a_count_of_a_run_that_is_none_is_refused(cli, command, number):
+    assert cli(*command, number).exit_code == 2
 
 
 def test_the_largest_counts_are_taken(cli, fill):
@@ -149,6 +159,38 @@ def test_an_export_to_a_pipe_is_read_at_its_other_end(cli, fill, tmp_path):
     reader.join()
     assert json.loads(read[0])["text"] == "Prick the egg before you boil it."
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@posix
+def test_ctrl_c_ends_an_import_from_a_pipe_that_nobody_writes_to(fill, process, tmp_path):
+    fill([("Boil an egg.", "Prick the egg before you boil it.")])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    started = process("lessons", "import", pipe, "--yes")
+    while True:  # until the command has opened it
+        try:
+            writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert started.poll() is None, started.communicate()
+            time.sleep(0.01)
+        else:
+            break
+    started.send_signal(signal.SIGINT)
+    assert started.wait(30) == 130
+    os.close(writing)
+
+
+@posix
+def test_an_import_from_a_pipe_is_what_is_written_to_it(cli, fill, tmp_path):
+    fill([("Boil an egg.", "Prick the egg before you boil it.")])
+    pipe, file = tmp_path / "pipe", tmp_path / "lessons.jsonl"
+    os.mkfifo(pipe)
+    assert cli("lessons", "export", file).exit_code == 0
+    writer = threading.Thread(target=lambda: pipe.write_text(file.read_text()))
+    writer.start()
+    result = cli("lessons", "import", pipe, "--yes")
+    writer.join()
+    assert (result.exit_code, "1 same" in result.stderr) == (0, True)
 
 
 @posix

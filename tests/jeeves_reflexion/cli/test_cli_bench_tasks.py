@@ -190,6 +190,13 @@ def leaving(prompt):
 
 async def leaving_async(prompt):
     return leaving(prompt)
+
+def stopping(prompt):
+    if "Spain" in prompt: raise KeyboardInterrupt
+    return prompt
+
+async def stopping_async(prompt):
+    return stopping(prompt)
 """
 
 
@@ -220,6 +227,17 @@ def test_an_agent_that_ends_the_process_stops_the_run_and_is_named(process, here
     assert "retry/seed 0/learning/spain/trial 1" in told
     assert "sys.exit(3)" in told
     assert "of 6 tasks tried" in said
+
+
+@pytest.mark.parametrize("agent", ["stopping", "stopping_async"])
+def test_an_interrupt_that_is_raised_within_a_try_ends_the_process_too(process, here, tmp_path, agent):
+    (tmp_path / "loud.py").write_text(LOUD)
+    more = ["--agent", f"loud:{agent}", "--arms", "retry", "--workers", "1"]
+    run = process(*arguments(here, *more), cwd=tmp_path)
+    out, said = run.communicate(timeout=60)
+    assert run.returncode == 130, said
+    assert json.loads(out)["error"]["kind"] == "Interrupted"
+    assert "--resume" in out
 
 
 def test_a_model_answers_judges_and_reflects_and_is_paid_once(cli, server, here):

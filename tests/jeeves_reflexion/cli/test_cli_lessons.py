@@ -5,7 +5,11 @@ import json
 import re
 import sys
 
+import anyio
 import pytest
+
+from jeeves_reflexion import open_lessons
+from vectorstores import Chunk, HashingEmbedder
 
 PAIRS = [
     ("What is the capital of France?", "Name the city, not the country."),
@@ -96,6 +100,29 @@ def test_forget_does_nothing_unless_every_id_is_found(cli, fill):
     assert result.exit_code == 5
     assert "there is no lesson 'ffff" in result.stderr
     assert cli("lessons", "count").stdout == "3\n"
+
+
+def test_forget_takes_away_a_lesson_that_cannot_be_read(cli, fill, place):
+    ids = fill(PAIRS)
+
+    async def spoil() -> None:
+        async with open_lessons(place, embedder=HashingEmbedder()) as lessons:
+            faces = await lessons.store.get_by_ids([f"{ids[0]}:{number}" for number in range(3)])
+            await lessons.store.add(
+                [
+                    Chunk(face.content, id=face.id, metadata={**face.metadata, "created_at": 1e300})
+                    for face in faces
+                ]
+            )
+
+    anyio.run(spoil)
+    assert cli("lessons", "show", ids[0]).exit_code == 5
+    asked = cli("lessons", "forget", ids[0], stdin="n\n")
+    assert "unreadable" in asked.stderr
+    assert f"{ids[0]}:0" in asked.stderr
+    assert cli("lessons", "forget", ids[0][:8], "--yes").exit_code == 5
+    assert json.loads(cli("lessons", "forget", ids[0], "--yes", "--json").stdout)["forgotten"] == [ids[0]]
+    assert len(json.loads(cli("lessons", "list", "--json").stdout)["lessons"]) == 2
 
 
 def test_a_dry_run_forgets_nothing(cli, fill):

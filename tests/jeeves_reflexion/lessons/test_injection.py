@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jeeves_reflexion import ScriptedModel, Task
+from jeeves_reflexion.lessons import ModelScreen
+from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
 from jeeves_reflexion.lessons.injection import IMPORTED_NOTE, SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.reflections.chain import chain_block, recalled_block
+from jeeves_reflexion.tasknotes import ReflectionInput, TaskReflection
+from jeeves_reflexion.tasknotes.strategy import material
 from jeeves_reflexion.text import bullets
 from jeeves_reflexion.types import (
     Attempt,
@@ -98,3 +103,27 @@ def test_no_marker_of_a_chat_template_reaches_a_prompt_whole(trust):
     blocks = [render([told]), recalled_block(Recall("r", "t", offered)), chain_block([trial])]
     assert not any(marker in block for marker in ("<｜", "<|", "[AVAILABLE_TOOLS]") for block in blocks)
     assert all("AVAILABLE_TOOLS" in block for block in blocks)
+
+
+class Shown:
+    """A model that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.model = ScriptedModel(self._answer)
+        self.prompts: list[str] = []
+
+    def _answer(self, messages):
+        self.prompts += [message.content for message in messages]
+        return '{"orders": false, "why": "", "operations": []}'
+
+
+@pytest.mark.anyio
+async def test_no_marker_of_a_chat_template_reaches_a_model_that_judges_or_consolidates_or_reflects():
+    shown = Shown()
+    await ModelScreen(shown.model)(f"Look left {FORGED}")
+    await LLMConsolidator(shown.model)([lesson(f"Look left {FORGED}", "own"), lesson("Look right.", "own")])
+    notes = TaskReflection.of_first_run(f"Look left {FORGED}", "", [f"Look {FORGED}"], [])
+    given = ReflectionInput(Task("Look."), "out", notes)
+    prompts = [*shown.prompts, material(given, 1000)]
+    assert sum("AVAILABLE_TOOLS" in prompt for prompt in prompts) == 3
+    assert not any(marker in prompt for marker in ("<｜", "<|", "[AVAILABLE_TOOLS]") for prompt in prompts)

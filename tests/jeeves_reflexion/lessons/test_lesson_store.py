@@ -247,6 +247,8 @@ async def test_k_out_of_range_is_named(make, k):
     async with make() as lessons:
         with pytest.raises(ConfigurationError, match=r"k must be .*at least 1"):
             await lessons.recall(CLEAN, k=k)
+        with pytest.raises(ConfigurationError, match=r"k must be .*at least 1"):
+            await lessons.search("a text", k=k)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,31 @@ def test_wrong_names_are_errors(wrong):
         LessonSettings(**wrong)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "te\u0430m-a",
+        "team\u200b-a",
+        "\u202eteam-a",
+        "team-a\n",
+        " team-a",
+        "te\x1b[1Dam-a",
+        "\ud800",
+        "team-\uff41",
+    ],
+)
+def test_no_name_looks_like_another(name):
+    with pytest.raises(ConfigurationError, match="as it is seen"):
+        LessonSettings(principal=name)
+
+
+@pytest.mark.parametrize(
+    "name", ["team-a", "Team A", "\u043a\u043e\u043c\u0430\u043d\u0434\u0430", "équipe", "チーム", "a.b/c"]
+)
+def test_names_of_every_script_are_names(name):
+    assert LessonSettings(principal=name).reader.name == name
+
+
 async def test_a_writer_that_floods_the_store_hides_nothing(opened):
     await write(opened("alice"), "Look left.")
     mallory = opened("mallory", keep_copies=True)

@@ -65,6 +65,22 @@ async def test_a_process_of_ours_that_is_killed_takes_the_code_along(host: Host,
     assert host.harm() == []
 
 
+async def test_a_guard_that_stands_still_goes_on_when_the_supervisor_is_killed(host: Host) -> None:
+    async def stop_and_kill() -> None:
+        supervisor, guard, _ = await supervisor_guard_and_code(host)
+        os.kill(guard, signal.SIGSTOP)
+        os.kill(supervisor, signal.SIGKILL)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(stop_and_kill)
+        with pytest.raises(SandboxError):
+            await Sandbox().run(SLEEP, limits=SandboxLimits(seconds=5))
+    left = host.harm()
+    for pid in host.processes():
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
 async def test_a_supervisor_that_hangs_is_ended_with_the_code(host: Host) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(partial(Sandbox().run, SLEEP, limits=SandboxLimits(seconds=60)))
@@ -188,7 +204,12 @@ def test_the_probe_says_what_it_tried_and_what_got_through() -> None:
 def test_the_probe_tries_what_once_got_through() -> None:
     if not probe().complete:
         pytest.skip("this machine isolates nothing")
-    for tried in ("a datagram to a Unix socket of the host", "an abstract socket", "passing a descriptor"):
+    for tried in (
+        "a datagram to a Unix socket of the host",
+        "an abstract socket",
+        "an abstract name",
+        "passing a descriptor",
+    ):
         assert tried in probe().text
 
 

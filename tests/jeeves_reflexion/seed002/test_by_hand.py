@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+import anyio
 import pytest
 from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, source, trial
 
-from jeeves_reflexion import ScriptedModel, Task
+from jeeves_reflexion import LessonStoreError, ScriptedModel, Task
 from jeeves_reflexion.forms import CAUSES, cause_of, make_reflection
 from jeeves_reflexion.mars import rule_of, steps_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal
@@ -229,3 +232,20 @@ async def test_a_debt_noted_by_an_older_version_is_read(journal):
     assert len(await policy.owed("researcher-agent")) == 1
     await journal.record(TASK, failed(), provenance=source("researcher-agent"))
     assert await policy.owed("researcher-agent") == ()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+@pytest.mark.parametrize("what", ["pipe", "link"])
+async def test_what_is_owed_is_read_from_a_regular_file_alone(journal, tmp_path, what):
+    policy = ReflectionPolicy(journal)
+    await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=1)
+    path = journal.folder / "researcher-agent" / ".owed.json"
+    kept = path.rename(tmp_path / "elsewhere.json")
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(kept)
+    with anyio.fail_after(20):
+        for call in (policy.owed, policy.require, lambda agent: policy.finished(agent, TASK, "failed")):
+            with pytest.raises(LessonStoreError, match=r"can't be read.*(link|no regular file)"):
+                await call("researcher-agent")

@@ -259,6 +259,26 @@ async def test_a_damaged_file_is_said_to_be_damaged(tmp_path):
         await files.store("abc", noted())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+@pytest.mark.parametrize("what", ["pipe", "link", "large"])
+async def test_what_is_no_regular_file_holds_no_notes(tmp_path, monkeypatch, what):
+    store = FileReflectionStore(tmp_path / "notes")
+    await store.store("abc", noted())
+    path = tmp_path / "notes" / "task_notes-abc.json"
+    kept = path.rename(tmp_path / "elsewhere.json")
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "link":
+        path.symlink_to(kept)
+    else:
+        kept.rename(path)
+        monkeypatch.setattr("jeeves_reflexion.tasknotes.files.MOST_BYTES", 100)
+    with anyio.fail_after(20):
+        for call in (store.retrieve, lambda key: store.store(key, noted()), lambda _: store.list()):
+            with pytest.raises(ReflectionStoreError, match=r"link|no regular file|more than 100 bytes"):
+                await call("abc")
+
+
 async def test_a_database_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "other.db"
     connection = sqlite3.connect(path)

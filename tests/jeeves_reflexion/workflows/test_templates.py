@@ -170,6 +170,21 @@ async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
         assert await render("{{ state.name|upper }}!", {"name": "Ada"}, "x") == "Ada!"
 
 
+async def test_a_template_is_read_off_the_event_loop_too(monkeypatch, anyio_backend_name):
+    threads = []
+    parse = type(template_sandbox.environment)._parse
+
+    def parsed(*arguments):
+        threads.append(threading.current_thread())
+        return parse(*arguments)
+
+    monkeypatch.setattr(type(template_sandbox.environment), "_parse", parsed)
+    said = f"read with {anyio_backend_name} alone"  # what was read before is kept
+    assert await render(f"{{{{ state.name }}}} {said}", {"name": "Ada"}, "x") == f"Ada {said}"
+    assert threads
+    assert threading.current_thread() not in threads
+
+
 async def test_a_text_stays_a_text_where_a_text_is_wanted():
     assert await render_text("{{ state.data.deep }}", STATE, "x") == '{"x": null}'
 

@@ -263,7 +263,7 @@ async def test_a_file_comes_back_and_is_replaced_whole(tmp_path):
     path = tmp_path / "lessons.jsonl"
     assert await export_file(path, [(TWO, ["b"]), (ONE, ["a\u2028\r\n\ud800"])]) == 2
     assert await export_file(path, [(ONE, ["a\u2028\r\n\ud800"])]) == 1
-    (line,) = (await import_file(path)).lessons
+    (line,) = import_file(path).lessons
     assert (line.lesson, line.tasks) == (ONE, ("a\u2028\r\n\ud800",))
     assert list(tmp_path.iterdir()) == [path]
 
@@ -279,9 +279,20 @@ async def test_nothing_is_written_when_one_lesson_cannot_be(tmp_path):
 
 async def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.jsonl can't be read"):
-        await import_file(tmp_path / "none.jsonl")
+        import_file(tmp_path / "none.jsonl")
     with pytest.raises(LessonStoreError, match="can't be written; it is as it was"):
         await export_file(tmp_path / "no" / "folder.jsonl", [(ONE, "a")])
+
+
+@pytest.mark.parametrize("name", ["long.jsonl", "/dev/zero"])
+def test_what_has_no_lines_is_not_read_without_end(tmp_path, name):
+    path = tmp_path / name
+    if name == "long.jsonl":
+        path.write_text(to_line(ONE, ["a"]) + "\n" + "x" * 10_000_001)
+    elif not path.exists():
+        pytest.skip("a device of POSIX")
+    with pytest.raises(ConfigurationError, match="a line has more than 10,000,000 characters"):
+        import_file(path, skip_bad=True)
 
 
 async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
@@ -289,5 +300,5 @@ async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
     good = to_line(ONE, ["a"]).encode()
     path.write_bytes(b"\xef\xbb\xbf" + good + b"\r\n" + good.replace(b"drawer", b"dr\xffwer") + b"\n")
     with pytest.raises(ConfigurationError, match=r"lessons\.jsonl: 1 of the lines.*line 2: it is no UTF-8"):
-        await import_file(path)
-    assert len((await import_file(path, skip_bad=True)).lessons) == 1
+        import_file(path)
+    assert len(import_file(path, skip_bad=True).lessons) == 1

@@ -150,6 +150,9 @@ SPOILED = {
     ),
     "noise": lambda path: path.write_bytes(bytes(range(256))),
     "empty": lambda path: path.write_bytes(b""),
+    "zeros, as a power cut leaves them": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "cut after its title": lambda path: path.write_bytes(path.read_bytes().split(b"\n")[0]),
+    "cut within its title": lambda path: path.write_bytes(path.read_bytes()[:12]),
     "too large": lambda path: path.write_bytes(b" " * 2_000_000),
     "a folder": lambda path: (path.unlink(), path.mkdir()),
     "a link": lambda path: (

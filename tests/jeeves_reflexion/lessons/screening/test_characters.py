@@ -133,6 +133,19 @@ MARKERS = [
     "＜|im_start|＞",
     "＜start_of_turn＞",
     "［INST］",
+    "<turn|>",
+    "<tool_call|>",
+    '<|"|>',
+    "</channel｜>",
+    "<fim▁begin>",
+    "<‖User‖>",
+    "<︱User︱>",
+    "[|assistant|]",
+    "[|endofturn|]",
+    "[gMASK]",
+    "]~b]",
+    "]~!b[",
+    "[e~[",
 ]
 
 
@@ -156,6 +169,7 @@ def test_neutralising_twice_is_neutralising_once(text, tags):
         "Close <answer> with </answer>, and use List<String> and x[i], d[KEY1].",
         "[x] done, [REDACTED:email], [1], [a, b] and [A-Z]",
         "a | b || c",
+        "Write [| 1; 2 |] and xs[~mask], x <y> | z, [p | q], a[i] ~ b[j], {x|y} and [Total].",
     ],
 )
 def test_code_and_comparisons_are_no_markers(text):

@@ -95,6 +95,26 @@ async def test_a_screen_that_fails_keeps_the_text_out_and_says_why(screen, why):
     assert why in held.why
 
 
+@pytest.mark.parametrize(
+    ("finding", "kept"),
+    [
+        (Finding("classifier", 0.98, ""), "unscreened"),
+        (Finding(None, "bad", ""), "unscreened"),
+        (Finding("classifier", "bad", b"x"), "unscreened"),
+        (Finding("classifier", "half \ud800 with password=hunter2222", ""), "classifier"),
+        (Finding("classifier", "long " * 100_000, ""), "classifier"),
+    ],
+)
+async def test_no_finding_makes_the_quarantine_unreadable(finding, kept):
+    store = opened(lambda text: finding)
+    with pytest.raises(LessonRefusedError):
+        await write(store, "Look left.")
+    (held,) = await store.quarantine.all()
+    assert held.kind == kept
+    assert len(held.why) <= 400
+    assert "hunter" not in held.why
+
+
 async def test_the_rules_come_first_and_a_screen_sees_no_secret():
     seen: list[str] = []
     store = opened(seen.append)

@@ -1,0 +1,144 @@
+"""Shows a person what a run does while it does it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from jeeves_reflexion.events import (
+    AttemptFinished,
+    AttemptStarted,
+    Evaluated,
+    Event,
+    LessonDropped,
+    LessonPersisted,
+    LessonProduced,
+    LessonsRecalled,
+    ModelCalled,
+    RunFinished,
+    Warned,
+)
+from jeeves_reflexion.session import Session
+from jeeves_reflexion.summary import ENDS, counted, shortened, tokens_of
+from jeeves_reflexion.text import visible
+from jeeves_reflexion.types import Usage
+
+
+class Display(Protocol):
+    """Where a trace is written."""
+
+    def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Write a line; ``style`` is a colour or weight for displays that have such."""
+        ...
+
+    def waiting_for(self, what: str) -> None:
+        """Say what the run does now, for displays that can take it back."""
+        ...
+
+
+class PlainDisplay:
+    """Lines on stderr, without colours."""
+
+    def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Write a line."""
+        print(" " * indent + visible(text), file=sys.stderr, flush=True)
+
+    def waiting_for(self, what: str) -> None:
+        """Do nothing: a line can't be taken back."""
+
+
+class Trace:
+    """A listener that turns the events of a run into lines."""
+
+    def __init__(self, display: Display | None = None) -> None:
+        self.display: Display = display or PlainDisplay()
+        self.kept = 0
+        self._produced = ""
+        self._warning = ""
+        self._error = ""
+        self._usage = Usage()
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        match event:
+            case AttemptStarted():
+                self.display.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
+                self.display.waiting_for("recalling lessons")
+            case LessonsRecalled():
+                self._recalled(event)
+            case AttemptFinished():
+                self._attempted(event)
+            case Evaluated():
+                self._judged(event)
+            case LessonProduced() | LessonPersisted() | LessonDropped():
+                self._learned(event)
+            case Warned(message=message):
+                self._warning = message
+                # What the attempt failed of was shown when it ended.
+                if not self._error or not message.endswith(self._error):
+                    self.display.note(f"warning: {message}", "yellow", indent=2)
+            case ModelCalled(usage=usage):
+                self._usage += usage
+            case RunFinished():
+                self._ended(event)
+            case _:
+                pass  # what an agent says of itself
+
+    def _recalled(self, event: LessonsRecalled) -> None:
+        withheld = f", {event.n_withheld} withheld by the draw" if event.n_withheld else ""
+        self.display.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
+        for lesson in event.lessons:
+            self.display.note(f"- {lesson}", "dim", indent=4)
+        self.display.waiting_for("working")
+
+    def _attempted(self, event: AttemptFinished) -> None:
+        if event.output.strip():
+            self.display.note(f"answer: {shortened(event.output)}", indent=2)
+        self._error = event.error or ""
+        if event.error:
+            self.display.note(f"the attempt failed: {event.error}", "yellow", indent=2)
+        elif event.interrupted:
+            self.display.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
+        self.display.waiting_for("judging")
+
+    def _judged(self, event: Evaluated) -> None:
+        score = "no score" if event.score is None else f"score {event.score:.2f}"
+        verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
+        self.display.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
+        self.display.waiting_for("reflecting")
+
+    def _learned(self, event: LessonProduced | LessonPersisted | LessonDropped) -> None:
+        match event:
+            case LessonProduced(lesson=lesson):
+                self._produced = lesson
+                self.display.waiting_for("storing the lesson")
+            case LessonPersisted(lesson=stored):
+                self.kept += stored is not None
+                text = stored.text if stored else self._produced
+                self.display.note(f"learned: {text}", "cyan", indent=2)
+            case LessonDropped(reason=reason):
+                # A warning has said it already.
+                if reason != self._warning:
+                    self.display.note(f"no lesson: {reason}", "yellow", indent=2)
+
+    def _ended(self, event: RunFinished) -> None:
+        parts = [
+            counted(event.attempts, "attempt"),
+            "no score" if event.score is None else f"best score {event.score:.2f}",
+            f"{counted(self.kept, 'lesson')} kept",
+            tokens_of(self._usage),
+            f"{event.seconds:.1f} s",
+        ]
+        style = "bold green" if event.passed else "bold yellow"
+        self.display.note(f"{ENDS[event.stop_reason]} ({', '.join(parts)})", style)
+
+
+def traced(session: Session) -> Session:
+    """Return a session whose events are also shown, line by line on stderr."""
+    trace = Trace()
+
+    async def both(event: Event) -> None:
+        trace(event)
+        await session.emit(event)
+
+    return session.listening(both)

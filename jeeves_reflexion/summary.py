@@ -1,0 +1,101 @@
+"""A result of the loop in words: a few lines, or a table with a row for each attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jeeves_reflexion.text import one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jeeves_reflexion.types import Role, RunResult, Trial, Usage
+
+ENDS: Final = {
+    "passed": "passed",
+    "max_attempts": "not passed: the attempts are used up",
+    "unscorable": "stopped: attempts could not be scored",
+    "budget": "stopped: the budget is used up",
+    "reflection_missing": "stopped: the reflection that a retry waits for was not written",
+    "not_retry_safe": "stopped: the agent can't be run again",
+}
+"""Why a run stopped, by its stop reason."""
+
+_WIDTH: Final = 200
+_COLUMNS: Final = ("attempt", "score", "verdict", "recalled", "tokens", "seconds", "learned")
+_NUMBERS: Final = {"attempt", "score", "recalled", "tokens", "seconds"}
+
+
+def lines(result: RunResult[Any]) -> str:
+    """Return how a run ended, its answer, and what it learned, in a line each."""
+    facts = [
+        counted(len(result.trials), "attempt"),
+        "no score" if result.score is None else f"best score {result.score:.2f}",
+        tokens_of(result.total_usage),
+        f"{result.seconds:.1f} s",
+    ]
+    found = [f"{ENDS[result.stop_reason]} ({', '.join(facts)})"]
+    if result.text.strip():
+        found.append(f"answer: {shortened(result.text)}")
+    found += [f"learned: {shortened(_learned(trial))}" for trial in result.trials if _learned(trial)]
+    found += [f"problem: {shortened(problem)}" for problem in result.problems]
+    return "\n".join(found)
+
+
+def table(result: RunResult[Any]) -> str:
+    """Return one row for each attempt, below a row of headings; empty where there was no attempt."""
+    if not result.trials:
+        return ""
+    rows = [_COLUMNS, *(_row(trial) for trial in result.trials)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``no lessons``, ``1 lesson``, ``2 lessons``."""
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def tokens_of(usage: Usage) -> str:
+    """Return the tokens of a usage; calls that reported none are named."""
+    unknown = f" and {counted(usage.unreported, 'call')} without a count" if usage.unreported else ""
+    return f"{usage.tokens:,} tokens{unknown}"
+
+
+def shortened(text: str) -> str:
+    """Return a text in one line of bounded length, without what would move a terminal's cursor."""
+    line = one_line(visible(text))
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
+
+
+def _learned(trial: Trial[Any]) -> str:
+    return trial.lesson.text if trial.lesson else ""
+
+
+def _row(trial: Trial[Any]) -> tuple[str, ...]:
+    score = trial.evaluation.score
+    verdict = "passed" if trial.passed else "not passed" if trial.evaluation.scored else "not judged"
+    return (
+        str(trial.number),
+        "-" if score is None else f"{score:.2f}",
+        verdict,
+        "-" if trial.recall is None else str(len(trial.recall.offered)),
+        _tokens(trial.usage),
+        f"{trial.seconds:.1f}",
+        shortened(_learned(trial)) or "-",
+    )
+
+
+def _tokens(usage: Mapping[Role, Usage]) -> str:
+    """Say how many tokens a trial took; an unknown part makes the sum a lower bound."""
+    total = sum(each.tokens for each in usage.values())
+    unknown = any(each.unreported for each in usage.values())
+    return f"{total:,}+" if unknown else f"{total:,}"
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [
+        cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+        for name, cell, width in zip(_COLUMNS, row, widths, strict=True)
+    ]
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,44 @@
+from vectorstores._move import Reembedding as Reembedding
+from vectorstores.base import JSON as JSON
+from vectorstores.base import Chunk as Chunk
+from vectorstores.base import ConflictError as ConflictError
+from vectorstores.base import Embedder as Embedder
+from vectorstores.base import EmbedderMismatchError as EmbedderMismatchError
+from vectorstores.base import EmbeddingError as EmbeddingError
+from vectorstores.base import Filter as Filter
+from vectorstores.base import FormatVersionError as FormatVersionError
+from vectorstores.base import InvalidChunkError as InvalidChunkError
+from vectorstores.base import InvalidFilterError as InvalidFilterError
+from vectorstores.base import MissingDependencyError as MissingDependencyError
+from vectorstores.base import Page as Page
+from vectorstores.base import Record as Record
+from vectorstores.base import RecordPage as RecordPage
+from vectorstores.base import RecordStore as RecordStore
+from vectorstores.base import RecordWrite as RecordWrite
+from vectorstores.base import SearchHit as SearchHit
+from vectorstores.base import StoreClosedError as StoreClosedError
+from vectorstores.base import StoreCorruptError as StoreCorruptError
+from vectorstores.base import StoreUnavailableError as StoreUnavailableError
+from vectorstores.base import VectorStore as VectorStore
+from vectorstores.base import VectorStoreError as VectorStoreError
+from vectorstores.base import new_id as new_id
+from vectorstores.embedders.cached import CachedEmbedder as CachedEmbedder
+from vectorstores.embedders.hashing import HashingEmbedder as HashingEmbedder
+from vectorstores.embedders.http import HttpEmbedder as HttpEmbedder
+from vectorstores.embedders.http import HttpOptions as HttpOptions
+from vectorstores.embedders.onnx import OnnxEmbedder as OnnxEmbedder
+from vectorstores.embedders.sentence_transformers import (
+    SentenceTransformerEmbedder as SentenceTransformerEmbedder,
+)
+from vectorstores.estimating import ReembeddingEstimate as ReembeddingEstimate
+from vectorstores.estimating import estimate_reembedding as estimate_reembedding
+from vectorstores.faiss import FaissVectorStore as FaissVectorStore
+from vectorstores.memory import InMemoryVectorStore as InMemoryVectorStore
+from vectorstores.opening import open_store as open_store
+from vectorstores.origin import AbsentEmbedder as AbsentEmbedder
+from vectorstores.origin import Origin as Origin
+from vectorstores.origin import origin_of as origin_of
+from vectorstores.postgres import PostgresOptions as PostgresOptions
+from vectorstores.postgres import PostgresVectorStore as PostgresVectorStore
+from vectorstores.reembedding import reembed as reembed
+from vectorstores.store import Store as Store

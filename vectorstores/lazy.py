@@ -1,0 +1,55 @@
+"""Public names of a package, said once in its stub file ``__init__.pyi`` and imported when they are first used.
+
+A type checker reads the stub; at run time :func:`attach` reads it too, so that no name stands in two places::
+
+    from vectorstores.lazy import attach
+
+    __getattr__, __dir__ = attach(__name__, __file__)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+
+def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and ``__dir__`` of a package whose stub imports its public names.
+
+    The stub consists of ``from module import Name as Name`` statements and annotated attributes that the package
+    defines itself.
+    """
+
+    @cache
+    def homes() -> dict[str, str]:
+        return _homes(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"), package)
+
+    def __getattr__(name: str) -> object:  # noqa: N807 - what it becomes in the package
+        if name == "__all__":
+            return sorted(homes(), key=lambda name: (not name.isupper(), name))
+        module = homes().get(name)
+        if module is None or module == package:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807 - what it becomes in the package
+        return sorted(homes())
+
+    return __getattr__, __dir__
+
+
+def _homes(stub: str, package: str) -> dict[str, str]:
+    import ast  # noqa: PLC0415 - a third of the time of importing a package that uses no name of it
+
+    found: dict[str, str] = {}
+    for node in ast.parse(stub).body:
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name: str(node.module) for alias in node.names if alias.asname == alias.name}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = package
+    return found
