@@ -4,7 +4,6 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from jeeves_reflexion.lessons.merging import MergeSettings
 
 from benchmarks.lessons.lexicon import stems
 from benchmarks.lessons.near_pairs import (
@@ -21,6 +20,7 @@ from benchmarks.lessons.paraphrases import HELD_OUT, main
 from benchmarks.lessons.paraphrasing import Noise, base_lessons, sayings
 from benchmarks.lessons.synonyms import contrasts
 from benchmarks.lessons.synonyms import pairs as synonym_pairs
+from jeeves_reflexion.lessons.merging import MergeSettings
 from vectorstores import HashingEmbedder
 
 QUIET = Noise(before=0, after=0, typo=0, casing=0, short=0)

@@ -12,7 +12,6 @@ from pathlib import Path
 import anyio
 import pytest
 from click.testing import CliRunner
-from jeeves_reflexion.lessons.recalling import Picking
 
 from benchmarks.alfworld.requirements import require_engine
 from benchmarks.lessons.retrieval import main
@@ -40,6 +39,7 @@ from benchmarks.lessons.retrieval_recall import Library, Way, same_kind_first
 from benchmarks.lessons.retrieval_report import play_rows
 from benchmarks.lessons.retrieval_words import heaviest
 from jeeves_reflexion import ConfigurationError, MissingDependencyError, Task
+from jeeves_reflexion.lessons.recalling import Picking
 from vectorstores import HashingEmbedder
 
 LOG = Path(__file__).parents[4] / "shared" / "data" / "alfworld" / "logged_reflections.jsonl"
