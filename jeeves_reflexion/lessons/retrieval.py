@@ -114,7 +114,7 @@ class Picking:
     utility_weight: float = 1.0
     max_likeness: float = 0.95
     max_tokens: int = 1000
-    diversity: float = 0.2
+    diversity: float = 0.05
 
     def __post_init__(self) -> None:
         if isinstance(self.strategy, str):

@@ -22,11 +22,6 @@ from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore,
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "faiss"])
-def kind(request) -> str:
-    return request.param
-
-
 CLEAN = Task("put a clean mug in the coffee machine", id="clean")
 TEAPOT = Task("polish the zirconium teapot", id="teapot-task")
 SINK = "Wash the mug in the sink before you carry it anywhere."

@@ -31,11 +31,6 @@ from vectorstores import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "faiss"])
-def kind(request) -> str:
-    return request.param
-
-
 KEY = "sk-proj-AbCdEf0123456789AbCdEf"
 SOURCE = Provenance("run", 1, 0.25, "model", "agent", 123.5)
 CLEAN = Task("put a clean mug on the coffee table", kind="clean", tools=("wash", "look"))

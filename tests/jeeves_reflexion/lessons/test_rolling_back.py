@@ -24,7 +24,7 @@ TAUGHT = (
 )
 
 
-@pytest.fixture(params=["memory", "faiss", "postgres"])
+@pytest.fixture(params=["memory", "postgres"])
 def lessons(request, tmp_path):
     settings = LessonSettings(min_similarity=0.5)
     if request.param == "memory":

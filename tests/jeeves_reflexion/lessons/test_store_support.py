@@ -160,9 +160,8 @@ def test_case_blanks_and_signs_around_words_are_no_difference(words, sign, data)
     assert normalised(" ".join(other)) == plain
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_signs_that_mean_something_are_a_difference():
+    for one, other in [
         ("Open drawer 1.5.", "Open drawer 15."),
         ("Use x\u00b2.", "Use x2."),
         ("Take -1.", "Take 1."),
@@ -170,10 +169,8 @@ def test_case_blanks_and_signs_around_words_are_no_difference(words, sign, data)
         ("Use C++.", "Use C."),
         ("Use >= here.", "Use > here."),
         ("Don't open it.", "Do open it."),
-    ],
-)
-def test_signs_that_mean_something_are_a_difference(one, other):
-    assert normalised(one) != normalised(other)
+    ]:
+        assert normalised(one) != normalised(other)
 
 
 def test_unicode_writes_a_word_in_several_ways():

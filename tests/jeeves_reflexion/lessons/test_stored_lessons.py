@@ -29,11 +29,6 @@ from vectorstores.base import Chunk
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "faiss"])
-def kind(request) -> str:
-    return request.param
-
-
 TASK = Task("Find the red mug", id="mug")
 GOOD = Reflection("Look in the cabinet before the drawer.")
 BAD_METADATA = {

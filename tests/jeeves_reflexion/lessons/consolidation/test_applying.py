@@ -1,4 +1,4 @@
-"""A step of a plan is one write, in every store, and a merge loses no task by which a lesson is recalled."""
+"""A step of a plan is one write, and a merge loses no task by which a lesson is recalled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import contextlib
 import anyio
 import pytest
 
-from jeeves_reflexion import LessonSettings, LessonStoreError, Provenance, Reflection, Task, VectorLessonStore
+from jeeves_reflexion import LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, clusters, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.schema import MERGED_INTO
-from jeeves_reflexion.loop.lesson_address import open_lessons
-from vectorstores import HashingEmbedder, InMemoryVectorStore, VectorStoreError
+from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio
 
@@ -24,18 +23,10 @@ TRAIN = "Compare the prices of both stations before paying."
 THINGS = ("tea", "milk", "rice", "salt", "corn", "wine", "soap", "coal", "silk", "iron", "wool", "clay")
 
 
-@pytest.fixture(params=["memory", "faiss", "postgres"])
-def lessons(request, tmp_path):
-    """A lesson store that merges nothing by itself."""
-    settings = LessonSettings(keep_copies=True, min_similarity=0.5)
-    if request.param == "memory":
-        return VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="tests"), settings=settings)
-    if request.param == "postgres":
-        pytest.importorskip("psycopg")
-        place = f"{request.getfixturevalue('postgres_database')}&schema=lessons"
-    else:
-        place = str(tmp_path / "store")
-    return open_lessons(place, namespace="tests", embedder=HashingEmbedder(), settings=settings)
+@pytest.fixture
+def lessons(make):
+    """A lesson store in which equal lessons are several."""
+    return make(keep_copies=True, min_similarity=0.5)
 
 
 async def learn(lessons, *said: tuple[str, str], run="run"):
