@@ -22,11 +22,11 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.forms import flat_text
 from jeeves_reflexion.lessons import VectorLessonStore, gate
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.forgetting import forgotten
 from jeeves_reflexion.lessons.gate import clean_lesson
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.traces import forgotten
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.exchange import lesson_changes
 from jeeves_reflexion.reflections.folder import Malformed

@@ -12,13 +12,13 @@ from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons.duplicates import counted_support, merged, merged_away, unmerged
-from jeeves_reflexion.lessons.forgetting import STRUCK
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import LET_IN, PUT_BACK, Change, Entry, Rollback, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
 from jeeves_reflexion.lessons.records import MOST_TASKS, chunk_ids
 from jeeves_reflexion.lessons.repository import TRIES, Repository, Revision, StoredLesson, store_errors
 from jeeves_reflexion.lessons.schema import MERGED_INTO
+from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Lesson, LessonState
 from vectorstores.base import RecordWrite

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons.narrowing import tool_marks
+from jeeves_reflexion.lessons.filters import tool_marks
 from jeeves_reflexion.lessons.schema import checked_lesson
 from jeeves_reflexion.types import JSON, Lesson, Provenance
 from vectorstores.base import Chunk, Filter, SearchHit

@@ -335,7 +335,7 @@ class Repository:
 
     async def _check_not_forgotten(self, lesson_ids: Sequence[str]) -> None:
         """Take away what was forgotten after it was read, and would be back by the write."""
-        from jeeves_reflexion.lessons.forgetting import forget_traces  # noqa: PLC0415 - it stands above this module
+        from jeeves_reflexion.lessons.traces import forget_traces  # noqa: PLC0415 - it stands above this module
 
         gone = [each for each in lesson_ids if await self.is_forgotten(each)]
         for lesson_id in gone:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,9 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.credit.effects import freshness
+from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.lessons.narrowing import Narrowing
+from jeeves_reflexion.lessons.filters import LessonFilter
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import RECALLED, TEXT_CHUNKS, one_each, readable
 from jeeves_reflexion.text import estimate_tokens
@@ -140,7 +143,7 @@ async def found_lessons(
     store: VectorStore,
     reader: Principal,
     query: str,
-    where: Narrowing,
+    where: LessonFilter,
     *,
     number: int,
     least: int,
@@ -160,6 +163,29 @@ async def found_lessons(
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
         number *= 2
+
+
+def credited(
+    found: Sequence[Candidate], known: Credits, *, retire: bool, half_life_days: float
+) -> tuple[list[Candidate], list[RecalledLesson]]:
+    """Return what was found with its credit, and apart from it what is to be retired for the harm it does.
+
+    What a lesson is worth counts beyond what any lesson of the library is; the older the news, the less it weighs.
+    """
+    now = time.time()
+    kept: list[Candidate] = []
+    harmful: list[RecalledLesson] = []
+    for each in found:
+        lift, verdict = known.lift(each.lesson.id), known.judge(each.lesson.id)
+        if retire and verdict.kind == "retire":
+            away = replace(each.lesson, state="retired", state_reason=verdict.reason)
+            harmful.append(RecalledLesson(away, each.similarity, f"retired: {verdict.reason}", lift))
+        else:
+            idle = known.idle(each.lesson.id, now)
+            fresh = 1.0 if idle is None else freshness(idle, half_life_days=half_life_days)
+            utility = (known.utility(each.lesson.id) - known.prior.mean) * fresh
+            kept.append(replace(each, lift=lift, utility=utility))
+    return kept, harmful
 
 
 def similarities_in(store: VectorStore) -> Similarities:

@@ -15,21 +15,29 @@ from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, freshness, recall_key
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, digest_of, is_equal, supported
-from jeeves_reflexion.lessons.forgetting import forget_traces
+from jeeves_reflexion.lessons.filters import LessonFilter, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
-from jeeves_reflexion.lessons.narrowing import Narrowing, narrowing
 from jeeves_reflexion.lessons.quarantine import QUARANTINE, Quarantine
 from jeeves_reflexion.lessons.records import MOST_TASKS, RECALLED, UnreadableLessonError, one_each, readable
 from jeeves_reflexion.lessons.repository import TRIES, LessonPage, Repository, Revision, store_errors
-from jeeves_reflexion.lessons.retrieval import Candidate, below_floor, found_lessons, pick, similarities_in
+from jeeves_reflexion.lessons.retrieval import (
+    Candidate,
+    below_floor,
+    credited,
+    found_lessons,
+    pick,
+    similarities_in,
+)
 from jeeves_reflexion.lessons.schema import MERGED_INTO
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings, checked_k
+from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
+from jeeves_reflexion.lessons.traces import forget_traces
 from jeeves_reflexion.redaction import redact_id
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import (
     JSON,
     Evaluation,
@@ -172,6 +180,9 @@ class VectorLessonStore:
             return await repository.transact(revise, "the lesson that is learned again")
         except UnknownLessonError:  # it was forgotten at this moment
             return None
+        except UnreadableLessonError as error:  # one bad row is no reason not to learn
+            logger.warning("%s", error)
+            return None
 
     # -- out
 
@@ -188,7 +199,7 @@ class VectorLessonStore:
         k = checked_k(k)
         # By these names lessons and the ledger know the task and the run.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
-        where = narrowing(self.settings.where(task) if self.settings.where else None)
+        where = lesson_filter(self.settings.where(task) if self.settings.where else None)
         if skip_run:
             where = where.within({"run_id": {"$ne": skip_run}})
         credit = self.settings.credit
@@ -211,7 +222,7 @@ class VectorLessonStore:
         or retired, and those that it would retire.
         """
         k, task = checked_k(k), clean_task(task)
-        where = narrowing(self.settings.where(task) if self.settings.where else None)
+        where = lesson_filter(self.settings.where(task) if self.settings.where else None)
         credit, floor = self.settings.credit, self.settings.min_similarity
         async with store_errors("explain a recall"):
             known = None if credit is None else await self.ledger.credits(max_age=0.0)
@@ -236,24 +247,25 @@ class VectorLessonStore:
         k = checked_k(k)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await self._near(query, Narrowing(), number=k, least=k, floor=-1.0)
+            found = await self._near(query, LessonFilter(), number=k, least=k, floor=-1.0)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
     async def _near(
-        self, query: str, where: Narrowing, *, number: int, least: int, floor: float
+        self, query: str, where: LessonFilter, *, number: int, least: int, floor: float
     ) -> list[Candidate]:
         reader = self.repository.reader
         return await found_lessons(self.store, reader, query, where, number=number, least=least, floor=floor)
 
     async def _chosen(
-        self, task: Task, query: str, where: Narrowing, k: int, known: Credits | None
+        self, task: Task, query: str, where: LessonFilter, k: int, known: Credits | None
     ) -> _Choice:
         floor = self.settings.min_similarity
         found = await self._near(query, where, number=POOL * k, least=k, floor=floor)
         near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
         far = [each for each in found if each.similarity < floor][:k]
-        if known is not None and self.settings.credit is not None:
-            near, harmful = _credited(near, known, self.settings.credit)
+        credit = self.settings.credit
+        if known is not None and credit is not None:
+            near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
         offered, left_out = await pick(
             task, near, k=k, picking=self.settings.picking, similarities=similarities_in(self.store)
         )
@@ -368,32 +380,8 @@ class VectorLessonStore:
         await self.close()
 
 
-def _credited(found: Sequence[Candidate], known: Credits, credit: Credit) -> tuple[list[Candidate], _Found]:
-    """What was found with its credit, and apart from it what is to be retired for the harm it does."""
-    now = time.time()
-    kept: list[Candidate] = []
-    harmful: _Found = []
-    for each in found:
-        lift, verdict = known.lift(each.lesson.id), known.judge(each.lesson.id)
-        if credit.retire and verdict.kind == "retire":
-            reason = f"retired: {verdict.reason}"
-            away = replace(each.lesson, state="retired", state_reason=verdict.reason)
-            harmful.append(RecalledLesson(away, each.similarity, reason, lift))
-        else:
-            utility = _utility(known, each.lesson.id, now, credit.half_life_days)
-            kept.append(replace(each, lift=lift, utility=utility))
-    return kept, harmful
-
-
 def _lift(known: Credits | None, lesson: Lesson) -> Lift | None:
     return None if known is None else known.lift(lesson.id)
-
-
-def _utility(known: Credits, lesson_id: str, now: float, half_life_days: float) -> float:
-    """What a lesson is worth beyond what any lesson of the library is; the older the news, the less it weighs."""
-    idle = known.idle(lesson_id, now)
-    fresh = 1.0 if idle is None else freshness(idle, half_life_days=half_life_days)
-    return (known.utility(lesson_id) - known.prior.mean) * fresh
 
 
 def _why_inactive(lesson: Lesson) -> str:

@@ -14,9 +14,9 @@ from jeeves_reflexion import LessonSettings, LessonStoreError, Provenance, Refle
 from jeeves_reflexion.lessons.consolidation.operations import DRAWN_FROM, Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.forgetting import forgotten
 from jeeves_reflexion.lessons.records import whole
 from jeeves_reflexion.lessons.schema import COPIES, WORDINGS
+from jeeves_reflexion.lessons.traces import forgotten
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 
 pytestmark = pytest.mark.anyio

@@ -134,6 +134,15 @@ async def test_a_stored_row_does_not_end_a_run(make, caplog):
         assert any(bad.id in record.message for record in caplog.records)
 
 
+async def test_a_stored_row_does_not_keep_its_equal_from_being_learned(make, caplog):
+    async with make() as store:
+        bad = await stored(store, trust="mine")
+        again = await store.record(TASK, GOOD, provenance=Provenance("r2", 0, 0.0))
+        assert again.id != bad.id
+        assert (await store.recall(TASK, k=1)).texts == (again.text,)
+        assert any(bad.id in record.message for record in caplog.records)
+
+
 async def test_an_entry_of_a_history_is_named_and_can_be_forgotten(make):
     async with make() as store:
         good = await store.record(TASK, GOOD, provenance=Provenance("r1", 0, 0.0))

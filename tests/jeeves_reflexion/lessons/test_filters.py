@@ -16,8 +16,8 @@ from jeeves_reflexion import (
     Task,
     VectorLessonStore,
 )
+from jeeves_reflexion.lessons.filters import lesson_filter, tool_marks
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.narrowing import narrowing, tool_marks
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 from vectorstores.filters import parse
 
@@ -216,6 +216,6 @@ def holds(where, tools: set[str], own: bool) -> bool:
 )
 def test_a_filter_means_the_same_for_old_lessons_and_new(where, tools, own, old):
     metadata = {"tools": tools, "own": own, **({} if old else tool_marks(tools))}
-    narrow = narrowing(where)
+    narrow = lesson_filter(where)
     found = parse(narrow.asked).matches(metadata) and narrow.admits(metadata)
     assert found == holds(where, {tool.casefold() for tool in tools}, own)
