@@ -85,8 +85,8 @@ from jeeves_reflexion.refinement.pattern import ReflectionHistory as ReflectionH
 from jeeves_reflexion.refinement.pattern import ReflectionPattern as ReflectionPattern
 from jeeves_reflexion.refinement.pattern import ReflectionResult as ReflectionResult
 from jeeves_reflexion.refinement.pattern import ReflectionVersion as ReflectionVersion
+from jeeves_reflexion.reflections.reflector import StructuredReflector as StructuredReflector
 from jeeves_reflexion.reflectors import LessonReflector as LessonReflector
-from jeeves_reflexion.reflectors import StructuredReflector as StructuredReflector
 from jeeves_reflexion.reflectors import as_reflector as as_reflector
 from jeeves_reflexion.revisers import AgentReviser as AgentReviser
 from jeeves_reflexion.revisers import ModelReviser as ModelReviser

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from jeeves_reflexion.checked import checked
 from jeeves_reflexion.drafts import Revision, RevisionRequest
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import (
@@ -22,6 +21,7 @@ from jeeves_reflexion.types import (
     Trial,
     Usage,
 )
+from jeeves_reflexion.values import checked
 
 
 @runtime_checkable

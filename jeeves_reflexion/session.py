@@ -22,10 +22,10 @@ from typing import TypeAlias, TypeVar, get_args
 
 import anyio
 
-from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
+from jeeves_reflexion.values import plain_number
 
 T = TypeVar("T")
 

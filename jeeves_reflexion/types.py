@@ -1,7 +1,4 @@
-"""The values that pass between the rooms: tasks, attempts, verdicts, lessons and what a run returns.
-
-All are frozen; each step of a run adds a value and changes none.
-"""
+"""The frozen values that pass between the rooms; each step of a run adds one and changes none."""
 
 from __future__ import annotations
 
@@ -13,8 +10,7 @@ from typing import Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from jeeves_reflexion import summary
-from jeeves_reflexion.checked import checked
-from jeeves_reflexion.gold import WITHHELD, Hider  # noqa: F401 - the first is for whoever looks for it here
+from jeeves_reflexion.values import Hider, checked
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]
@@ -214,9 +210,9 @@ class Evaluation:
             criteria_scores={hide(name): score for name, score in self.criteria_scores.items()},
             issues=tuple(map(hide, self.issues)) if "issues" in keep else (),
             suggestions=tuple(map(hide, self.suggestions)) if "suggestions" in keep else (),
-            errors=tuple(EvaluationError(hide(e.path), hide(e.message)) for e in self.errors)
-            if "errors" in keep
-            else (),
+            errors=tuple(
+                EvaluationError(hide(e.path), hide(e.message)) for e in self.errors if "errors" in keep
+            ),
         )
 
 
@@ -389,7 +385,8 @@ class RunResult(Generic[T]):
         """The best trial, or None where the budget ended the run before the first attempt did."""
         if not self.trials:
             return None
-        return max(self.trials, key=lambda t: (t.passed, _rank(t.evaluation), t.number))
+        scored = [(t.passed, t.evaluation.score is not None, t.evaluation.score or 0.0) for t in self.trials]
+        return max(zip(scored, self.trials, strict=True), key=lambda each: (each[0], each[1].number))[1]
 
     @property
     def final(self) -> Trial[T] | None:
@@ -426,7 +423,3 @@ class RunResult(Generic[T]):
     def total_usage(self) -> Usage:
         """Usage of agent, evaluator and reflector together."""
         return sum(self.usage.values(), Usage())
-
-
-def _rank(evaluation: Evaluation) -> float:
-    return -1.0 if evaluation.score is None else evaluation.score

@@ -13,11 +13,11 @@ import anyio.to_thread
 
 from vectorstores import _schema
 from vectorstores._folder import DATABASE
-from vectorstores._pg.address import is_postgres, require_psycopg
 from vectorstores._sqlite import Database
 from vectorstores.base import StoreUnavailableError
 from vectorstores.opening import folder_of
 from vectorstores.origin import Origin
+from vectorstores.postgres.address import is_postgres, require_psycopg
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,7 +59,7 @@ def _estimate(address: str, embedder: Embedder) -> ReembeddingEstimate:
     after = Origin(embedder.id, repr(embedder), embedder.dim)
     if is_postgres(address):
         require_psycopg()
-        from vectorstores._pg.about import read_sizes  # noqa: PLC0415 - optional dependency
+        from vectorstores.postgres.about import read_sizes  # noqa: PLC0415 - optional dependency
 
         sizes = read_sizes(address)
         if sizes is None:

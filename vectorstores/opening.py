@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from vectorstores._pg.address import is_postgres, split_schema
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreUnavailableError
+from vectorstores.postgres.address import is_postgres, split_schema
 from vectorstores.store import Store
 
 _KINDS: Final = "a folder, memory://, postgresql://… or postgresql+embedded:///folder"

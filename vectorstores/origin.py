@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from vectorstores import _schema
 from vectorstores._folder import DATABASE
-from vectorstores._pg.address import is_postgres, require_psycopg
 from vectorstores._sqlite import Database
 from vectorstores.base import EmbeddingError
 from vectorstores.opening import folder_of
+from vectorstores.postgres.address import is_postgres, require_psycopg
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -49,7 +49,7 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
 
 def _postgres_origin(address: str) -> Origin | None:
     require_psycopg()
-    from vectorstores._pg.about import read_about  # noqa: PLC0415 - optional dependency
+    from vectorstores.postgres.about import read_about  # noqa: PLC0415 - optional dependency
 
     said = read_about(address)
     return None if said is None else Origin(said["embedder"], said["embedder_name"], int(said["dim"]))

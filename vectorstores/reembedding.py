@@ -15,10 +15,10 @@ import anyio.to_thread
 
 from vectorstores._engine import Opened, embed_checked
 from vectorstores._move import Move, Reembedding
-from vectorstores._pg.address import is_postgres, require_psycopg
 from vectorstores._sqlite_move import SqliteMove
 from vectorstores.base import Embedder, StoreUnavailableError
 from vectorstores.opening import folder_of
+from vectorstores.postgres.address import is_postgres, require_psycopg
 
 
 async def reembed(
@@ -70,7 +70,7 @@ def _move(url: str | os.PathLike[str]) -> Move:
     address = os.fspath(url)
     if is_postgres(address):
         require_psycopg()
-        from vectorstores._pg.move import PostgresMove  # noqa: PLC0415 - optional dependency
+        from vectorstores.postgres.move import PostgresMove  # noqa: PLC0415 - optional dependency
 
         return PostgresMove(address)
     folder = folder_of(url)

@@ -78,7 +78,7 @@ def _server(store: str, dsn: str | None) -> Iterator[str | None]:
     if store != "postgres" or dsn:
         yield dsn
         return
-    from vectorstores._pg.server import leave  # noqa: PLC0415 - for those with the extra
+    from vectorstores.postgres.embedded import leave  # noqa: PLC0415 - for those with the extra
 
     with tempfile.TemporaryDirectory(prefix="faults-server-") as folder:
         try:

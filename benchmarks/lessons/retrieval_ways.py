@@ -9,7 +9,7 @@ from jeeves_reflexion.lessons.recalling import Picking
 
 DEFAULT: Final = Way("nearest")
 _HYBRID: Final = Picking(strategy="hybrid")
-_SEED002: Final = Picking(strategy="seed002")
+_SEED002: Final = Picking(strategy="structured_reflections")
 
 STRATEGIES: Final = (
     DEFAULT,

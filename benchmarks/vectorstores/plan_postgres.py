@@ -16,7 +16,7 @@ from benchmarks.vectorstores.peers.client import PeerSide
 from benchmarks.vectorstores.peers.starting import Parts, peers_at, sides
 from benchmarks.vectorstores.rows_postgres import bulk_rows, postgres_lines
 from benchmarks.vectorstores.vectors import clustered
-from vectorstores._pg.server import embedded_conninfo, leave
+from vectorstores.postgres.embedded import embedded_conninfo, leave
 
 if TYPE_CHECKING:
     from vectorstores.base import Filter

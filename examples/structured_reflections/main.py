@@ -45,7 +45,7 @@ async def main() -> None:
         evaluator=judge,
         reflector=ScriptedModel([json.dumps(REFLECTION)]),
         lesson_store=ReflectionLibrary(journal, agent="scraper"),
-        preset="seed002",
+        preset="structured_reflections",
     )
     for city in ("Vienna", "Lyon"):
         # A run that fails without its reflection leaves it owed: the next one would raise ReflectionOwedError.

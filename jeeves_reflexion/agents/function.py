@@ -15,11 +15,11 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.callables import innermost, is_async, run, signature_of
-from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
 from jeeves_reflexion.session import Meter, Session
 from jeeves_reflexion.types import Attempt, Task
+from jeeves_reflexion.values import plain_number
 
 # Where chat frameworks keep what was said so far. Found on an object, they are a reason to ask, and no proof.
 _HISTORIES = (

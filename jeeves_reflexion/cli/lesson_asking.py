@@ -60,11 +60,13 @@ def _narrow(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict
 _OPTIONS = (
     click.option("-k", "k", metavar="N", type=COUNT, help="How many at most.  [default: 5]"),
     click.option(
-        "--preset", type=click.Choice(("seed002",)), help="As the loop does with a preset: seed002 recalls 3."
+        "--preset",
+        type=click.Choice(("structured_reflections", "seed002")),
+        help="As the loop does with a preset: structured_reflections recalls 3.",
     ),
     click.option(
         "--strategy",
-        type=click.Choice(("nearest", "same_kind", "hybrid", "seed002")),
+        type=click.Choice(("nearest", "structured_reflections", "hybrid", "seed002")),
         help="How lessons are ordered.",
     ),
     click.option(

@@ -33,16 +33,16 @@ from jeeves_reflexion.lessons.exchange.files import (
     export_file,
     import_file,
     plan_import,
+    undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
-from jeeves_reflexion.lessons.exchange.restoring import undone
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import MOST_TASKS
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.traces import Forgotten, forgotten, remember
-from jeeves_reflexion.reflections.exchange import lesson_changes
 from jeeves_reflexion.reflections.folder import Malformed
+from jeeves_reflexion.reflections.lesson_files import lesson_changes
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores import origin_of
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
-from jeeves_reflexion.reflections.exchange import export_lessons
+from jeeves_reflexion.reflections.lesson_files import export_lessons
 from jeeves_reflexion.types import Lesson
 
 MANIFEST: Final = ".lessons.json"

@@ -19,7 +19,6 @@ from jeeves_reflexion.cli.lesson_options import Asking
 from jeeves_reflexion.cli.lesson_rows import BELOW, short
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.forms import flat_text
 from jeeves_reflexion.lessons import VectorLessonStore, gate
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import clean_lesson
@@ -28,11 +27,11 @@ from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.traces import forgotten
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.exchange import lesson_changes
-from jeeves_reflexion.reflections.folder import Malformed
-from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.folder import Malformed, place
+from jeeves_reflexion.reflections.forms import flat_text
+from jeeves_reflexion.reflections.journal import Changes, ReflectionJournal
+from jeeves_reflexion.reflections.lesson_files import lesson_changes
 from jeeves_reflexion.reflections.library import ReflectionLibrary
-from jeeves_reflexion.reflections.syncing import Changes, place
 from jeeves_reflexion.types import JSON, Lesson
 
 Holds: TypeAlias = Literal["lessons", "reflections"]

@@ -7,9 +7,9 @@ import numbers
 from collections.abc import Callable
 
 from jeeves_reflexion.callables import is_for, run, signature_of, takes
-from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+from jeeves_reflexion.values import plain_number
 
 
 def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:

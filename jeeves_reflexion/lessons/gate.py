@@ -13,7 +13,6 @@ from typing import Final
 
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnreadableReplyError
-from jeeves_reflexion.forms import form_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
 from jeeves_reflexion.lessons.screening.detecting import Finding
 from jeeves_reflexion.lessons.screening.screens import Screen, screened
@@ -173,8 +172,6 @@ async def lesson_from(
         problem = shape_problem(
             reflection.lesson, max_characters=max_characters, one_sentence=one_sentence, said=said
         )
-        if problem is None and reflection.fields:
-            problem = form_problem(reflection)
         if problem is None:
             return redact_record(replace(reflection, lesson=inert(clean_characters(reflection.lesson))))
     raise UnreadableReplyError(f"its answer was refused twice: {problem}")

@@ -31,7 +31,7 @@ from vectorstores.base import VectorStore
 
 _NUMBER: Final = re.compile(r"\d+")
 
-StrategyName: TypeAlias = Literal["nearest", "same_kind", "hybrid", "seed002"]
+StrategyName: TypeAlias = Literal["nearest", "structured_reflections", "hybrid", "seed002"]
 Similarities: TypeAlias = Callable[[Lesson, Sequence[str]], Awaitable[Mapping[str, float]]]
 """The cosine similarity of a lesson's words to those of the lessons with these ids, as far as it is known."""
 
@@ -74,7 +74,7 @@ def nearest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     return [Ranked(c, c.similarity, f"near the task ({c.similarity:.2f})") for c in ordered]
 
 
-def same_kind(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
+def structured_reflections(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     """Order by the same type of task, then a tool or API in common, then the newest.
 
     Its relevance makes no use of similarity beyond the floor: 2/3 for the type, 1/3 less a hair for a tool.
@@ -93,9 +93,12 @@ def same_kind(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
     return sorted(ranked, key=lambda r: -r.relevance)
 
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {"nearest": nearest, "same_kind": same_kind}
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "nearest": nearest,
+    "structured_reflections": structured_reflections,
+}
 _RENAMED: Final[Mapping[str, tuple[StrategyName, str]]] = {
-    "seed002": ("same_kind", "the strategy seed002 is called same_kind now"),
+    "seed002": ("structured_reflections", "the strategy seed002 is called structured_reflections now"),
     "hybrid": (
         "nearest",
         "the strategy hybrid, which looked at words too, is gone: nearest is used in its place",

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, cast
 import anyio.lowlevel
 
 from jeeves_reflexion.errors import UnknownLessonError
-from jeeves_reflexion.lessons.credit.striking import swap
+from jeeves_reflexion.lessons.credit.records import swap
 from jeeves_reflexion.lessons.history import HISTORY, Change
 from jeeves_reflexion.lessons.records import lesson_from_fields, whole
 from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of

@@ -17,7 +17,8 @@ from jeeves_reflexion.loop.lesson_address import open_lessons
 from jeeves_reflexion.models.factory import open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore, Memory, Reflector
 from jeeves_reflexion.reflections.library import ReflectionLibrary
-from jeeves_reflexion.reflectors import LessonReflector, StructuredReflector, as_reflector
+from jeeves_reflexion.reflections.reflector import StructuredReflector
+from jeeves_reflexion.reflectors import LessonReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Task

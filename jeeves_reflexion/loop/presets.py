@@ -1,4 +1,4 @@
-"""Named ways to run the loop. ``preset="seed002"`` is the reflexion protocol of seed 002.
+"""Named ways to run the loop. ``preset="structured_reflections"`` is the protocol of structured reflections.
 
 Four attempts, so three retries; the three reflections that matter most from earlier runs; the whole chain of this
 task's own reflections beside them; reflections in the four forms, without which there is neither a retry nor a next
@@ -7,17 +7,16 @@ task; and an escalation with the chain when all retries failed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import LessonStore, Reflector
-from jeeves_reflexion.reflections.chain import chain_block, recalled_block
+from jeeves_reflexion.reflections.blocks import chain_block, recalled_block
 from jeeves_reflexion.reflections.library import ReflectionLibrary
-from jeeves_reflexion.reflections.policy import ReflectionPolicy
-from jeeves_reflexion.reflections.required import RequiredForm
+from jeeves_reflexion.reflections.policy import ReflectionPolicy, RequiredForm
 from jeeves_reflexion.types import Recall, Trial
 
 
@@ -57,8 +56,8 @@ class Preset:
         return self.top_k_lessons if isinstance(given, Unsaid) else given
 
     def required(self, reflector: Reflector) -> Reflector:
-        """Return the reflector as the loop asks it: with forms, one that has to fill them in."""
-        return RequiredForm(reflector) if self.structured else reflector
+        """Return the reflector as the loop asks it: a form that it begins is to be filled in."""
+        return RequiredForm(reflector, mandatory=self.structured)
 
     def waits(self, trial: Trial) -> bool:
         """Whether a trial has no reflection and the next attempt must not begin before it has."""
@@ -83,15 +82,16 @@ class Preset:
         return "\n\n".join(filter(None, (base, chain_block(history))))
 
 
-PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
-    {"seed002": Preset("seed002", 4, 3, structured=True, chain=True, escalates=True)}
-)
+STRUCTURED_REFLECTIONS: Final = "structured_reflections"
+_STRUCTURED: Final = Preset(STRUCTURED_REFLECTIONS, 4, 3, structured=True, chain=True, escalates=True)
 
 
 def preset_of(name: str | None) -> Preset:
     """Return the preset of a name, or the loop's own ways for None; raises :class:`ConfigurationError`."""
     if name is None:
         return Preset()
-    if name not in PRESETS:
-        raise ConfigurationError(f"preset must be {', '.join(map(repr, PRESETS))} or None, not {name!r}")
-    return PRESETS[name]
+    if name == "seed002":
+        warnings.warn(f'preset="seed002" is now {STRUCTURED_REFLECTIONS!r}', DeprecationWarning, stacklevel=3)
+    elif name != STRUCTURED_REFLECTIONS:
+        raise ConfigurationError(f"preset must be {STRUCTURED_REFLECTIONS!r} or None, not {name!r}")
+    return _STRUCTURED

@@ -73,8 +73,8 @@ class Reflexion(Generic[T]):
     ``verbose=True`` prints what happens to stderr. ``lesson_store``, a store or an
     address as for ``open_lessons`` (namespace ``default``), turns on selective recall of ``top_k_lessons``; without it
     lessons are appended to the block of ``memory``.
-    ``preset="seed002"`` is the protocol of structured reflections (``presets.py``); a number that is given counts
-    before the preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
+    ``preset="structured_reflections"`` asks for whole forms (``presets.py``); a number that is given counts before the
+    preset's. Raises ``ConfigurationError`` (a ``ValueError``) for anything that can't work, naming it.
     """
 
     name = "reflexion"
@@ -131,7 +131,7 @@ class Reflexion(Generic[T]):
     async def run(self, task: Task | str, *, session: Session | None = None) -> RunResult[T]:
         """Try the task until an attempt passes or the loop has a reason to stop, and return all trials.
 
-        ``preset="seed002"`` with a library of reflections raises ``ReflectionOwedError`` while the agent owes one.
+        With the preset and a library of reflections, raises ``ReflectionOwedError`` while the agent owes one.
         """
         task = checked_task(task)
         session = traced(session or self.session()) if self.verbose else session or self.session()

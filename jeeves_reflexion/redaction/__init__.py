@@ -7,6 +7,6 @@ How secrets look is data: ``patterns.toml`` beside this module. What a pattern c
 
 from jeeves_reflexion.redaction.patterns import PATTERNS, Pattern
 from jeeves_reflexion.redaction.records import redact_id, redact_json, redact_record, redacting
-from jeeves_reflexion.redaction.scanning import redact
+from jeeves_reflexion.redaction.scan import redact
 
 __all__ = ["PATTERNS", "Pattern", "redact", "redact_id", "redact_json", "redact_record", "redacting"]

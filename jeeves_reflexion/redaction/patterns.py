@@ -6,16 +6,32 @@ import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any
 
-from jeeves_reflexion.redaction.checks import check_named
+from jeeves_reflexion.redaction import numbers, places, randomness
 
-Gate = Literal["", "long", "digits", "quads", "colons", "foreign"]
 Check = Callable[[re.Match[str]], bool]
 
 _compiled = lru_cache(maxsize=None)(re.compile)
+
+
+_CHECKS: dict[str, Check] = {
+    "card": numbers.card,
+    "iban": numbers.iban,
+    "phone": numbers.phone,
+    "local_phone": numbers.local_phone,
+    "uk_phone": numbers.uk_phone,
+    "nric": numbers.nric,
+    "long_number": numbers.long_number,
+    "email": places.email,
+    "internal_url": places.internal_url,
+    "internal_host": places.internal_host,
+    "ipv4": places.ipv4,
+    "ipv6": places.ipv6,
+    "random": randomness.random_looking,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +39,14 @@ class Pattern:
     """One kind of secret and how it looks.
 
     The named group of the expression that took part, or else the whole match, is the value to hide. The expression is
-    tried only on a text that holds one of ``needs`` (in small letters), if there are any, and that passes the ``gate``;
-    ``check`` has the last word on a match. A match begins at most ``reach`` characters before what it needs.
+    tried only on a text that holds one of ``needs`` (in small letters), if there are any; ``check`` has the last word
+    on a match.
     """
 
     kind: str
     expression: str | re.Pattern[str]
     needs: tuple[str, ...] = ()
-    gate: Gate = ""
     check: Check | None = None
-    reach: int = 40
 
     @property
     def regex(self) -> re.Pattern[str]:
@@ -40,32 +54,27 @@ class Pattern:
         return _compiled(self.expression) if isinstance(self.expression, str) else self.expression
 
 
-class _Row(TypedDict, total=False):
-    kind: str
-    expression: str
-    needs: list[str]
-    gate: Gate
-    check: str
-    reach: int
-
-
 def _read(path: Path) -> tuple[Pattern, ...]:
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    kinds: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     words: dict[str, str] = {}
-    for name, text in data["words"].items():
+    for name, text in kinds.pop("words").items():
         words[name] = _filled(text, words)
-    rows: list[_Row] = data["pattern"]
     return tuple(
         Pattern(
-            row["kind"],
+            kind,
             _filled(row["expression"], words),
             tuple(row.get("needs", ())),
-            row.get("gate", ""),
-            check_named(row["check"]) if "check" in row else None,
-            row.get("reach", 40),
+            _check_named(row["check"]) if "check" in row else None,
         )
+        for kind, rows in kinds.items()
         for row in rows
     )
+
+
+def _check_named(name: str) -> Check:
+    if name.startswith("stdnum:"):
+        return partial(numbers.national, name.removeprefix("stdnum:"))
+    return _CHECKS[name]
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

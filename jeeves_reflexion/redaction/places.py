@@ -2,7 +2,7 @@
 
 Hidden are every e-mail address, every IP address but those that stand for no machine (loopback, unspecified, netmasks),
 hosts of a private network by their suffix, and URLs of either or of a host without a dot. Public addresses
-are hidden as well as private ones: seed 002 says "IPs" without a word on which, and no lesson needs one. Addresses kept
+are hidden as well as private ones: no lesson needs one. Addresses kept
 for documentation are treated like any other, since nothing in a text says that it is an example. Public hosts and URLs
 stay. A small dotted number (no part above 63) is a version, unless the words around it say that it is an address.
 """

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from jeeves_reflexion.callables import LONG
 from jeeves_reflexion.events import Event
-from jeeves_reflexion.redaction.scanning import redact
+from jeeves_reflexion.redaction.scan import redact
 from jeeves_reflexion.session import Listener, Session
 from jeeves_reflexion.types import JSON
 

@@ -92,7 +92,7 @@ class ModelStepCritic:
         self, model: ChatModel, *, prompt: str | Path | None = None, steps_tokens: int = 3000
     ) -> None:
         self.model = model
-        self._prompt = Template(read_prompt(prompt, "jeeves_reflexion.refinement.loop", "steps.md"))
+        self._prompt = Template(read_prompt(prompt, "jeeves_reflexion.refinement", "steps.md"))
         self._tokens = steps_tokens
 
     async def __call__(self, task: Task, attempt: Attempt, trigger: Trigger) -> str:

@@ -1,20 +1,22 @@
-"""The folder of one agent's reflections: what its files say, and how they are added, archived and removed.
+"""Folders of Markdown files: the names in them, one writer at a time, and what can't be read.
 
 ::
 
     memory/reflections/<agent-name>/YYYY-MM-DD-<short-title>.md      active, the last 30
     memory/reflections/<agent-name>/archive/YYYY/<the same name>     older ones, by the year of their date
 
-Writers come one at a time under a lock of the agent's own, also those of other processes. A file is written whole or
-not at all, and archived by renaming it, so that a crash loses nothing and leaves none twice.
+Names are readable, lower case, redacted, and unable to lead anywhere else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,200 +24,53 @@ from typing import Final
 import filelock
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
-from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, from_markdown, to_markdown
-from jeeves_reflexion.reflections.naming import file_name, slug
+from jeeves_reflexion.redaction import redact
 
-ARCHIVE: Final = "archive"
 LOCK_SECONDS: Final = 30.0
-MOST_BYTES: Final = 200_000
-"""A larger file is no reflection; reading is bounded by it."""
+TITLE_WORDS: Final = 5
+MOST_NAME_BYTES: Final = 80
+"""A file system gives a name 255 bytes; the date, a number and an ending come on top."""
 
-_NAME: Final = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
-_ID: Final = re.compile(r'"id":"([0-9a-zA-Z_-]{1,64})"')
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An entry and the file that it stands in. ``digest`` is that of the file's bytes; ``id`` is never empty."""
-
-    path: Path
-    entry: Entry
-    id: str
-    digest: str
+_RESERVED: Final = frozenset(
+    ["con", "prn", "aux", "nul", "archive", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
+)
+"""What Windows keeps for devices, and the name of the archive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A file that is no reflection, and why; it is left alone. ``id`` is the one that it names, if it names one."""
+    """A file that can't be read, and why; it is left alone. ``id`` is the one that it names, if it names one."""
 
     path: Path
     problem: str
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What folders hold: reflections from the oldest to the newest, and what could not be read."""
-
-    stored: tuple[Stored, ...] = ()
-    malformed: tuple[Malformed, ...] = ()
-
-    def __add__(self, other: Listing) -> Listing:
-        stored = sorted((*self.stored, *other.stored), key=order)
-        return Listing(tuple(stored), (*self.malformed, *other.malformed))
-
-
-def order(stored: Stored) -> tuple[object, ...]:
-    """What "the last 30" goes by: the date, then when it was written, then the name."""
-    return (stored.entry.date, stored.entry.created_at, stored.path.name)
-
-
-def agents(root: Path) -> list[str]:
-    """Return the names of the agents that have a folder."""
-    with _reported(root, "read"):
-        if not root.exists():
-            return []
-        return sorted(
-            path.name
-            for path in root.iterdir()
-            if path.is_dir() and not path.name.startswith(".") and not path.is_symlink()
-        )
-
-
-def read_folder(root: Path, agent: str, *, archived: bool = False) -> Listing:
-    """Return the active reflections of an agent, or the archived ones."""
-    folder = root / agent
-    with _reported(folder, "read"):
-        if folder.is_symlink():
-            raise LessonStoreError(
-                f"{folder} is a link: reflections are kept in a folder of their own; remove the link"
-            )
-        years = folder / ARCHIVE
-        found = sorted(years.glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
-    stored: list[Stored] = []
-    malformed: list[Malformed] = []
-    seen: set[str] = set()
-    for path in found:
-        one = read_file(path, agent)
-        if isinstance(one, Malformed):
-            malformed.append(one)
-        elif one is not None:
-            if one.id in seen:  # a copy, made by hand: it is a reflection of its own
-                one = Stored(path, one.entry, _id_of(path, agent), one.digest)
-            seen.add(one.id)
-            stored.append(one)
-    return Listing(tuple(sorted(stored, key=order)), tuple(malformed))
-
-
-def read_file(path: Path, agent: str) -> Stored | Malformed | None:
-    """Read one file; None if it has gone."""
-    try:
-        data = read_regular(path, MOST_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return Malformed(path, f"it can't be read: {error}")
-    named = _ID.search(data.decode("utf-8", "replace"))
-    id = named[1] if named else _id_of(path, agent)
-    if not _NAME.fullmatch(path.name):
-        return Malformed(path, "its name must be YYYY-MM-DD-<short-title>.md: rename it", id)
-    try:
-        entry = from_markdown(data.decode("utf-8"))
-    except (UnicodeDecodeError, MarkdownError) as error:
-        kind = "it is no UTF-8 text: save it as UTF-8: " if isinstance(error, UnicodeDecodeError) else ""
-        return Malformed(path, f"{kind}{error}", id)
-    return Stored(path, entry, entry.id or _id_of(path, agent), hashlib.sha256(data).hexdigest()[:32])
-
-
-def write_entry(root: Path, entry: Entry) -> Stored:
-    """Put an entry into a file of its own, whatever has its name already; durable when it returns."""
-    folder = root / entry.agent
-    text = to_markdown(entry)
-    with _locked(folder):
-        for left in folder.glob("*.part"):  # of a writer that was killed
-            left.unlink(missing_ok=True)
-        archive = folder / ARCHIVE / f"{entry.date.year:04d}"
-        # The reflection's own words: the tasks of one kind begin alike.
-        title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
-        name = file_name(entry.date, title, lambda name: _there(folder / name) or _there(archive / name))
-        path = folder / name
-        try:
-            replace_file(path, text)
-        except OSError as error:
-            raise LessonStoreError(f"the reflection {not_written(path, error)}") from error
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
-    return Stored(path, entry, entry.id or _id_of(path, entry.agent), digest)
-
-
-def archive_older(root: Path, agent: str, keep: int) -> list[Stored]:
-    """Move all but the last ``keep`` reflections of an agent to the archive; return them as they were."""
-    folder = root / agent
-    if len(read_folder(root, agent).stored) <= keep:
-        return []
-    with _locked(folder):
-        stored = read_folder(root, agent).stored
-        older = list(stored[: max(len(stored) - keep, 0)])
-        for one in older:
-            years = folder / ARCHIVE / f"{one.entry.date.year:04d}"
-            _make(years)
-            one.path.rename(_free(years / one.path.name))
-            sync_folder(years)
-        sync_folder(folder)
-    return older
-
-
-def remove_files(root: Path, agent: str, paths: Sequence[Path]) -> None:
-    """Remove files of an agent; those that have gone are passed over."""
-    folder = root / agent
-    with _locked(folder):
-        for path in paths:
-            path.unlink(missing_ok=True)
-            if path.parent.exists():
-                sync_folder(path.parent)
-
-
 @contextlib.contextmanager
-def locked(root: Path, agent: str) -> Iterator[Path]:
-    """Hold the lock of an agent's folder, which is made if there is none; gives the folder."""
-    with _locked(root / agent):
-        yield root / agent
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if there is none; it is for this user alone.
 
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with _reported(folder, "written"):
-        _make(folder.parent)
-        if folder.is_symlink():
-            raise LessonStoreError(
-                f"{folder} is a link: reflections are kept in a folder of their own; remove the link"
-            )
-        _make(folder)
+    What fails within, a lock that is not to be had and a folder that is a link are a :class:`LessonStoreError`.
+    """
+    with reported(folder, "written"):
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        refuse_link(folder)
+        folder.mkdir(exist_ok=True, mode=0o700)
         with filelock.FileLock(folder / ".lock", timeout=LOCK_SECONDS):
             yield
 
 
-def _make(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
-def _there(path: Path) -> bool:
-    return path.is_symlink() or path.exists()
-
-
-def _free(path: Path) -> Path:
-    found, number = path, 2
-    while _there(found):
-        found, number = path.with_name(f"{path.stem}-{number}.md"), number + 1
-    return found
-
-
-def _id_of(path: Path, agent: str) -> str:
-    return hashlib.sha256(f"{agent}/{path.name}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def refuse_link(folder: Path) -> None:
+    """Raise :class:`LessonStoreError` for a folder that is a link: what is written there would lie elsewhere."""
+    if folder.is_symlink():
+        raise LessonStoreError(
+            f"{folder} is a link: reflections are kept in a folder of their own; remove the link"
+        )
 
 
 @contextlib.contextmanager
-def _reported(path: Path, doing: str) -> Iterator[None]:
+def reported(path: Path, doing: str) -> Iterator[None]:
+    """Raise what the file system refuses within as a :class:`LessonStoreError` that names ``path``."""
     try:
         yield
     except filelock.Timeout as error:
@@ -224,3 +79,53 @@ def _reported(path: Path, doing: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise LessonStoreError(f"{path} can't be {doing}: {error}") from error
+
+
+def place(path: Path, root: Path) -> str:
+    """Return where a file is below a folder, in words that hold on every system."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def slug(text: str, *, words: int | None = None) -> str:
+    """Return a text as lower-case words joined by hyphens, the first ``words`` of them; empty if it has none.
+
+    Accents go where the letter below is plain Latin; letters and digits of other scripts stay. Everything else, such
+    as slashes, dots and characters that hide, is no part of a name. Two long names that begin alike stay apart.
+    """
+    flat = unicodedata.normalize("NFKD", text).casefold()
+    flat = re.sub(r"(?<=[a-z])[\u0300-\u036f]+", "", flat)
+    flat = re.sub(r"(?<=\w)['\u2019](?=\w)", "", unicodedata.normalize("NFKC", flat))
+    data = "-".join(re.findall(r"[^\W_]+", flat)[:words]).encode("utf-8", "replace")
+    if len(data) <= MOST_NAME_BYTES:
+        return data.decode("utf-8").replace("?", "")
+    digest = hashlib.sha256(data).hexdigest()[:8]
+    return f"{data[: MOST_NAME_BYTES - 9].decode('utf-8', 'ignore').rstrip('-')}-{digest}"
+
+
+def agent_slug(name: str) -> str:
+    """Return the name of an agent's folder; names that read alike are one agent. ``agent`` for one without words."""
+    found = slug(redact(name)) or "agent"
+    return f"{found}-agent" if found in _RESERVED else found
+
+
+def title_slug(title: str) -> str:
+    """Return the short title of a file: at most five words, ``untitled`` for one without any."""
+    return slug(redact(title), words=TITLE_WORDS) or "untitled"
+
+
+def short_name(date: datetime.date, title: str) -> str:
+    """Return ``YYYY-MM-DD-<short-title>``."""
+    return f"{date.isoformat()}-{title_slug(title)}"
+
+
+def free_path(folder: Path, stem: str, *others: Path) -> Path:
+    """Return ``<stem>.md`` in a folder, or the first of ``<stem>-2.md`` and so on that neither it nor ``others`` has.
+
+    A link that leads nowhere has its name too.
+    """
+    for number in itertools.count(1):
+        name = f"{stem}.md" if number == 1 else f"{stem}-{number}.md"
+        paths = [place / name for place in (folder, *others)]
+        if not any(path.is_symlink() or path.exists() for path in paths):
+            break
+    return paths[0]

@@ -1,34 +1,110 @@
-"""The journal: reflections as Markdown files in a folder for each agent, shared by the processes of a machine."""
+"""The journal: reflections as Markdown files in a folder for each agent, shared by the processes of a machine.
+
+Writers come one at a time under a lock of the agent's own. A file is written whole or not at all, and archived by
+renaming it, so that a crash loses nothing and leaves none twice.
+"""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
+import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
 from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.redaction import redact_id, redact_record
-from jeeves_reflexion.reflections import folder as files
-from jeeves_reflexion.reflections.folder import Listing, Stored
-from jeeves_reflexion.reflections.markdown import Entry, entry_of
-from jeeves_reflexion.reflections.naming import agent_slug
-from jeeves_reflexion.reflections.relevance import relevant
-from jeeves_reflexion.reflections.syncing import Changes, Known, compare
+from jeeves_reflexion.redaction import redact, redact_id, redact_record
+from jeeves_reflexion.reflections.folder import (
+    Malformed,
+    agent_slug,
+    free_path,
+    locked,
+    place,
+    refuse_link,
+    reported,
+    short_name,
+    slug,
+)
+from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, entry_of, from_markdown, to_markdown
+from jeeves_reflexion.reflections.relevance import relevance
 from jeeves_reflexion.types import Provenance, Reflection, Task
-
-T = TypeVar("T")
 
 DEFAULT_FOLDER: Final = Path("memory/reflections")
 KEEP: Final = 30
+MOST_BYTES: Final = 200_000
+"""A larger file is no reflection; reading is bounded by it."""
+
+_NAME: Final = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
+_ID: Final = re.compile(r'"id":"([0-9a-zA-Z_-]{1,64})"')
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An entry and the file that it stands in. ``digest`` is that of the file's bytes; ``id`` is never empty."""
+
+    path: Path
+    entry: Entry
+    id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What folders hold: reflections from the oldest to the newest, and what could not be read."""
+
+    stored: tuple[Stored, ...] = ()
+    malformed: tuple[Malformed, ...] = ()
+
+    def __add__(self, other: Listing) -> Listing:
+        return Listing(
+            tuple(sorted((*self.stored, *other.stored), key=_order)), (*self.malformed, *other.malformed)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a file: the digest of its bytes, and where it was, below the journal's folder."""
+
+    digest: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The difference between a folder that people edit and what is known of it.
+
+    ``removed`` holds ids, ``places`` where their files were, as far as that is known. A file that became unreadable is
+    ``malformed`` and not removed: what is known of it stays until it is mended or deleted. ``moved`` are files that
+    only have another name.
+    """
+
+    added: tuple[Stored, ...] = ()
+    changed: tuple[Stored, ...] = ()
+    moved: tuple[Stored, ...] = ()
+    removed: tuple[str, ...] = ()
+    malformed: tuple[Malformed, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to apply."""
+        return not (self.added or self.changed or self.moved or self.removed)
+
+    def describe(self, root: Path) -> list[str]:
+        """Return one line for each change, for people who decide whether to apply it."""
+        files = (("added", self.added), ("changed", self.changed), ("moved", self.moved))
+        lines = [f"{what}: {place(one.path, root)}{_secret(one)}" for what, found in files for one in found]
+        lines += [f"removed: {self.places.get(id) or id}" for id in self.removed]
+        return lines + [f"left alone: {place(bad.path, root)}: {bad.problem}" for bad in self.malformed]
 
 
 class ReflectionJournal:
@@ -66,16 +142,21 @@ class ReflectionJournal:
         return entry_of(task, reflection, provenance, id=uuid.uuid4().hex, zone=self.zone)
 
     async def write(self, entry: Entry) -> Stored:
-        """Write an entry to a file of its own, redacted; archives nothing."""
-        return await self._do(partial(files.write_entry, self.folder, cleaned(entry)))
+        """Write an entry to a file of its own, redacted and durable; archives nothing."""
+        return await run_sync(self._write, entry)
 
-    async def archive_older(self, agent: str) -> list[Stored]:
+    async def archive_older(self, agent: str) -> tuple[Stored, ...]:
         """Archive what is beyond the last ``keep`` of an agent; return it as it was."""
-        return await self._do(partial(files.archive_older, self.folder, agent_slug(agent), self.keep))
+        return await run_sync(self._archive_older, agent_slug(agent))
 
     async def list(self, agent: str | None = None, *, archived: bool = False) -> Listing:
         """Return the reflections of an agent, or of all, oldest first, with the files that could not be read."""
-        return await self._do(partial(self._list, agent, archived=archived))
+
+        def read() -> Listing:
+            names = self._agents() if agent is None else [agent_slug(agent)]
+            return sum((self.read(name, archived=archived) for name in names), Listing())
+
+        return await run_sync(read)
 
     async def recent(self, agent: str | None = None, *, k: int = 3) -> tuple[Stored, ...]:
         """Return the last ``k`` reflections, the newest first."""
@@ -84,23 +165,108 @@ class ReflectionJournal:
 
     async def relevant(self, task: Task, agent: str | None = None, *, k: int = 3) -> tuple[Stored, ...]:
         """Return the ``k`` reflections that matter most for a task: same type, then same tool or API, then recency."""
-        found = (await self.list(agent)).stored
-        return tuple(one for one, _ in relevant(found, task, k=k))
+        return tuple(one for one, _ in relevant((await self.list(agent)).stored, task)[:k])
 
     async def changes(self, known: Mapping[str, Known]) -> Changes:
         """Return how the active files differ from what is known of them, by id; applies nothing."""
-        return compare(await self.list(), known, self.folder)
+        return _difference(await self.list(), known, self.folder)
 
     async def remove(self, stored: Stored) -> None:
-        """Remove the file of a reflection."""
-        await self._do(partial(files.remove_files, self.folder, stored.path.parent.name, [stored.path]))
+        """Remove the file of a reflection; one that has gone is passed over."""
 
-    def _list(self, agent: str | None, *, archived: bool) -> Listing:
-        names = files.agents(self.folder) if agent is None else [agent_slug(agent)]
-        return sum((files.read_folder(self.folder, name, archived=archived) for name in names), Listing())
+        def unlink() -> None:
+            with locked(self.folder / stored.path.relative_to(self.folder).parts[0]):
+                stored.path.unlink(missing_ok=True)
+                if stored.path.parent.exists():
+                    sync_folder(stored.path.parent)
 
-    async def _do(self, call: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(call)
+        await run_sync(unlink)
+
+    # -- blocking --------------------------------------------------------------------------------------------------
+
+    def read(self, agent: str, *, archived: bool = False) -> Listing:
+        """Return the active reflections of an agent's folder, or the archived ones; blocks."""
+        folder = self.folder / agent
+        with reported(folder, "read"):
+            refuse_link(folder)
+            found = sorted((folder / "archive").glob("[0-9]*/*.md") if archived else folder.glob("*.md"))
+        stored: dict[str, Stored] = {}
+        malformed: tuple[Malformed, ...] = ()
+        for path in found:
+            one = read_file(path, agent)
+            if isinstance(one, Malformed):
+                malformed = (*malformed, one)
+            elif one is not None:
+                if one.id in stored:  # a copy, made by hand: it is a reflection of its own
+                    one = replace(one, id=_id_of(path, agent))
+                stored[one.id] = one
+        return Listing(tuple(sorted(stored.values(), key=_order)), malformed)
+
+    def _agents(self) -> Sequence[str]:
+        with reported(self.folder, "read"):
+            found = self.folder.iterdir() if self.folder.exists() else ()
+            return sorted(
+                path.name
+                for path in found
+                if path.is_dir() and not path.name.startswith(".") and not path.is_symlink()
+            )
+
+    def _write(self, entry: Entry) -> Stored:
+        entry = cleaned(entry)
+        folder, text = self.folder / entry.agent, to_markdown(entry)
+        archive = self._archive(entry)
+        with locked(folder):
+            for left in folder.glob("*.part"):  # of a writer that was killed
+                left.unlink(missing_ok=True)
+            # The reflection's own words: the tasks of one kind begin alike.
+            title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
+            path = free_path(folder, short_name(entry.date, title), archive)
+            try:
+                replace_file(path, text)
+            except OSError as error:
+                raise LessonStoreError(f"the reflection {not_written(path, error)}") from error
+        return Stored(
+            path, entry, entry.id or _id_of(path, entry.agent), _digest(text.encode("utf-8", "replace"))
+        )
+
+    def _archive_older(self, agent: str) -> tuple[Stored, ...]:
+        if len(self.read(agent).stored) <= self.keep:
+            return ()
+        folder = self.folder / agent
+        with locked(folder):
+            stored = self.read(agent).stored
+            older = stored[: max(len(stored) - self.keep, 0)]
+            for one in older:
+                years = self._archive(replace(one.entry, agent=agent))
+                years.mkdir(parents=True, exist_ok=True, mode=0o700)
+                one.path.rename(free_path(years, one.path.stem))
+                sync_folder(years)
+            sync_folder(folder)
+        return older
+
+    def _archive(self, entry: Entry) -> Path:
+        return self.folder / entry.agent / "archive" / f"{entry.date.year:04d}"
+
+
+def read_file(path: Path, agent: str) -> Stored | Malformed | None:
+    """Read one file; None if it has gone. Blocks."""
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Malformed(path, f"it can't be read: {error}")
+    named = _ID.search(data.decode("utf-8", "replace"))
+    id = named[1] if named else _id_of(path, agent)
+    if not _NAME.fullmatch(path.name):
+        return Malformed(path, "its name must be YYYY-MM-DD-<short-title>.md: rename it", id)
+    try:
+        entry = from_markdown(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return Malformed(path, f"it is no UTF-8 text: save it as UTF-8: {error}", id)
+    except MarkdownError as error:
+        return Malformed(path, str(error), id)
+    return Stored(path, entry, entry.id or _id_of(path, agent), _digest(data))
 
 
 def cleaned(entry: Entry) -> Entry:
@@ -123,3 +289,55 @@ def cleaned(entry: Entry) -> Entry:
         task_id=redact_id(entry.task_id),
         source=replace(clean.source, run_id=redact_id(entry.source.run_id)),
     )
+
+
+def relevant(stored: tuple[Stored, ...], task: Task) -> list[tuple[Stored, str]]:
+    """Return the reflections that matter for a task, best first, each with the reason.
+
+    First those of the same task type, then those about the same tool or API, the later of equals first. One that is
+    neither is not relevant, however recent.
+    """
+    found = [(one, relevance(one.entry, one.entry.body, task)) for one in stored]
+    fit = [(one, why) for one, why in found if any(why)]
+    fit.sort(key=lambda each: (*map(bool, each[1]), *_order(each[0])), reverse=True)
+    return [(one, " and ".join(filter(None, why))) for one, why in fit]
+
+
+def _order(stored: Stored) -> tuple[object, ...]:
+    """What "the last 30" goes by: the date, then when it was written, then the name."""
+    return (stored.entry.date, stored.entry.created_at, stored.path.name)
+
+
+def _difference(listing: Listing, known: Mapping[str, Known], root: Path) -> Changes:
+    new: dict[str, list[Stored]] = {"added": [], "changed": [], "moved": []}
+    for one in listing.stored:
+        before = known.get(one.id)
+        if before is None:
+            new["added"].append(one)
+        elif before.digest != one.digest:
+            new["changed"].append(one)
+        elif before.path and before.path != place(one.path, root):
+            new["moved"].append(one)
+    kept = {one.id for one in listing.stored}
+    kept |= {part for bad in listing.malformed for part in (bad.id, place(bad.path, root))}
+    removed = [id for id, before in known.items() if not {id, before.path} & kept]
+    return Changes(
+        **{name: tuple(found) for name, found in new.items()},
+        removed=tuple(removed),
+        malformed=listing.malformed,
+        places={id: known[id].path for id in removed if known[id].path},
+    )
+
+
+def _secret(one: Stored) -> str:
+    text = "\n".join((one.entry.summary, *one.entry.reflection.fields.values()))
+    hint = " (holds what looks like a secret: only its readers are spared it, so delete it)"
+    return hint if redact(text) != text else ""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _id_of(path: Path, agent: str) -> str:
+    return _digest(f"{agent}/{path.name}".encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Reflections as Markdown files that people read and edit: the exact format of seed 002, written and read back.
+"""Reflections as Markdown files that people read and edit, written and read back.
 
 ::
 
@@ -20,11 +20,14 @@ import datetime
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.forms import (
+from jeeves_reflexion.lessons.endpoints import named_tools
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.reflections.folder import agent_slug
+from jeeves_reflexion.reflections.forms import (
     FORMS,
     Form,
     ReflectionFormError,
@@ -33,17 +36,14 @@ from jeeves_reflexion.forms import (
     flat_text,
     normalised,
 )
-from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.mars import BULLET, principle_of, procedure_in, steps_of
-from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.escaping import OPENER, closing_line, escaped, unescaped
-from jeeves_reflexion.reflections.naming import agent_slug
+from jeeves_reflexion.reflections.principles import BULLET, principle_of, procedure_in, steps_of
 from jeeves_reflexion.text import abridge, one_line
-from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
+from jeeves_reflexion.types import Provenance, Reflection, Task
 
 FORMAT: Final = 1
 SUMMARY_CHARACTERS: Final = 100
 _DATA: Final = "<!-- jeeves-reflexion: "
+_EXTRA: Final = ("principle", "procedure")
 
 
 class MarkdownError(LessonStoreError):
@@ -59,8 +59,7 @@ class Entry:
     """One reflection as it stands in a file.
 
     ``agent`` is the name that the file's folder has; ``summary`` says in one line what the task was. ``id`` is empty
-    for a file that a person wrote, whose title is taken for its task; ``created_at`` is in seconds since 1970, 0 where
-    it is not known.
+    for a file that a person wrote, whose title is taken for its task.
     """
 
     date: datetime.date
@@ -96,18 +95,18 @@ def entry_of(
 
     Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
     """
-    reflection = normalised(reflection)
-    check_form(reflection)
+    check_form(reflection := normalised(reflection))
+    prompt = redact(task.prompt)
     return Entry(
         datetime.datetime.fromtimestamp(source.created_at, zone).date(),
         agent_slug(source.agent or ""),
-        summary_of(redact(task.prompt)),
+        summary_of(prompt),
         reflection,
         id,
         task.id,
         task.kind,
         # What the task's text names is kept, because the summary is cut.
-        tuple(named_tools(task.tools, redact(task.prompt)).values()),
+        tuple(named_tools(task.tools, prompt).values()),
         source,
     )
 
@@ -117,41 +116,31 @@ def summary_of(text: str) -> str:
     return abridge(clean_text(text), SUMMARY_CHARACTERS) or "untitled"
 
 
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
 def to_markdown(entry: Entry) -> str:
     """Write an entry as a file. Raises :class:`ReflectionFormError` for one that its form refuses."""
-    entry = replace(
-        entry,
-        agent=agent_slug(entry.agent),
-        summary=summary_of(entry.summary),
-        reflection=normalised(entry.reflection),
-    )
-    check_form(entry.reflection)
-    return "\n\n".join([*_paragraphs(entry), _DATA + _data(entry) + " -->"]) + "\n"
+    told = normalised(entry.reflection)
+    check_form(told)
+    entry = replace(entry, agent=agent_slug(entry.agent), summary=summary_of(entry.summary), reflection=told)
+    data = {
+        "format": FORMAT,
+        "id": entry.id,
+        "outcome": told.outcome,
+        "task_id": entry.task_id,
+        "task_kind": entry.task_kind,
+        "tools": entry.tools,
+        **asdict(entry.source),
+        "evidence": told.evidence,
+    }
+    return "\n\n".join([*_paragraphs(entry), comment(_DATA, data)]) + "\n"
 
 
-def from_markdown(text: str) -> Entry:
-    """Read a file back. Raises :class:`MarkdownError`, which names the line, for one that is no reflection."""
-    lines = flat_text(text.removeprefix("\ufeff")).rstrip().split("\n")
-    blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    lines[0], lines[blank] = lines[blank], lines[0]  # what errors say of the lines below stays true
-    title = _TITLE.match(lines[0].rstrip())
-    if title is None:
-        raise MarkdownError(
-            1, f"{abridge(lines[0], 80)!r} should read '# Reflection: YYYY-MM-DD - agent-name - task summary'"
-        )
-    try:
-        date = datetime.date.fromisoformat(title["date"])
-    except ValueError as error:
-        raise MarkdownError(1, f"{title['date']!r} is no date: write YYYY-MM-DD") from error
-    agent = agent_slug(title["agent"])
-    data_line, data = _read_data(lines)
-    parts = _read_parts(lines[:data_line])
-    form = _form_of(title["title"], parts, data)
-    reflection = _reflection(form, parts, len(lines))
-    return _entry(Entry(date, agent, title["summary"].strip(), reflection), data, data_line + 1)
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
+def comment(opening: str, data: Mapping[str, Any]) -> str:
+    """Write data as a comment of Markdown; nothing in it looks like its end."""
+    text = json.dumps(data, separators=(",", ":")).replace("--", "-\\u002d").replace(">", "\\u003e")
+    return f"{opening}{text} -->"
 
 
 def _paragraphs(entry: Entry) -> Iterator[str]:
@@ -166,25 +155,41 @@ def _paragraphs(entry: Entry) -> Iterator[str]:
             yield text
 
 
-def _data(entry: Entry) -> str:
-    source = entry.source
-    data: dict[str, JSON] = {
-        "format": FORMAT,
-        "id": entry.id,
-        "outcome": entry.reflection.outcome,
-        "task_id": entry.task_id,
-        "task_kind": entry.task_kind,
-        "tools": list(entry.tools),
-        "agent": source.agent,
-        "run_id": source.run_id,
-        "attempt": source.attempt,
-        "score": source.score,
-        "model": source.model,
-        "created_at": source.created_at,
-        "evidence": list(entry.reflection.evidence),
-    }
-    # Nothing in a comment may look like its end.
-    return json.dumps(data, separators=(",", ":")).replace("--", "-\\u002d").replace(">", "\\u003e")
+_STRUCTURE: Final = (
+    r"(?:\#{1,2}(?:[ \t]|$)|\#{3}[ \t]+(?i:principle|procedure)[ \t\#]*$"  # headings
+    r"|(?:-[ \t]*)+$|=+[ \t]*$"  # what makes a heading of the line above, and rules
+    r"|<[!?/a-zA-Z])"  # comments and tags
+)
+_OPENER: Final = re.compile(r" {0,3}(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
+_UNSAFE: Final = re.compile(rf" {{0,3}}(?:\\*{_STRUCTURE}|\\+(?:`{{3,}}|~{{3,}}))")
+_ESCAPED: Final = re.compile(rf"^( {{0,3}})\\(?=\\*(?:{_STRUCTURE}|`{{3,}}|~{{3,}}))")
+
+
+def escaped(text: str) -> str:
+    """Write a field's text so that no line of it is a heading, a comment or an open code fence."""
+    lines = text.split("\n")
+    done: list[str] = []
+    while len(done) < len(lines):
+        line = lines[len(done)]
+        end = _closing_line(lines, len(done))
+        if end is not None:
+            done += lines[len(done) : end + 1]
+        elif _OPENER.match(line) or _UNSAFE.match(line):
+            indent = len(line) - len(line.lstrip(" "))
+            done.append(f"{line[:indent]}\\{line[indent:]}")
+        else:
+            done.append(line)
+    return "\n".join(done)
+
+
+def _closing_line(lines: Sequence[str], start: int) -> int | None:
+    """Return the line that closes the code fence which opens at ``start``; None where none opens or it stays open."""
+    opener = _OPENER.match(lines[start])
+    if opener is None:
+        return None
+    fence = opener["fence"]
+    closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
+    return next((number for number in range(start + 1, len(lines)) if closing.match(lines[number])), None)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -195,64 +200,99 @@ _TITLE: Final = re.compile(
     rf"{_DASH}(?P<agent>.+?){_DASH}(?P<summary>\S.*)$"
 )
 _HEADING: Final = re.compile(r" {0,3}(?P<marks>#{1,3})(?:[ \t]+(?P<text>.*?))?[ \t]*#*[ \t]*$")
-_EXTRA: Final = ("principle", "procedure")
+_HEADINGS: Final = {
+    **{each.heading.casefold().rstrip("?"): each.key for form in FORMS.values() for each in form.fields},
+    **{name: name for name in _EXTRA},
+}
 
 
-def _read_data(lines: Sequence[str]) -> tuple[int, Mapping[str, Any]]:
-    """Return where the data stand and what they say; a file that a person wrote has none."""
-    last = len(lines) - 1
-    if not lines[last].startswith(_DATA):
-        return len(lines), {}
-    try:
-        data = json.loads(lines[last].removeprefix(_DATA).removesuffix("-->"))
-        if data["format"] != FORMAT:
-            raise MarkdownError(
-                last + 1,
-                f"the data are of format {data['format']!r}, and this version reads {FORMAT}: update it",
-            )
-    except (ValueError, KeyError, TypeError) as error:
+def from_markdown(text: str) -> Entry:
+    """Read a file back. Raises :class:`MarkdownError`, which names the line, for one that is no reflection."""
+    lines = flat_text(text.removeprefix("\ufeff")).rstrip().split("\n")
+    blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    lines[0], lines[blank] = lines[blank], lines[0]  # what errors say of the lines below stays true
+    title = _TITLE.match(lines[0].rstrip())
+    if title is None:
         raise MarkdownError(
-            last + 1,
-            f"the data can't be read ({type(error).__name__}: {error}): restore the line, or delete it",
-        ) from error
-    return last, data
+            1, f"{abridge(lines[0], 80)!r} should read '# Reflection: YYYY-MM-DD - agent-name - task summary'"
+        )
+    date = date_of(title["date"])
+    data: Mapping[str, Any] = {}
+    told = lines
+    if lines[-1].startswith(_DATA):
+        data, told = _data_of(lines), lines[:-1]
+    parts = _read_parts(told)
+    form = _form_of(title["title"], parts, data)
+    entry = Entry(
+        date, agent_slug(title["agent"]), title["summary"].strip(), _reflection(form, parts, len(lines))
+    )
+    return _with_data(entry, data, len(lines)) if data else replace(entry, task_id=Task(entry.summary).id)
+
+
+def date_of(text: str) -> datetime.date:
+    """Return the date of a title; raises :class:`MarkdownError` for what is none."""
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise MarkdownError(1, f"{text!r} is no date: write YYYY-MM-DD") from error
+
+
+def read_comment(opening: str, lines: Sequence[str]) -> Any:  # noqa: ANN401 - JSON, for its reader to check
+    """Return the data of the comment in the last of ``lines``."""
+    try:
+        return json.loads(lines[-1].removeprefix(opening).removesuffix("-->"))
+    except (ValueError, RecursionError) as error:
+        raise unreadable(error, len(lines)) from error
+
+
+def unreadable(error: Exception, line: int) -> MarkdownError:
+    """Return the error of a comment whose data can't be read."""
+    return MarkdownError(
+        line, f"the data can't be read ({type(error).__name__}: {error}): restore the line, or delete it"
+    )
+
+
+def _data_of(lines: Sequence[str]) -> Mapping[str, Any]:
+    data = read_comment(_DATA, lines)
+    found = data.get("format") if isinstance(data, Mapping) else None
+    if isinstance(data, Mapping) and found == FORMAT:
+        return data
+    raise MarkdownError(
+        len(lines), f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
+    )
 
 
 def _read_parts(lines: Sequence[str]) -> dict[str, str]:
-    headings = {
-        field.heading.casefold().rstrip("?"): field.key for form in FORMS.values() for field in form.fields
-    }
     parts: dict[str, list[str]] = {}
     current: list[str] | None = None
     number = 1
     while number < len(lines):
         line = lines[number]
-        key = _heading(line, number + 1, headings)
+        key = _heading(line, number + 1)
+        stop = None if key else _closing_line(lines, number)
+        fault = ""
         if key in parts:
-            raise MarkdownError(
-                number + 1, f"the heading {line.strip()!r} stands here a second time: join the two"
-            )
-        if key is not None:
+            fault = f"the heading {line.strip()!r} stands here a second time: join the two"
+        elif key is not None:
             current = parts.setdefault(key, [])
-        elif (stop := closing_line(lines, number)) is not None and current is not None:
+        elif current is None:
+            fault = (
+                "this text stands before the first '## ' heading: move it below one" if line.strip() else ""
+            )
+        elif stop is not None:
             current += lines[number : stop + 1]
             number = stop
-        elif current is None:
-            if line.strip():
-                raise MarkdownError(
-                    number + 1, "this text stands before the first '## ' heading: move it below one"
-                )
+        elif _OPENER.match(line):
+            fault = "this code fence is never closed: close it, or write a backslash before it"
         else:
-            if OPENER.match(line):
-                raise MarkdownError(
-                    number + 1, "this code fence is never closed: close it, or write a backslash before it"
-                )
-            current.append(unescaped(line))
+            current.append(_ESCAPED.sub(r"\1", line))
+        if fault:
+            raise MarkdownError(number + 1, fault)
         number += 1
     return {key: "\n".join(part).strip() for key, part in parts.items()}
 
 
-def _heading(line: str, number: int, headings: Mapping[str, str]) -> str | None:
+def _heading(line: str, number: int) -> str | None:
     """Return the key of the part that a line begins, or None for one that begins none."""
     match = _HEADING.match(line)
     if match is None:
@@ -261,8 +301,7 @@ def _heading(line: str, number: int, headings: Mapping[str, str]) -> str | None:
     if len(match["marks"]) == 3:
         return text if text in _EXTRA else None
     # Writing escapes every line that begins with two marks, so reading may be generous with these.
-    plain = text.strip("?:*_ ")
-    key = headings.get(plain, plain if plain in _EXTRA else None) if len(match["marks"]) == 2 else None
+    key = _HEADINGS.get(text.strip("?:*_ ")) if len(match["marks"]) == 2 else None
     if key is None:
         raise MarkdownError(
             number,
@@ -280,19 +319,14 @@ def _form_of(title: str, parts: Mapping[str, str], data: Mapping[str, Any]) -> F
         form = FORMS["failed"]
     else:
         form = FORMS["partial"]
+    headings = ", ".join(f"'## {each.heading}'" for each in form.fields)
     for key in parts:
         if key not in (*form.keys, *_EXTRA):
-            raise MarkdownError(
-                1, f"a {form.outcome} reflection has no {key!r}: its headings are {_listed(form)}"
-            )
+            raise MarkdownError(1, f"a {form.outcome} reflection has no {key!r}: its headings are {headings}")
     given = [key for key in parts if key not in _EXTRA]
     if given != [key for key in form.keys if key in parts] or [*parts][: len(given)] != given:
-        raise MarkdownError(1, f"the headings stand in another order than {_listed(form)}: put them in order")
+        raise MarkdownError(1, f"the headings stand in another order than {headings}: put them in order")
     return form
-
-
-def _listed(form: Form) -> str:
-    return ", ".join(f"'## {field.heading}'" for field in form.fields)
 
 
 def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
@@ -314,16 +348,16 @@ def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
     return normalised(reflection)
 
 
-def _entry(entry: Entry, data: Mapping[str, Any], line: int) -> Entry:
+def _with_data(entry: Entry, data: Mapping[str, Any], line: int) -> Entry:
+    """Return the entry with what its comment says; what an older version did not note is empty."""
+    kind, score = data.get("task_kind"), data.get("score")
     try:
-        reflection = replace(entry.reflection, evidence=tuple(map(int, data.get("evidence", ()))))
-        score = data.get("score")
         return replace(
             entry,
-            reflection=reflection,
+            reflection=replace(entry.reflection, evidence=tuple(map(int, data.get("evidence", ())))),
             id=str(data.get("id", "")),
-            task_id=str(data.get("task_id", "")) if data else Task(entry.summary).id,
-            task_kind=None if data.get("task_kind") is None else str(data["task_kind"]),
+            task_id=str(data.get("task_id", "")),
+            task_kind=None if kind is None else str(kind),
             tools=tuple(map(str, data.get("tools", ()))),
             source=Provenance(
                 str(data.get("run_id", "")),
@@ -335,6 +369,4 @@ def _entry(entry: Entry, data: Mapping[str, Any], line: int) -> Entry:
             ),
         )
     except (TypeError, ValueError) as error:
-        raise MarkdownError(
-            line, f"the data can't be read: {error}: restore the line, or delete it"
-        ) from error
+        raise unreadable(error, line) from error

@@ -1,6 +1,6 @@
 """Who owes a reflection: an agent whose task failed, or went half right, takes no other before it has written it.
 
-Seed 002, section 2. An orchestrator tells the policy how tasks ended and asks it before it hands out the next::
+An orchestrator tells the policy how tasks ended and asks it before it hands out the next::
 
     policy = ReflectionPolicy(journal)
     await policy.finished("researcher", task, "failed", run_id=run_id)
@@ -14,27 +14,69 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnreadableReplyError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
-from jeeves_reflexion.forms import FORMS, PARTIAL_FROM, fills, outcome_of
+from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact, redact_id
-from jeeves_reflexion.reflections.folder import Malformed, Stored, locked, read_folder
-from jeeves_reflexion.reflections.journal import ReflectionJournal
-from jeeves_reflexion.reflections.markdown import summary_of
-from jeeves_reflexion.reflections.naming import agent_slug
+from jeeves_reflexion.reflections.folder import Malformed, agent_slug, locked
+from jeeves_reflexion.reflections.forms import FORMS, PARTIAL_FROM, fills, form_problem, outcome_of
+from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored
+from jeeves_reflexion.reflections.library import flaw_of
+from jeeves_reflexion.reflections.markdown import entry_of, summary_of
 from jeeves_reflexion.session import logger
-from jeeves_reflexion.types import Outcome, RunResult, Task
+from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 
 OWED: Final = ".owed.json"
 MOST_BYTES: Final = 10_000_000
+
+
+class RequiredForm:
+    """Asks ``reflector`` for a reflection, once more with what is wrong where its form refuses it.
+
+    With ``mandatory`` a failed or partial trial needs the form of its outcome, and one that commands its readers, which
+    could not be stored, is refused too. ``partial_from`` divides failed and partial as the reflector does, if it says
+    so. Raises :class:`UnreadableReplyError`, which says what is wrong, and whatever the reflector raises.
+    """
+
+    def __init__(self, reflector: Reflector, *, mandatory: bool = True) -> None:
+        self.reflector = reflector
+        self.mandatory = mandatory
+        self.partial_from: float = getattr(reflector, "partial_from", PARTIAL_FROM)
+
+    async def __call__(
+        self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
+    ) -> Reflection:
+        """Return a reflection that its form takes, and that may be stored."""
+        usage = NO_USAGE
+        for _ in range(1 if problem else 2):
+            made = await self.reflector(task, trials, problem=problem)
+            usage += made.usage
+            structured = self.mandatory or made.fields
+            problem = await run_sync(self._problem, task, trials[-1], made) if structured else None
+            if problem is None:
+                return replace(made, usage=usage)
+        raise UnreadableReplyError(f"the reflection was refused: {problem}")
+
+    def _problem(self, task: Task, last: Trial, made: Reflection) -> str | None:
+        due = outcome_of(last.evaluation, passed=last.passed, partial_from=self.partial_from)
+        owed = self.mandatory and FORMS[due].policy == "mandatory"
+        if owed and not fills(made.outcome, due):
+            headings = ", ".join(field.heading for field in FORMS[due].fields)
+            return f"it is a {made.outcome} reflection, and a {due} one is due ({headings})"
+        if problem := form_problem(made):
+            return problem if owed or made.fields else None
+        if not self.mandatory:
+            return None
+        # The task's own words are none of what the reflection says.
+        flaw = flaw_of(replace(entry_of(task, made, Provenance("", 0, None), id=""), summary=""))
+        return f"it {flaw}: describe it generically" if flaw else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +128,7 @@ class ReflectionPolicy:
 
     A failed task asks for the full form, a partial one for the short form or the full one, a success for nothing, and
     a decision without its reflection is a warning in the log. ``partial_from`` is the score that divides failed and
-    partial, as in :class:`~jeeves_reflexion.reflectors.StructuredReflector`.
+    partial, as in :class:`~jeeves_reflexion.reflections.reflector.StructuredReflector`.
     """
 
     def __init__(self, journal: ReflectionJournal, *, partial_from: float = PARTIAL_FROM) -> None:
@@ -105,7 +147,7 @@ class ReflectionPolicy:
         if FORMS[outcome].policy == "optional":
             return None
         duty = _duty(agent_slug(agent), task, outcome, run_id, attempt)
-        await anyio.to_thread.run_sync(partial(self._note, duty.agent, [duty]))
+        await run_sync(self._note, duty.agent, [duty])
         return duty
 
     async def after(self, result: RunResult, agent: str) -> tuple[Duty, ...]:
@@ -114,32 +156,37 @@ class ReflectionPolicy:
         An attempt without a verdict asks for nothing: nobody knows how it went.
         """
         name = agent_slug(agent)
-        duties: list[Duty] = []
-        for trial in result.trials:
-            if not trial.evaluation.scored:
-                continue
-            outcome = outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from)
-            if FORMS[outcome].policy == "mandatory":
-                duties.append(_duty(name, result.task, outcome, result.run_id, trial.number))
+        ended = [
+            (outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from), trial.number)
+            for trial in result.trials
+            if trial.evaluation.scored
+        ]
+        duties = [
+            _duty(name, result.task, outcome, result.run_id, number)
+            for outcome, number in ended
+            if FORMS[outcome].policy == "mandatory"
+        ]
         if duties:
-            await anyio.to_thread.run_sync(partial(self._note, name, duties))
+            await run_sync(self._note, name, duties)
         return await self.owed(name)
 
     async def owed(self, agent: str) -> tuple[Duty, ...]:
         """Return the reflections that the agent must write before it goes on."""
-        return tuple(duty for duty in await self._due(agent) if duty.required)
+        return tuple(duty for duty in await run_sync(self._due, agent_slug(agent)) if duty.required)
 
     async def may_take_next(self, agent: str) -> bool:
         """Say whether the agent owes nothing.
 
         A recommended reflection that is missing is a warning in the log, once.
         """
-        due = await self._due(agent)
+        name = agent_slug(agent)
+        due = await run_sync(self._due, name)
         advised = [duty for duty in due if not duty.required]
         for duty in advised:
             logger.warning("agent %s went on without %s: it is recommended", duty.agent, duty.describe())
         if advised:
-            await anyio.to_thread.run_sync(partial(self._drop, agent_slug(agent), advised))
+            keep: Callable[[list[Duty]], list[Duty]] = lambda noted: [d for d in noted if d not in advised]  # noqa: E731
+            await run_sync(self._change, name, keep)
         return len(advised) == len(due)
 
     async def require(self, agent: str) -> None:
@@ -148,45 +195,47 @@ class ReflectionPolicy:
             name, malformed = agent_slug(agent), (await self.journal.list(agent)).malformed
             raise ReflectionOwedError(name, await self.owed(agent), self.journal.folder / name, malformed)
 
-    async def _due(self, agent: str) -> tuple[Duty, ...]:
-        return await anyio.to_thread.run_sync(partial(self._open, agent_slug(agent)))
+    # -- blocking --------------------------------------------------------------------------------------------------
 
-    def _open(self, agent: str) -> tuple[Duty, ...]:
+    def _due(self, agent: str) -> list[Duty]:
         """Return what is due and not written; forget what has been."""
-        if not _read(self.journal.folder / agent / OWED):
-            return ()
-        with locked(self.journal.folder, agent) as folder:
-            noted = _read(folder / OWED)
+
+        def unpaid(noted: list[Duty]) -> list[Duty]:
             stored = self._stored(agent)
             still = [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
             for one in stored:
-                if paid := _paid_by_hand(one, still):
-                    still = [
-                        replace(duty, seen=(*duty.seen, one.digest)) for duty in still if duty not in paid
-                    ]
-            if still != noted:
-                _write(folder / OWED, still)
-        return tuple(still)
+                paid = _paid_by_hand(one, still)
+                if paid:
+                    still = [replace(d, seen=(*d.seen, one.digest)) for d in still if d not in paid]
+            return still
 
-    def _stored(self, agent: str) -> tuple[Stored, ...]:
-        root = self.journal.folder
-        return (*read_folder(root, agent).stored, *read_folder(root, agent, archived=True).stored)
+        return self._change(agent, unpaid) if _read(self.journal.folder / agent / OWED) else []
 
     def _note(self, agent: str, duties: Iterable[Duty]) -> None:
-        with locked(self.journal.folder, agent) as folder:
-            noted = _read(folder / OWED)
+        def more(noted: list[Duty]) -> list[Duty]:
             same = {(duty.task_id, duty.run_id, duty.attempt) for duty in noted if duty.run_id}
             seen = tuple(one.digest for one in self._stored(agent) if not one.entry.id)
-            new = [
-                replace(duty, seen=seen)
-                for duty in duties
-                if (duty.task_id, duty.run_id, duty.attempt) not in same
-            ]
-            _write(folder / OWED, [*noted, *new])
+            new = [duty for duty in duties if (duty.task_id, duty.run_id, duty.attempt) not in same]
+            return [*noted, *(replace(duty, seen=seen) for duty in new)]
 
-    def _drop(self, agent: str, duties: Sequence[Duty]) -> None:
-        with locked(self.journal.folder, agent) as folder:
-            _write(folder / OWED, [duty for duty in _read(folder / OWED) if duty not in duties])
+        self._change(agent, more)
+
+    def _change(self, agent: str, change: Callable[[list[Duty]], list[Duty]]) -> list[Duty]:
+        """Change what an agent owes under the lock of its folder, and return it."""
+        folder = self.journal.folder / agent
+        with locked(folder):
+            noted = _read(folder / OWED)
+            left = change(noted)
+            if left != noted:
+                text = json.dumps([asdict(duty) for duty in left], indent=1) + "\n"
+                try:
+                    replace_file(folder / OWED, text)
+                except OSError as error:
+                    raise LessonStoreError(not_written(folder / OWED, error)) from error
+        return left
+
+    def _stored(self, agent: str) -> tuple[Stored, ...]:
+        return (self.journal.read(agent) + self.journal.read(agent, archived=True)).stored
 
 
 def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -> Duty:
@@ -229,10 +278,3 @@ def _read(path: Path) -> list[Duty]:
             f"{path}, which says what reflections are owed, can't be read ({type(error).__name__}: {error}): "
             "mend it, or delete it to forgive them"
         ) from error
-
-
-def _write(path: Path, duties: Sequence[Duty]) -> None:
-    try:
-        replace_file(path, json.dumps([asdict(duty) for duty in duties], indent=1) + "\n")
-    except OSError as error:
-        raise LessonStoreError(not_written(path, error)) from error

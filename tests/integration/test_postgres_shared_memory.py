@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 import anyio, psycopg
 from vectorstores import Chunk, HashingEmbedder, open_store, reembed
-from vectorstores._pg.server import embedded_conninfo, leave
+from vectorstores.postgres.embedded import embedded_conninfo, leave
 
 async def move(folder):
     url = f"postgresql+embedded://{folder}"

@@ -15,35 +15,33 @@ from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.evaluators.scores import parse_score
-from jeeves_reflexion.forms import FORMS, cause_of, clean_text, flat_text
-from jeeves_reflexion.gold import Hider
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.mars import principle_of, procedure_in, steps_of
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.replies import answer, json_value, prose
-from jeeves_reflexion.redaction import redact, redact_id
-from jeeves_reflexion.reflections.escaping import escaped
-from jeeves_reflexion.reflections.exchange import lesson_of_markdown
-from jeeves_reflexion.reflections.markdown import from_markdown, summary_of
-from jeeves_reflexion.reflections.naming import slug
-from jeeves_reflexion.reflectors.replies import read_form
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.reflections.folder import slug
+from jeeves_reflexion.reflections.forms import FORMS, cause_of, clean_text, flat_text
+from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
+from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
+from jeeves_reflexion.reflections.principles import principle_of, procedure_in, steps_of
+from jeeves_reflexion.reflections.replies import read_form
 from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edit, apply_edits
 from jeeves_reflexion.revisers.replies import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
+from jeeves_reflexion.values import Hider
 from jeeves_reflexion.workflows.coercion import coerce_scalar
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 READERS = {
     "redact": redact,
-    "redact_id": redact_id,
     "sentences": sentences,
     "one_line": one_line,
     "abridge": partial(abridge, characters=200),

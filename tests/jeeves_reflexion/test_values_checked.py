@@ -66,10 +66,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), WRONG, ids=[said.split(" ")[0] for _, said in WRONG])
-def test_a_field_of_another_kind_is_named(make, said):
-    with pytest.raises(TypeError, match=said):
-        make()
+def test_a_field_of_another_kind_is_named():
+    for make, said in WRONG:
+        with pytest.raises(TypeError, match=said):
+            make()
 
 
 def test_a_list_is_a_tuple_and_a_number_of_numpy_is_one_of_python():

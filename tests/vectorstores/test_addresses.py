@@ -12,8 +12,8 @@ from vectorstores import (
     open_store,
     origin_of,
 )
-from vectorstores._pg.address import DEFAULT_SCHEMA, embedded_folder, split_schema
 from vectorstores.opening import folder_of
+from vectorstores.postgres.address import DEFAULT_SCHEMA, embedded_folder, split_schema
 
 SECRET = "hunter22"
 

@@ -15,10 +15,15 @@ from vectorstores import (
     StoreClosedError,
     StoreCorruptError,
     StoreUnavailableError,
-    _cache,
 )
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: test_embedder_contract.py runs every embedder on both."""
+    return "asyncio"
 
 
 class Counting(HashingEmbedder):
@@ -66,8 +71,7 @@ async def test_the_least_recently_used_make_room(tmp_path, monkeypatch):
     path = tmp_path / "cache.sqlite3"
     inner = Counting()
     async with CachedEmbedder(inner, path) as embedder:
-        monkeypatch.setattr(_cache, "CAPACITY", 100)
-        embedder._ready()[2]._capacity = 100
+        monkeypatch.setattr("vectorstores.embedders.cached.CAPACITY", 100)
         await embedder.embed(["old", "kept"])
         for batch in range(2):
             await embedder.embed(["kept"])

@@ -11,10 +11,16 @@ import pytest
 from small_bert import HIDDEN, make_bert
 
 from vectorstores import EmbeddingError
-from vectorstores.embedders import _model_folder
-from vectorstores.embedders._local import LocalEmbedder
+from vectorstores.embedders import model_folder
+from vectorstores.embedders.local import LocalEmbedder
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: test_embedder_contract.py runs every embedder on both."""
+    return "asyncio"
 
 
 class Fake(LocalEmbedder):
@@ -128,13 +134,13 @@ def test_a_model_that_can_be_nowhere_is_an_error_of_this_package(tmp_path, monke
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(EmbeddingError, match="folder"):
-        _model_folder.find_model(name)
+        model_folder.find_model(name)
 
 
 def test_a_model_in_the_users_home_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = make_bert(tmp_path / "model")
-    assert _model_folder.find_model("~/model") == folder
+    assert model_folder.find_model("~/model") == folder
 
 
 async def test_nothing_is_loaded_for_no_texts(embedder):

@@ -11,7 +11,7 @@ from small_bert import make_bert
 
 from vectorstores import EmbeddingError, MissingDependencyError, OnnxEmbedder, SentenceTransformerEmbedder
 from vectorstores.embedders import default_embedder
-from vectorstores.embedders._bert import build_encoder
+from vectorstores.embedders.bert import build_encoder
 
 
 def installed(*names: str) -> bool:

@@ -11,8 +11,7 @@ from vectorstores import InvalidFilterError
 from vectorstores.filters import parse
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg.facts import column_json, facts_json, has_nul  # noqa: E402
-from vectorstores._pg.filters import compile_filter  # noqa: E402
+from vectorstores.postgres.filters import column_json, compile_filter, value_json  # noqa: E402
 
 LONG = "ä" * 900
 EXTREMES = [
@@ -34,7 +33,7 @@ STRINGS = st.sampled_from([*PLAIN, "'", '"', "\\", "%s", "a\x01", "\x7f", LONG, 
 WITH_NUL = st.sampled_from(["\0", "a\0", "a\0b", "\0a", LONG + "\0"])
 SCALARS = st.none() | st.booleans() | NUMBERS | STRINGS
 KEYS = st.sampled_from(["a", "b", "c", "a.b", "'; --", "", "ключ", "%s", "?"])
-COLUMNS = {"a": "k1", "b": 'k"2', "": "k 3"}
+COLUMNS = {"a": "k1", "b": "k2", "": "k3"}
 PART_KEYS = st.sampled_from(["a", "b", "$sha256"])
 
 
@@ -71,7 +70,7 @@ FILTERS = st.recursive(
 @pytest.fixture(scope="module")
 def connection(postgres_dsn):
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute('CREATE TEMP TABLE rows (n int, facts jsonb, k1 jsonb, "k""2" jsonb, "k 3" jsonb)')
+        connection.execute("CREATE TEMP TABLE rows (n int, facts jsonb, k1 jsonb, k2 jsonb, k3 jsonb)")
         yield connection
 
 
@@ -81,16 +80,16 @@ def insert(connection, rows: Sequence[Mapping]) -> None:
         cursor.executemany(
             "INSERT INTO rows VALUES (%s, %s, %s, %s, %s)",
             [
-                (n, facts_json(row), *(column_json(row[key]) if key in row else None for key in COLUMNS))
+                (n, value_json(row), *(column_json(row[key]) if key in row else None for key in COLUMNS))
                 for n, row in enumerate(rows)
             ],
         )
 
 
 def admitted(connection, filter, columns) -> list[int]:
-    expression, parameters = compile_filter(parse(filter), columns)
-    query = psycopg.sql.SQL("SELECT n, {0}, NOT {0} FROM rows ORDER BY n").format(expression)
-    found = connection.execute(query, parameters * 2).fetchall()
+    where = compile_filter(parse(filter), columns)
+    query = b"SELECT n, " + where.sql + b", NOT " + where.sql + b" FROM rows ORDER BY n"
+    found = connection.execute(query, where.parameters * 2).fetchall()
     assert all(yes is not no and None not in (yes, no) for _, yes, no in found), "the expression can be NULL"
     return [n for n, yes, _ in found if yes]
 
@@ -146,9 +145,9 @@ def test_equality_on_a_declared_key_is_served_by_its_index(connection, filter):
         "INSERT INTO many SELECT 'n', '{}', to_jsonb('x' || i) FROM generate_series(1, 5000) AS i"
     )
     connection.execute("CREATE INDEX many_by_k1 ON many (namespace, k1); ANALYZE many")
-    expression, parameters = compile_filter(parse(filter), COLUMNS)
-    query = psycopg.sql.SQL("EXPLAIN SELECT 1 FROM many WHERE namespace = 'n' AND {}").format(expression)
-    plan = "\n".join(line for (line,) in connection.execute(query, parameters))
+    where = compile_filter(parse(filter), COLUMNS)
+    query = b"EXPLAIN SELECT 1 FROM many WHERE namespace = 'n' AND " + where.sql
+    plan = "\n".join(line for (line,) in connection.execute(query, where.parameters))
     assert "many_by_k1" in plan
     assert "k1 =" in plan.split("Index Cond:")[1]
 
@@ -156,9 +155,9 @@ def test_equality_on_a_declared_key_is_served_by_its_index(connection, filter):
 def test_keys_and_values_are_never_text_of_the_statement(connection):
     hostile = "x'); DROP TABLE rows; --"
     filter = {hostile: hostile, "a": {"$gt": hostile}, "$not": {hostile: {"$exists": False}}}
-    expression, parameters = compile_filter(parse(filter), COLUMNS)
-    assert "DROP" not in expression.as_string(connection)
-    assert hostile in parameters
+    where = compile_filter(parse(filter), COLUMNS)
+    assert b"DROP" not in where.sql
+    assert hostile in where.parameters
     insert(connection, [{hostile: hostile, "a": hostile + "!"}])
     assert admitted(connection, filter, COLUMNS) == [0]
 
@@ -170,10 +169,3 @@ def test_a_filter_of_too_many_conditions_is_refused(connection):
     insert(connection, [{"c": 7}, {"c": -1}])
     assert admitted(connection, {"c": {"$in": list(range(100_000))}}, {}) == [0]
     assert admitted(connection, {"$or": many[:5000]}, {}) == [0]
-
-
-def test_nul_is_seen_wherever_it_is():
-    assert has_nul("a\0")
-    assert has_nul({"a": [1, {"b\0": None}]})
-    assert has_nul(["a", ["\0"]])
-    assert not has_nul({"a": ["b", None, 1, True, 0.5]})

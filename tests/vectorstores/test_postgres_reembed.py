@@ -18,8 +18,7 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import move  # noqa: E402
-from vectorstores._pg.indexing import give_memory  # noqa: E402
+from vectorstores.postgres import move  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 OLD, NEW = HashingEmbedder(64), HashingEmbedder(128)
@@ -109,7 +108,7 @@ async def test_a_build_that_was_stopped_is_made_again(postgres_database, monkeyp
         raise RuntimeError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(move.PostgresMove, "_swap", stop)
+        patch.setattr(move.PostgresMove, "_exchange", stop)
         with pytest.raises(RuntimeError, match="stopped"):
             await reembed(postgres_database, embedder=NEW)
     # What a build leaves that was stopped in the middle.
@@ -192,14 +191,3 @@ def test_other_event_loops_are_refused_with_the_reason(postgres_database):
             await reembed(postgres_database, embedder=NEW)
 
     anyio.run(use, backend="trio")
-
-
-@pytest.mark.parametrize(("of_the_server", "given"), [("64MB", "1GB"), ("3GB", "3GB")])
-async def test_an_index_is_made_in_as_much_memory_as_the_server_is_set_to(
-    postgres_database: str, of_the_server: str, given: str
-) -> None:
-    async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as connection:
-        await connection.execute(f"SET maintenance_work_mem = '{of_the_server}'")
-        await give_memory(connection)
-        cursor = await connection.execute("SHOW maintenance_work_mem")
-        assert await cursor.fetchall() == [(given,)]

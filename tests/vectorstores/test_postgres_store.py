@@ -27,7 +27,8 @@ from vectorstores import (
 )
 
 psycopg = pytest.importorskip("psycopg")
-from vectorstores._pg import cache, chunks, extension, reaching, removal, session  # noqa: E402
+from vectorstores.postgres import cache, chunks, extension, removal  # noqa: E402
+from vectorstores.postgres import connection as reaching  # noqa: E402
 
 pytestmark = pytest.mark.anyio
 DIM = 16
@@ -267,17 +268,17 @@ async def test_an_old_pgvector_names_the_statement_for_an_administrator(postgres
 async def test_writes_find_their_rows_by_id_on_every_version(postgres_database):
     async with store_at(postgres_database) as store:
         await store.add([Chunk("x", id=f"c{n}") for n in range(100)])
-        state = next(iter(store._postgres._loops.values()))
+        pool = store._postgres._transactions().pool
         for statement, parameters, condition in (
-            (chunks._LOCK, (["c1", "c2"], "test"), r"namespace = .* AND \(id = wanted.id"),
+            (chunks.LOCK, (["c1", "c2"], "test"), r"namespace = .* AND \(id = wanted.id"),
             (
                 removal.CHUNKS.statement(store._postgres._known.about),
                 removal.CHUNKS.parameters("test", ["c1", "c2"]),
                 r"namespace = .* AND \(id = wanted.id",
             ),
-            (cache._PURGE, ([b"1", b"2"],), r"owner = o(_1)?.owner\) AND \(key = wanted.key"),
+            (cache.PURGE, ([b"1", b"2"],), r"owner = o(_1)?.owner\) AND \(key = wanted.key"),
         ):
-            async with state.pool.connection() as connection:
+            async with await pool.connect() as connection:
                 cursor = await connection.execute(b"EXPLAIN " + statement, parameters)
                 plan = "\n".join(line for (line,) in await cursor.fetchall())
             # Given as an array to compare with, versions before 17 read all there is, in its order.
@@ -452,7 +453,7 @@ async def test_a_text_seen_before_is_not_embedded_until_it_is_deleted(postgres_d
 async def test_the_cache_is_bounded(postgres_database, monkeypatch):
     async with store_at(postgres_database) as store:
         await store.count()
-        monkeypatch.setattr(store._postgres._known.cache, "_capacity", 100)
+        monkeypatch.setattr(cache, "CAPACITY", 100)
         for part in range(3):
             await store.add([Chunk(f"text {part} {n}") for n in range(80)])
         ((kept,),) = run_sql(postgres_database, "SELECT count(*) FROM vectorstores.embeddings")
@@ -464,7 +465,7 @@ async def test_the_cache_of_roles_that_write_in_turns_is_bounded(postgres_databa
     async with store_at(postgres_database) as store:
         await store.count()
         run_sql(postgres_database, "ALTER SEQUENCE vectorstores.embedding_clock INCREMENT BY 2")
-        monkeypatch.setattr(store._postgres._known.cache, "_capacity", 20)
+        monkeypatch.setattr(cache, "CAPACITY", 20)
         for number in range(300):
             await store.search(f"question {number}")
         ((kept,),) = run_sql(postgres_database, "SELECT count(*) FROM vectorstores.embeddings")
@@ -516,11 +517,3 @@ async def test_keys_and_namespaces_that_are_none_are_refused(postgres_database):
         ):
             with pytest.raises(said, match="namespace"):
                 await store.secure("somebody", namespaces)
-
-
-def test_a_limit_below_a_millisecond_is_none_that_is_off():
-    about = session.About(
-        "s", DIM, 1, (), 1, "public", iterative=True, guarded=False, noted=True, deletes=True
-    )
-    said = session.session_settings(PostgresOptions(statement_timeout=0.0001), about, "s").as_string(None)
-    assert "\"statement_timeout\" = '1ms'" in said

@@ -195,7 +195,7 @@ async def test_the_cache_of_a_secured_role_is_bounded(postgres_database, role, m
         await owner.secure(name, ["own"])
     async with store_at(url) as store:
         await store.count()
-        monkeypatch.setattr(store._postgres._known.cache, "_capacity", 100)
+        monkeypatch.setattr("vectorstores.postgres.cache.CAPACITY", 100)
         for part in range(3):
             await store.add([Chunk(f"text {part} {n}") for n in range(80)])
     with psycopg.connect(url) as connection:

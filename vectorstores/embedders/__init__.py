@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from vectorstores.base import MissingDependencyError
+from vectorstores._json import check_text
+from vectorstores.base import EmbeddingError, MissingDependencyError
 
 if TYPE_CHECKING:
     from vectorstores.base import Embedder
@@ -23,6 +25,7 @@ __all__ = [
     "HttpOptions",
     "OnnxEmbedder",
     "SentenceTransformerEmbedder",
+    "check_texts",
     "default_embedder",
 ]
 
@@ -57,6 +60,17 @@ def default_embedder() -> Embedder:
         )
     embedder: Embedder = __getattr__(chosen)()
     return embedder
+
+
+def check_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts as a list, as every embedder of this package does: any string has a vector, the empty one too.
+
+    Raises :class:`~vectorstores.EmbeddingError` naming the first item that is no string or no Unicode (a lone
+    surrogate), and ``TypeError`` for one string instead of several.
+    """
+    if isinstance(texts, str):
+        raise TypeError("embed() takes a sequence of texts, not one string")
+    return [check_text(text, f"texts[{index}]", EmbeddingError) for index, text in enumerate(texts)]
 
 
 def __getattr__(name: str) -> type:

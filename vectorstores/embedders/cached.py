@@ -5,28 +5,37 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+import anyio
 import anyio.to_thread
 import numpy as np
 
-from vectorstores import _cache
-from vectorstores._cache import EmbeddingCache
 from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, embed_checked
 from vectorstores._folder import refuse_network
-from vectorstores._sqlite import Database, transaction, translated
 from vectorstores.base import Embedder, StoreClosedError, StoreCorruptError, StoreUnavailableError
-from vectorstores.embedders._texts import check_texts
+from vectorstores.embedders import check_texts
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
+CAPACITY: int = 50_000
+"""How many vectors a file keeps."""
 _APPLICATION_ID: Final = 0x4A564543  # "JVEC"
+_TIMEOUT: Final = 30.0
+_TABLE: Final = f"""
+    BEGIN IMMEDIATE;
+    PRAGMA application_id={_APPLICATION_ID};
+    CREATE TABLE IF NOT EXISTS embeddings (
+        key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL) STRICT;
+    CREATE INDEX IF NOT EXISTS embeddings_by_use ON embeddings (used);
+    COMMIT;
+"""
 
 
 class CachedEmbedder:
@@ -42,7 +51,10 @@ class CachedEmbedder:
         self._inner = inner
         self._path = Path(path)
         self._lock = threading.Lock()
-        self._open: tuple[Opened, Database, EmbeddingCache] | None = None
+        self._opened: Opened | None = None
+        self._connection: sqlite3.Connection | None = None
+        # A read does not write: which vectors were used is noted with the next write.
+        self._touched: set[bytes] = set()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -59,7 +71,7 @@ class CachedEmbedder:
         return self._inner.dim
 
     async def __aenter__(self) -> Self:
-        await anyio.to_thread.run_sync(self._ready)
+        await anyio.to_thread.run_sync(self._read, [])
         return self
 
     async def __aexit__(
@@ -70,30 +82,93 @@ class CachedEmbedder:
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order."""
         texts = check_texts(texts)
-        opened, database, cache = await anyio.to_thread.run_sync(self._ready)
-        keys = [cache_key(opened.embedder_id, text) for text in texts]
-        known = await anyio.to_thread.run_sync(database.read, lambda connection: cache.read(connection, keys))
+        opened, keys, known = await anyio.to_thread.run_sync(self._read, texts)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        fresh: dict[bytes, FloatArray] = {}
         if missing:
             rows = await embed_checked(opened, list(missing.values()))
             fresh = dict(zip(missing, rows, strict=True))
             # What can't be remembered costs a repetition later; it is no reason to withhold the vectors now.
             with suppress(StoreUnavailableError):
-                await anyio.to_thread.run_sync(
-                    database.write, lambda connection: cache.write(connection, fresh)
-                )
-            known |= fresh
+                await anyio.to_thread.run_sync(self._write, fresh)
+        known |= fresh
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, opened.dim), dtype=np.float32)
 
-    def _ready(self) -> tuple[Opened, Database, EmbeddingCache]:
+    def _read(self, texts: Sequence[str]) -> tuple[Opened, list[bytes], dict[bytes, FloatArray]]:
+        """Return what is known of the inner embedder, the keys of the texts, and the vectors that are in the file."""
+        if self._opened is None:
+            self._opened = Opened(self._inner, self._inner.id, self._inner.dim)
+        opened = self._opened
+        keys = [cache_key(opened.embedder_id, text) for text in texts]
+        known: dict[bytes, FloatArray] = {}
+        with self._database() as database:
+            for key in dict.fromkeys(keys):
+                row = database.execute("SELECT vector FROM embeddings WHERE key = ?", (key,)).fetchone()
+                if row is not None and len(row[0]) == 4 * opened.dim:
+                    known[key] = np.frombuffer(row[0], dtype="<f4")
+            self._touched.update(known)
+        return opened, keys, known
+
+    def _write(self, fresh: dict[bytes, FloatArray]) -> None:
+        """Keep vectors; the least recently used make room for them."""
+        with self._database() as database, database:
+            (clock,) = database.execute("SELECT coalesce(max(used), 0) + 1 FROM embeddings").fetchone()
+            touched, self._touched = self._touched, set()
+            database.executemany(
+                "UPDATE embeddings SET used = ? WHERE key = ?", [(clock, key) for key in touched]
+            )
+            database.executemany(
+                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
+                [(key, vector.astype("<f4").tobytes(), clock) for key, vector in fresh.items()],
+            )
+            (count,) = database.execute("SELECT count(*) FROM embeddings").fetchone()
+            if count > CAPACITY:
+                database.execute(
+                    "DELETE FROM embeddings WHERE key IN (SELECT key FROM embeddings ORDER BY used LIMIT ?)",
+                    (count - CAPACITY + CAPACITY // 20,),
+                )
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """Lend the open file to one thread; open it first if need be."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(f"the embedding cache {self._path} was closed")
-            if self._open is None:
-                opened = Opened(self._inner, self._inner.id, self._inner.dim)
-                _create(self._path)
-                self._open = opened, Database(self._path), EmbeddingCache(opened.dim)
-            return self._open
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                yield self._connection
+            except (OSError, sqlite3.OperationalError) as error:
+                raise StoreUnavailableError(
+                    f"the embedding cache {self._path} can't be used: {error}"
+                ) from error
+            except sqlite3.DatabaseError as error:
+                raise StoreCorruptError(
+                    f"the embedding cache {self._path} is damaged, or none: {error}; delete it"
+                ) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        """Make the file and its table unless they are there; refuse a database of something else."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_network(self._path.parent)
+        self._path.touch(mode=0o600)
+        connection = sqlite3.connect(
+            self._path, isolation_level="IMMEDIATE", timeout=_TIMEOUT, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            ours = application == _APPLICATION_ID or (application == 0 and not tables)
+            if ours:
+                connection.executescript(_TABLE)
+        except BaseException:
+            connection.close()
+            raise
+        if not ours:
+            connection.close()
+            raise StoreCorruptError(f"{self._path} is a database of something else, not an embedding cache")
+        return connection
 
     async def close(self) -> None:
         """Close the file; the inner embedder stays usable. Closing twice is fine."""
@@ -103,26 +178,6 @@ class CachedEmbedder:
     def _close(self) -> None:
         with self._lock:
             self._closed = True
-            opened, self._open = self._open, None
-        if opened is not None:
-            opened[1].close()
-
-
-def _create(path: Path) -> None:
-    """Make the file and its table unless they are there; refuse a database of something else."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        refuse_network(path.parent)
-        path.touch(mode=0o600)
-    except OSError as error:
-        raise StoreUnavailableError(f"the embedding cache {path} can't be used: {error}") from error
-    with translated(path), closing(sqlite3.connect(path, isolation_level=None, timeout=30.0)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        with transaction(connection, write=True):
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if application not in {0, _APPLICATION_ID} or (application == 0 and tables):
-                raise StoreCorruptError(f"{path} is a database of something else, not an embedding cache")
-            connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-            connection.execute(_cache.TABLE)
-            connection.execute(_cache.INDEX)
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None

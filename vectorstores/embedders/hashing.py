@@ -19,7 +19,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores.embedders._texts import check_texts
+from vectorstores.embedders import check_texts
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray

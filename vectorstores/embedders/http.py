@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -21,11 +20,9 @@ import anyio.to_thread
 import numpy as np
 
 from vectorstores._checks import unit_vector
-from vectorstores._combine import Failure
 from vectorstores.base import EmbeddingError, InvalidChunkError
-from vectorstores.embedders._endpoint import Endpoint, Patience, RefusedError, RefusedSizeError
-from vectorstores.embedders._merge import Merger
-from vectorstores.embedders._texts import check_texts
+from vectorstores.embedders import check_texts
+from vectorstores.embedders.endpoint import Endpoint, RefusedError, RefusedSizeError
 from vectorstores.json_http import check_headers, is_loopback, parse_base_url
 
 if TYPE_CHECKING:
@@ -84,9 +81,8 @@ class HttpEmbedder:
     the address. Of a text that the service refuses as too long (by 400, 413, 422, or the same 500 twice), the
     longest beginning of 2^n characters that it takes is embedded; the log says so once, as a warning.
 
-    Calls that come while ``options.concurrency`` requests are under way are sent together. Close it, or use
-    ``async with``; else connections are closed when the event loop ends. Raises ``ValueError`` for a bad
-    address or setting, or where a key is needed and there is none.
+    Close it, or use ``async with``; else connections are closed when the event loop ends. Raises ``ValueError``
+    for a bad address or setting, or where a key is needed and there is none.
     """
 
     def __init__(
@@ -116,11 +112,12 @@ class HttpEmbedder:
         self._revision = revision
         self._base = str(base).rstrip("/")
         self._url = base.copy_with(path=base.path.rstrip("/") + "/embeddings")
-        self._key = key
         self._options = options or HttpOptions()
+        self._headers = {**self._options.headers, **({"Authorization": f"Bearer {key}"} if key else {})}
         self._told = False
-        self._line: anyio.lowlevel.RunVar[_Line | None]
-        self._line = anyio.lowlevel.RunVar(f"vectorstores-{uuid.uuid4()}", None)
+        # Each event loop has connections of its own.
+        self._endpoint: anyio.lowlevel.RunVar[Endpoint | None]
+        self._endpoint = anyio.lowlevel.RunVar(f"vectorstores-{uuid.uuid4()}", None)
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._model!r}, dim={self._dim}, base_url={self._base!r})"
@@ -146,10 +143,10 @@ class HttpEmbedder:
 
     async def close(self) -> None:
         """Close the connections of the running event loop; the next call opens new ones."""
-        line = self._line.get()
-        self._line.set(None)
-        if line is not None:
-            await line.endpoint.close()
+        endpoint = self._endpoint.get()
+        self._endpoint.set(None)
+        if endpoint is not None:
+            await endpoint.close()
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order.
@@ -164,7 +161,7 @@ class HttpEmbedder:
 
         async def fill(start: int, part: list[str]) -> None:
             try:
-                rows = await line.merger(part)
+                rows = await self._fitting(endpoint, part)
                 work = partial(self._checked, rows, start)
                 many = len(rows) * self._dim > _INLINE_NUMBERS
                 vectors[start : start + len(part)] = await anyio.to_thread.run_sync(work) if many else work()
@@ -172,7 +169,7 @@ class HttpEmbedder:
                 failures.append(error)
                 tasks.cancel_scope.cancel()
 
-        line = await self._connected()
+        endpoint = await self._open()
         async with anyio.create_task_group() as tasks:
             for start, part in _parts(checked, self._options.batch_size):
                 tasks.start_soon(fill, start, part)
@@ -180,43 +177,13 @@ class HttpEmbedder:
             raise failures[0]
         return vectors
 
-    async def _connected(self) -> _Line:
-        line = self._line.get()
-        if line is None:
-            options = self._options
-            endpoint = Endpoint(
-                self._url,
-                headers={
-                    **options.headers,
-                    **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
-                },
-                patience=Patience(
-                    options.timeout, options.connect_timeout, options.retries, options.longest_wait
-                ),
-            )
-            merger = Merger[str, "list[JSON]"](
-                partial(self._send, endpoint), lanes=options.concurrency, most=options.batch_size
-            )
-            line = _Line(endpoint, merger)
-            self._line.set(line)
+    async def _open(self) -> Endpoint:
+        endpoint = self._endpoint.get()
+        if endpoint is None:
+            endpoint = Endpoint(self._url, self._headers, self._options)
+            self._endpoint.set(endpoint)
             await endpoint.open()
-        return line
-
-    async def _send(
-        self, endpoint: Endpoint, requests: Sequence[Sequence[str]]
-    ) -> list[list[JSON] | Failure]:
-        """Ask for the vectors of several callers; if they are refused together, for each caller's alone."""
-        if len(requests) == 1:
-            try:
-                return [await self._fitting(endpoint, requests[0])]
-            except RefusedError as error:
-                return [Failure(error)]
-        try:
-            rows = await self._ask(endpoint, [text for request in requests for text in request])
-        except RefusedError:
-            return [found for request in requests for found in await self._send(endpoint, [request])]
-        ends = np.cumsum([0, *(len(request) for request in requests)]).tolist()
-        return [rows[start:end] for start, end in pairwise(ends)]
+        return endpoint
 
     async def _fitting(self, endpoint: Endpoint, texts: Sequence[str]) -> list[JSON]:
         """Ask for vectors, in halves where the texts are refused together, and of beginnings where one is too long."""
@@ -263,10 +230,9 @@ class HttpEmbedder:
             return rows
 
     async def _ask(self, endpoint: Endpoint, texts: Sequence[str]) -> list[JSON]:
-        texts = [text or " " for text in texts]
         body: dict[str, JSON] = {
             "model": self._model,
-            "input": texts,
+            "input": [text or " " for text in texts],
             "encoding_format": self._options.encoding,
         }
         if self._options.send_dimensions:
@@ -286,14 +252,6 @@ class HttpEmbedder:
             except ValueError as error:
                 raise EmbeddingError(f"{place}: not a list of numbers: {error}") from error
         return vectors
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """What an event loop has of its own."""
-
-    endpoint: Endpoint
-    merger: Merger[str, list[JSON]]
 
 
 def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:

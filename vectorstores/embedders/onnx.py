@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vectorstores.base import EmbeddingError, MissingDependencyError
-from vectorstores.embedders._bert import WEIGHTS, build_encoder
-from vectorstores.embedders._local import CutNotice, LocalEmbedder
-from vectorstores.embedders._model_folder import Recipe, read_recipe
+from vectorstores.embedders.bert import WEIGHTS, build_encoder
+from vectorstores.embedders.local import CutNotice, LocalEmbedder
+from vectorstores.embedders.model_folder import Recipe, read_recipe
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -39,8 +39,6 @@ class OnnxEmbedder(LocalEmbedder):
     Raises :class:`~vectorstores.MissingDependencyError` if onnxruntime or tokenizers is not installed, and
     later :class:`~vectorstores.EmbeddingError` if there is no such model or it is of another make.
     """
-
-    _concurrent = True
 
     def __init__(self, model: str = "all-MiniLM-L6-v2") -> None:
         for package in ("onnxruntime", "tokenizers"):
@@ -104,7 +102,7 @@ class _Tokens:
 
 
 class _Encoder:
-    """Texts to unit vectors; may be called by several threads at a time."""
+    """Texts to unit vectors."""
 
     def __init__(self, tokens: _Tokens, session: Any, pooling: str) -> None:  # noqa: ANN401 - onnxruntime's
         self._tokens = tokens

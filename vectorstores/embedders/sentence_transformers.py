@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from vectorstores.base import EmbeddingError, MissingDependencyError
-from vectorstores.embedders._local import CutNotice, LocalEmbedder
+from vectorstores.embedders.local import CutNotice, LocalEmbedder
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray

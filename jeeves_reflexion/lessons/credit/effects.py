@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
 
-from jeeves_reflexion.checked import plain_number
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.statistics import Z95, Mean, difference_of_means
 from jeeves_reflexion.types import Lift
+from jeeves_reflexion.values import plain_number
 
 MIN_EACH: Final = 5
 """Scored attempts that are needed with a lesson, and as many without, before anything is said of it."""

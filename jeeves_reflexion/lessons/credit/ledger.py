@@ -3,8 +3,8 @@
 Entries hold ids and numbers, no text of a lesson or task. Nothing is ever counted up in place: credit is the sum over
 an append-only log of verdicts, so that any number of processes may write, die and read at once, and each outcome
 counts once. Collections: ``recalls`` (by recall id), ``runs`` (the runs there are), ``run <id>`` (which recalls a run
-made), ``outcomes`` (verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``) and
-``credit`` (a snapshot of the sum). All that is noted of a recall is new rows, so that it takes one transaction.
+made) and ``outcomes`` (verdicts: an attempt's first one by its recall id, later ones by ``<recall id>:<n>``). All that
+is noted of a recall is new rows, so that it takes one transaction.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
-from jeeves_reflexion.lessons.credit.reading import SETTLE_SECONDS, Reading
-from jeeves_reflexion.lessons.credit.striking import strike
+from jeeves_reflexion.lessons.credit.reader import SETTLE_SECONDS, VerdictReader
+from jeeves_reflexion.lessons.credit.records import each_record, strike
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
@@ -42,8 +42,6 @@ MAX_AGE: Final = 5.0
 
 _FORMAT: Final = 2  # format 1 knew no run and no draw
 _MOST_VERDICTS: Final = 1000
-_PAGE: Final = 500
-_READING_SHARE: Final = 0.05
 _TURN: Final = 0.005
 
 Entry: TypeAlias = Mapping[str, JSON]
@@ -87,10 +85,10 @@ class Ledger:
         self.records = records
         self._together = records if isinstance(records, VectorStore) else None
         self._clock = clock
-        self._reading = Reading(records, clock, settle_seconds)
+        self._reader = VerdictReader(records, clock, settle_seconds)
         self._turn = threading.Lock()
         self._credits: Credits | None = None
-        self._read_at, self._took = 0.0, 0.0
+        self._read_at = 0.0
 
     # -- what happened -------------------------------------------------------------------------------------------
 
@@ -191,13 +189,7 @@ class Ledger:
                 return ()
             # Before runs had a collection each, their recalls stood in this list.
             rows = [*cast("Sequence[Entry]", cast("Entry", record.value)["recalls"])]
-            after: str | None = None
-            while True:
-                page = await self.records.scan_records(_of_run(run_id), after=after, limit=_PAGE)
-                rows += [cast("Entry", each.value) for each in page.records]
-                if page.next is None:
-                    break
-                after = page.next
+            rows += [cast("Entry", each.value) async for each in each_record(self.records, _of_run(run_id))]
         return tuple(
             RunRecall(str(row["recall_id"]), cast("int", row["attempt"]), str(row["task_id"])) for row in rows
         )
@@ -215,23 +207,17 @@ class Ledger:
     async def credits(self, *, max_age: float = MAX_AGE) -> Credits:
         """Return what is known of every lesson's effect, at most ``max_age`` seconds old (0: as of now).
 
-        Reads what is new since the last call. Where that is a lot, credits may be older, so that reading takes a
-        twentieth of the time at most.
+        Reads what is new since the last call.
         """
         while not self._turn.acquire(blocking=False):
             if max_age > 0 and self._credits is not None:
                 return self._credits
             await anyio.sleep(_TURN)
         try:
-            started = time.monotonic()
-            age = started - self._read_at
-            known = self._credits
-            if known is not None and max_age > 0 and age < max(max_age, self._took / _READING_SHARE):
-                return known
-            async with store_errors("read the ledger"):
-                self._credits = await self._reading.credits()
-            self._read_at = time.monotonic()
-            self._took = self._read_at - started
+            if self._credits is None or time.monotonic() - self._read_at >= max_age:
+                async with store_errors("read the ledger"):
+                    self._credits = await self._reader.credits()
+                self._read_at = time.monotonic()
             return self._credits
         finally:
             self._turn.release()
@@ -244,7 +230,7 @@ class Ledger:
                 self.records, RECALLS, lesson_id, ("offered", "withheld", "left_out", "exempt", "shares")
             )
             struck += await strike(self.records, OUTCOMES, lesson_id, ("with", "without", "exempt", "shares"))
-            await self._reading.forget(lesson_id)
+            await self._reader.forget(lesson_id)
         self._credits = None
         return struck
 

@@ -6,9 +6,9 @@ entries may be added in any order, each once, and nothing of a recall has to be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast
+from typing import Final
 
 from jeeves_reflexion.lessons.credit.effects import (
     NO_DRAW,
@@ -25,10 +25,9 @@ from jeeves_reflexion.lessons.credit.effects import (
     shown,
     utility,
 )
-from jeeves_reflexion.types import JSON, Lift
+from jeeves_reflexion.types import Lift
 
 _LIBRARY: Final = None
-_Row: TypeAlias = "tuple[list[float], int, float, int, float]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,42 +139,13 @@ class Credits:
 class Tallies:
     """Adds up verdicts."""
 
-    def __init__(self, tallies: Mapping[str | None, Tally] | None = None) -> None:
-        self._kept: dict[str | None, Tally] = dict(tallies or {})
+    def __init__(self) -> None:
+        self._kept: dict[str | None, Tally] = {}
 
     def add(self, counted: Counted) -> None:
         """Count a verdict."""
-        self._change(counted, 1)
-
-    def without(self, verdicts: Iterable[Counted]) -> Tallies:
-        """Return these tallies less some verdicts that are in them."""
-        less = Tallies(self._kept)
-        for counted in verdicts:
-            less._change(counted, -1)
-        return less
-
-    def drop(self, lesson_id: str) -> None:
-        """Forget a lesson."""
-        self._kept.pop(lesson_id, None)
-
-    def credits(self, prior: Prior) -> Credits:
-        """Return what is known now, with a prior that was made before."""
-        lessons = {key: tally for key, tally in self._kept.items() if key is not None}
-        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY), prior)
-
-    def as_json(self) -> JSON:
-        """Return all tallies as JSON."""
-        return [[key, tally.offered, tally.last, _cells_json(tally)] for key, tally in self._kept.items()]
-
-    @classmethod
-    def from_json(cls, value: JSON) -> Tallies:
-        """Read tallies back; raises KeyError, TypeError or ValueError for anything else."""
-        rows = cast("list[tuple[str | None, int, float, list[_Row]]]", value)
-        return cls({key: Tally(_cells(cells), offered, last) for key, offered, last, cells in rows})
-
-    def _change(self, counted: Counted, sign: int) -> None:
-        n = sign if counted.before is None else 0
-        total = sign * (counted.after - (counted.before or 0.0))
+        n = 1 if counted.before is None else 0
+        total = counted.after - (counted.before or 0.0)
         draw = counted.draw
         drawn = draw.share > 0.0 and not draw.whole
         for lesson_id in counted.had:
@@ -188,12 +158,21 @@ class Tallies:
         if draw.whole_share > 0.0 and counted.stake:
             self._put(_LIBRARY, _library_cell(counted, n, total), 0, counted.recalled_at)
 
+    def drop(self, lesson_id: str) -> None:
+        """Forget a lesson."""
+        self._kept.pop(lesson_id, None)
+
+    def credits(self, prior: Prior) -> Credits:
+        """Return what is known now, with a prior that was made before."""
+        lessons = {key: tally for key, tally in self._kept.items() if key is not None}
+        return Credits(lessons, self._kept.get(_LIBRARY, NO_TALLY), prior)
+
     def _put(self, key: str | None, cell: tuple[Stratum, Cell] | None, offered: int, last: float) -> None:
         tally = self._kept.get(key, NO_TALLY)
         cells = tally.cells
         if cell is not None:
             stratum, more = cell
-            cells = {**cells, stratum: _sum(cells.get(stratum), more)}
+            cells = {**cells, stratum: _sum(cells.get(stratum, Cell()), more)}
         self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
 
 
@@ -206,23 +185,10 @@ def _library_cell(counted: Counted, n: int, total: float) -> tuple[Stratum, Cell
     return None if counted.lacked else (stratum, Cell(n_with=n, sum_with=total))
 
 
-def _sum(a: Cell | None, b: Cell) -> Cell:
-    if a is None:
-        return b
+def _sum(a: Cell, b: Cell) -> Cell:
     return Cell(
         a.n_with + b.n_with,
         a.sum_with + b.sum_with,
         a.n_without + b.n_without,
         a.sum_without + b.sum_without,
     )
-
-
-def _cells_json(tally: Tally) -> JSON:
-    return [
-        [list(stratum), c.n_with, c.sum_with, c.n_without, c.sum_without]
-        for stratum, c in tally.cells.items()
-    ]
-
-
-def _cells(rows: Iterable[_Row]) -> dict[Stratum, Cell]:
-    return {tuple(stratum): Cell(n1, sum1, n0, sum0) for stratum, n1, sum1, n0, sum0 in rows}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal, cast
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
@@ -38,17 +38,12 @@ class Verdict:
         """Read a verdict; one of the first format is the evaluator's."""
         entry = _fields(record)
         score, passed = entry.get("score"), entry.get("passed")
-        value = float(bool(passed)) if score is None else float(cast("float", score))
-        return cls(
-            kind=cast("Literal['evaluator', 'feedback']", entry.get("kind", "evaluator")),
-            score=value,
-            passed=cast("bool | None", passed),
-            at=cast("float", entry.get("at", 0.0)),
-            by=cast("str", entry.get("by", "")),
-            reason=cast("str", entry.get("reason", "")),
-            before=cast("float | None", entry.get("before")),
-            counts=cast("float | None", entry.get("counts", None if score is passed is None else value)),
-        )
+        value = float(bool(passed)) if score is None else float(score)
+        known = {
+            name: entry[name] for name in ("kind", "at", "by", "reason", "before", "counts") if name in entry
+        }
+        counts = None if score is passed is None else value
+        return cls(**{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed})
 
 
 def in_force(verdict: Verdict, before: float | None) -> Verdict:
@@ -69,7 +64,6 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
             "draw": None,
         }
     had, lacked = _ids(recall.get("offered")), _ids(recall.get("withheld"))
-    shares: dict[str, JSON] = {"shares": recall["shares"]} if "shares" in recall else {}
     return {
         "with": had,
         "without": lacked,
@@ -77,22 +71,15 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
         "stake": len(had) + len(lacked),
         "recalled_at": recall.get("at"),
         "draw": recall.get("draw"),
-        **shares,
+        **{name: recall[name] for name in ("shares",) if name in recall},
     }
 
 
 def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
     """Return the record of a verdict."""
-    said: dict[str, JSON] = {
-        "kind": verdict.kind,
-        "score": verdict.score,
-        "passed": verdict.passed,
-        "at": verdict.at,
-        "before": verdict.before,
-        "counts": verdict.counts,
-    }
-    if verdict.kind == "feedback":
-        said |= {"by": verdict.by, "reason": verdict.reason}
+    said = asdict(verdict)
+    if verdict.kind == "evaluator":
+        del said["by"], said["reason"]
     return {**said, **counting}
 
 
@@ -114,11 +101,11 @@ def counted(record: Record, recall: Mapping[str, JSON] | None = None) -> Counted
         return Counted(
             verdict.before,
             verdict.counts,
-            tuple(cast("Sequence[str]", entry["with"])),
-            tuple(cast("Sequence[str]", entry["without"])),
+            tuple(entry["with"]),
+            tuple(entry["without"]),
             _draw(entry),
-            cast("int", entry.get("stake", 0)),
-            cast("float", entry["recalled_at"]) or 0.0,
+            entry.get("stake", 0),
+            entry["recalled_at"] or 0.0,
         )
     except (KeyError, TypeError) as error:
         raise LessonStoreError(
@@ -133,29 +120,24 @@ def written_at(record: Record) -> float:
     return float(at) if isinstance(at, int | float) else 0.0
 
 
-def _fields(record: Record) -> Mapping[str, JSON]:
+def _fields(record: Record) -> Mapping[str, Any]:
     if isinstance(record.value, Mapping):
         return record.value
     raise LessonStoreError(f"the record {record.collection}/{record.key} is no entry of the ledger")
 
 
-def _ids(items: JSON) -> list[JSON]:
-    found = cast("Sequence[Mapping[str, JSON]]", items or ())
-    return [item["lesson_id"] for item in found]
+def _ids(items: Any) -> list[JSON]:  # noqa: ANN401 - JSON
+    return [item["lesson_id"] for item in items or ()]
 
 
-def _draw(entry: Mapping[str, JSON]) -> Draw:
+def _draw(entry: Mapping[str, Any]) -> Draw:
     value = entry["draw"]
     if not isinstance(value, Mapping):
         return NO_DRAW
-    exempt = frozenset(cast("Sequence[str]", entry.get("exempt", ())))
     return Draw(
-        cast("float", value["share"]),
-        cast("float", value["whole_share"]),
+        value["share"],
+        value["whole_share"],
         bool(value["whole"]),
-        exempt=exempt,
-        shares={
-            cast("str", each["lesson_id"]): cast("float", each["share"])
-            for each in cast("Sequence[Mapping[str, JSON]]", entry.get("shares", ()))
-        },
+        exempt=frozenset(entry.get("exempt", ())),
+        shares={each["lesson_id"]: each["share"] for each in entry.get("shares", ())},
     )

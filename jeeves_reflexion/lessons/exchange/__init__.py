@@ -1,1 +1,1 @@
-"""Lessons as files: JSON lines and Markdown, out and in."""
+"""Lessons as JSON lines: ``lines`` is the format, ``files`` says what an import does, or would do, to a store."""

@@ -7,6 +7,7 @@ the way there and back. Reading is strict, because a file comes from anywhere; w
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import anyio.to_thread
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.types import Lesson
 
@@ -27,6 +29,7 @@ Check: TypeAlias = Callable[[Lesson], str | None]
 _SHOWN: Final = 5
 MOST_CHARACTERS: Final = 10_000_000
 """A longer line is no lesson; reading is bounded by it."""
+_CHANGES_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def plan_import(
     merged copies) is no difference: a second import changes nothing.
 
     A backup is compared whole. ``older`` says of the ids whose state the store has left behind since what taking it
-    back would undo (:func:`~jeeves_reflexion.lessons.exchange.restoring.undone`): such a lesson is refused, unless
+    back would undo (:func:`undone`): such a lesson is refused, unless
     ``force`` is set. So is one whose id is among the ``forgotten``, whoever wrote the file.
     """
     added, same, changed, refused = [], [], [], []
@@ -171,6 +174,32 @@ def plan_import(
             )
             changed.append(replace(item, lesson=lesson if restore else merged))
     return ImportReport(tuple(added), tuple(same), tuple(changed), tuple(refused), lines.bad)
+
+
+def undone(backup: Lesson, entries: Sequence[Entry]) -> str:
+    """Say which changes of a lesson came after the state that a backup holds; empty if it was never in that state.
+
+    ``entries`` is the lesson's history in the store, oldest first. A state that the history doesn't know is no older
+    one: the backup was made elsewhere, or edited by hand. Where words of a forgotten lesson were struck from the
+    history, any state that it doesn't know may have these words.
+    """
+    states = [entry.before for entry in entries[:1] if entry.before is not None]
+    states += [entry.after for entry in entries]
+    if backup not in states:
+        return ", ".join(_said(entry) for entry in entries if entry.operation == "forget")
+    if states[-1] == backup:
+        return ""
+    newest = len(states) - 1 - states[::-1].index(backup)
+    later = entries[len(entries) - (len(states) - 1 - newest) :]
+    shown = ", ".join(map(_said, later[-_CHANGES_SHOWN:]))
+    return f"{shown} and {len(later) - _CHANGES_SHOWN} more" if len(later) > _CHANGES_SHOWN else shown
+
+
+def _said(entry: Entry) -> str:
+    day = datetime.datetime.fromtimestamp(entry.at, datetime.UTC).date()
+    by = f" by {entry.by}" if entry.by else ""
+    reason = f" ({entry.reason})" if entry.reason else ""
+    return f"{entry.operation} of {day}{by}{reason}"
 
 
 def as_imported(lesson: Lesson) -> Lesson:

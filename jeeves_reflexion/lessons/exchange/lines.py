@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Annotated, Final
 
 import pydantic
@@ -23,34 +24,9 @@ def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
 
     Raises :class:`ConfigurationError` for metadata that JSON can't hold, such as NaN.
     """
-    source = lesson.provenance
-    value = {
-        "format": FORMAT,
-        "version": VERSION,
-        "id": lesson.id,
-        "text": lesson.text,
-        "tasks": list(tasks),
-        "task_id": lesson.task_id,
-        "task_excerpt": lesson.task_excerpt,
-        "task_kind": lesson.task_kind,
-        "tools": list(lesson.tools),
-        "outcome": lesson.outcome,
-        "state": lesson.state,
-        "state_reason": lesson.state_reason,
-        "trust": lesson.trust,
-        "support": lesson.support,
-        "contradicts": list(lesson.contradicts),
-        "evidence": list(lesson.evidence),
-        "provenance": {
-            "run_id": source.run_id,
-            "attempt": source.attempt,
-            "score": source.score,
-            "model": source.model,
-            "agent": source.agent,
-            "created_at": source.created_at,
-        },
-        "metadata": dict(lesson.metadata),
-    }
+    value = {field.name: getattr(lesson, field.name) for field in fields(lesson)}
+    value |= {"provenance": asdict(lesson.provenance), "metadata": dict(lesson.metadata)}
+    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **value}
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:

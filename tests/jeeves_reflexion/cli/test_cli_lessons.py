@@ -322,7 +322,7 @@ def test_reembed_makes_no_store(cli, place):
 
 def test_a_password_in_an_address_is_not_shown(cli, monkeypatch):
     if importlib.util.find_spec("psycopg"):
-        monkeypatch.setattr("vectorstores._pg.reaching._COLD", 0.2)
+        monkeypatch.setattr("vectorstores.postgres.connection._COLD", 0.2)
     result = cli("lessons", "count", "--place", "postgresql://me:s3cret-w0rd@127.0.0.1:1/none")
     assert result.exit_code in (3, 5)
     assert "s3cret-w0rd" not in result.stdout + result.stderr

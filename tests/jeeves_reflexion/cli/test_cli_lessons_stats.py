@@ -122,7 +122,7 @@ def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):
     assert {row[0] for row in rows if row[1] == "in"} == {good[:8], bad[:8]}
     assert all(row[3] == "-" for row in rows)
     none = cli(
-        "lessons", "why", f"{CLEAN.prompt} now", "--floor", "1", "--strategy", "same_kind", "--no-credit"
+        "lessons", "why", f"{CLEAN.prompt} now", "--floor", "1", "--strategy", "structured_reflections", "--no-credit"
     )
     assert "nothing would be recalled" in none.stderr
     reasons = {line.split("\t")[4] for line in none.stdout.splitlines()}
@@ -152,8 +152,8 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     credited, *_ = why("--credit")
     assert credited == {**settings, "credit": True, "utility_weight": 1.0, "half_life_days": 90.0}
     assert why("--no-credit")[0] == settings
-    assert why("--preset", "seed002")[0]["k"] == 3
-    assert why("--preset", "seed002", "-k", "1")[0]["k"] == 1
+    assert why("--preset", "structured_reflections")[0]["k"] == 3
+    assert why("--preset", "structured_reflections", "-k", "1")[0]["k"] == 1
     _, offered, left_out = why("--max-tokens", "20", "--no-credit")
     assert len(offered) == 1
     assert "no room left in the token budget" in {each["reason"] for each in left_out}
@@ -165,11 +165,11 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     assert sorted(why("--where", "tool=Look", "--floor", "-1")[1]) == sorted(used[:2])
     assert why("--where", "tool=loo", "--floor", "-1")[1] == []
     assert why("--where", "tool=1")[0]["where"] == {"tool": "1"}
-    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "same_kind")
+    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "structured_reflections")
     assert (settings["half_life_days"], settings["utility_weight"], settings["strategy"]) == (
         7,
         0,
-        "same_kind",
+        "structured_reflections",
     )
     assert "half life days 7.0" in cli("lessons", "why", CLEAN.prompt, "--half-life", "7").stderr
     for wrong in (

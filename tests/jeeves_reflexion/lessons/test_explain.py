@@ -36,7 +36,7 @@ async def recalls(lessons):
     return len((await lessons.records.scan_records(RECALLS)).records)
 
 
-@pytest.mark.parametrize("strategy", ["nearest", "same_kind"])
+@pytest.mark.parametrize("strategy", ["nearest", "structured_reflections"])
 @pytest.mark.parametrize("k", [1, 2])
 async def test_it_is_the_recall_itself_and_notes_nothing(make, strategy, k):
     async with make(picking=Picking(strategy=strategy)) as lessons:

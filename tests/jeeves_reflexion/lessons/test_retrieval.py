@@ -62,7 +62,7 @@ def test_nearest_goes_by_similarity_and_says_so():
     assert [(item.lesson.id, item.reason) for item in left_out] == [("far", "2 better ones")]
 
 
-def test_same_kind_goes_by_type_of_task_then_tool_then_the_newest():
+def test_structured_reflections_goes_by_type_of_task_then_tool_then_the_newest():
     candidates = [
         found("neither, new", at=9.0, similarity=0.99),
         found("tool, old", tools=("search",), at=1.0),
@@ -71,7 +71,7 @@ def test_same_kind_goes_by_type_of_task_then_tool_then_the_newest():
         found("type and tool", kind="clean", tools=("sink",), at=0.0),
         found("type, new", kind="clean", at=3.0),
     ]
-    offered, _ = picked(candidates, strategy="same_kind")
+    offered, _ = picked(candidates, strategy="structured_reflections")
     assert names(offered) == [
         "type and tool",
         "type, new",
@@ -83,7 +83,7 @@ def test_same_kind_goes_by_type_of_task_then_tool_then_the_newest():
     assert [item.reason for item in offered[:4:3]] == ["same type of task, same tool", "same tool"]
 
 
-def test_same_kind_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name():
+def test_structured_reflections_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name():
     task = Task(
         "GET https://api.example.com/v1/users", kind="Web Scraping", tools=("https://pay.example.net/",)
     )
@@ -93,7 +93,7 @@ def test_same_kind_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name
         found("scheme", tools=("pay.example.net",), at=2.0),
         found("type", kind="web scraping", at=0.0),
     ]
-    offered, _ = picked(candidates, k=9, task=task, strategy="same_kind")
+    offered, _ = picked(candidates, k=9, task=task, strategy="structured_reflections")
     assert names(offered) == ["type", "scheme", "named", "newest"]
 
 
@@ -154,8 +154,8 @@ def test_of_equally_near_lessons_those_of_the_task_itself_come_first():
 
 
 def test_earlier_names_of_strategies_still_work_and_say_what_happens():
-    with pytest.warns(DeprecationWarning, match="called same_kind"):
-        assert Picking(strategy="seed002") == Picking(strategy="same_kind")
+    with pytest.warns(DeprecationWarning, match="called structured_reflections"):
+        assert Picking(strategy="seed002") == Picking(strategy="structured_reflections")
     with pytest.warns(DeprecationWarning, match="nearest is used in its place"):
         assert Picking(strategy="hybrid") == Picking()
 

@@ -20,8 +20,8 @@ from jeeves_reflexion import (
     Task,
 )
 from jeeves_reflexion.errors import UnreadableReplyError
-from jeeves_reflexion.forms import cause_of
 from jeeves_reflexion.models.thoughts import spoken
+from jeeves_reflexion.reflections.forms import cause_of
 from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput
 from jeeves_reflexion.types import Evaluation, Trial
 from jeeves_reflexion.workflows import Tools, reflection_evaluate

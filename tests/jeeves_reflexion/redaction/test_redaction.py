@@ -87,18 +87,17 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "secret"), SECRETS.items())
-def test_a_secret_is_taken_out(text, secret):
-    clean = redact(f"Before, {text} and after.")
-    assert secret not in clean
-    assert "[REDACTED:" in clean
-    assert clean.startswith("Before, ")
-    assert redact(clean) == clean
+def test_a_secret_is_taken_out():
+    for text, secret in SECRETS.items():
+        clean = redact(f"Before, {text} and after.")
+        assert secret not in clean
+        assert clean.startswith("Before, ")
+        assert "[REDACTED:" in clean
+        assert redact(clean) == clean
 
 
-@pytest.mark.parametrize("text", PROSE)
-def test_prose_is_left_alone(text):
-    assert redact(text) == text
+def test_prose_is_left_alone():
+    assert [text for text in [*PROSE, *FOREIGN] if redact(text) != text] == []
 
 
 DISGUISED = {  # a text, and the part of it that must be gone
@@ -136,11 +135,6 @@ def test_a_secret_in_disguise_or_in_another_language_is_taken_out(text, secret):
         assert "[REDACTED:" in clean
         assert redact(clean) == clean
         assert clean.startswith(whole[:3])
-
-
-@pytest.mark.parametrize("text", FOREIGN)
-def test_what_only_looks_strange_is_left_alone(text):
-    assert redact(text) == text
 
 
 words = st.one_of(

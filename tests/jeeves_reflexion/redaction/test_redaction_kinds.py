@@ -70,9 +70,8 @@ def test_a_value_goes_and_the_text_around_it_stays(text, clean):
     assert redact(clean) == clean
 
 
-@pytest.mark.parametrize("text", KEPT)
-def test_what_only_looks_like_it_stays(text):
-    assert redact(text) == text
+def test_what_only_looks_like_it_stays():
+    assert [text for text in KEPT if redact(text) != text] == []
 
 
 pieces = st.one_of(
@@ -110,7 +109,7 @@ def test_a_long_text_is_read_like_a_short_one(text, before, after):
     assert redact(left + text + right) == left + HIDDEN[text] + right
 
 
-def test_a_value_longer_than_the_window_goes_whole():
+def test_a_long_value_goes_whole():
     for text in (
         f"secret_key={'aB3' * 2000}",
         f"see http://wiki/{'a/' * 2000}x",

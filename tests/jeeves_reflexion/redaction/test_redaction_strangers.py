@@ -95,6 +95,5 @@ def test_what_was_left_goes(text, clean):
     assert redact(clean) == clean
 
 
-@pytest.mark.parametrize("text", KEPT)
-def test_what_only_looks_like_it_stays(text):
-    assert redact(text) == text
+def test_what_only_looks_like_it_stays():
+    assert [text for text in KEPT if redact(text) != text] == []

@@ -348,7 +348,7 @@ def test_a_missing_namespace_is_refused(tmp_path, namespace):
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_postgres_store_wants_an_address_and_shows_no_password(monkeypatch):
     if importlib.util.find_spec("psycopg"):
-        monkeypatch.setattr("vectorstores._pg.reaching._COLD", 0.2)
+        monkeypatch.setattr("vectorstores.postgres.connection._COLD", 0.2)
     from jeeves_reflexion.loop.note_address import PostgresReflectionStore
 
     with pytest.raises(ConfigurationError, match="postgresql://"):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import anyio.lowlevel
 import pytest
 from ledger_parts import DRAWN, figures, note, recall
 
 from jeeves_reflexion import Evaluation, LessonStoreError
-from jeeves_reflexion.lessons.credit import reading
+from jeeves_reflexion.lessons.credit import reader
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Cell, Draw, Withholding
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Ledger, RunRecall
-from jeeves_reflexion.lessons.credit.reading import CREDIT, SNAPSHOT
+from jeeves_reflexion.lessons.credit.reader import SNAPSHOT
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 
@@ -41,7 +40,7 @@ async def of(ledger: Ledger, lesson_id: str):
 
 
 async def everything(records) -> str:
-    pages = [await records.scan_records(each, limit=1000) for each in (RECALLS, RUNS, OUTCOMES, CREDIT)]
+    pages = [await records.scan_records(each, limit=1000) for each in (RECALLS, RUNS, OUTCOMES, SNAPSHOT[0])]
     return json.dumps([record.value for page in pages for record in page.records])
 
 
@@ -173,8 +172,8 @@ async def test_each_lesson_is_compared_within_its_own_share(ledger, records):
     await note(ledger, "r2", ["new", "newer"], draw=draw)
     for each in ("r1", "r2"):
         await ledger.note_outcome(each, Evaluation(1.0))
-    for reader in (ledger, Ledger(records)):
-        known = await reader.credits(max_age=0)
+    for each in (ledger, Ledger(records)):
+        known = await each.credits(max_age=0)
         cells = {each: dict(known.tally(each).cells) for each in ("new", "newer", "known")}
         assert cells == {
             "new": {(0.5,): Cell(2, 2.0)},
@@ -226,7 +225,7 @@ async def test_recalls_that_found_nothing_say_nothing_of_the_library(ledger):
 
 
 async def test_only_what_is_new_is_read(ledger, monkeypatch):
-    monkeypatch.setattr(reading, "_PAGE", 3)
+    monkeypatch.setattr(reader, "_PAGE", 3)
     old = Ledger(ledger.records, lambda: 1000.0)
     for n in range(10):
         await note(old, f"r{n}", ["a"])
@@ -256,7 +255,7 @@ async def test_credits_are_taken_as_they_are_for_a_while(ledger):
 
 
 async def test_many_readers_at_once_count_once(ledger, monkeypatch):
-    monkeypatch.setattr(reading, "_PAGE", 2)
+    monkeypatch.setattr(reader, "_PAGE", 2)
     for n in range(9):
         await note(ledger, f"r{n}", ["a"])
         await ledger.note_outcome(f"r{n}", Evaluation(1.0))
@@ -272,7 +271,7 @@ async def test_many_readers_at_once_count_once(ledger, monkeypatch):
 
 
 async def test_a_reader_that_is_cancelled_leaves_nothing_half_counted(ledger, monkeypatch):
-    monkeypatch.setattr(reading, "_PAGE", 2)
+    monkeypatch.setattr(reader, "_PAGE", 2)
     for n in range(9):
         await note(ledger, f"r{n}", ["a"])
         await ledger.note_outcome(f"r{n}", Evaluation(1.0))
@@ -292,49 +291,14 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_half_counted(ledger, mo
     assert await of(ledger, "a") == (9, 9.0, 0, 0)
 
 
-async def test_a_snapshot_spares_a_new_reader_the_beginning(records, monkeypatch):
-    monkeypatch.setattr(reading, "_PAGE", 3)
-    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 6)
-    now = [1000.0]
-    ledger = Ledger(records, lambda: now[0])
-    for n in range(10):
-        await note(ledger, f"r{n}", ["a"], ["b"])
-        await ledger.note_outcome(f"r{n}", Evaluation(n / 16))
-        now[0] += 70
-    first = await ledger.credits(max_age=0)
-    assert (await records.get(CREDIT, SNAPSHOT)).value["read"] == 6
-    other = Ledger(records, lambda: now[0])
-    assert (await other.credits(max_age=0)).tallies == first.tallies
-    # Its sum, and not a recount: of what is before its place, nothing is read any more.
-    await records.delete_records(OUTCOMES, ["r0"])
-    assert await of(Ledger(records, lambda: now[0]), "a") == figures(first, "a")
-
-
-@pytest.mark.parametrize(
-    "damage", ["no list", {"format": 99}, {"place": ["1", None, 3, "of another ledger"]}]
-)
-async def test_a_snapshot_that_is_of_no_use_is_passed_over(records, monkeypatch, caplog, damage):
-    monkeypatch.setattr(reading, "_PAGE", 3)
-    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 3)
-    for n in range(8):
-        await note(Ledger(records, lambda: 1000.0), f"r{n}", ["a"])
-        await Ledger(records, lambda: 1000.0).note_outcome(f"r{n}", Evaluation(1.0))
-    await Ledger(records).credits()
-    record = await records.get(CREDIT, SNAPSHOT)
-    changed = {**record.value, **damage} if isinstance(damage, dict) else damage
-    await records.compare_and_swap(CREDIT, SNAPSHOT, changed, version=record.version)
-    with caplog.at_level(logging.WARNING):
-        assert await of(Ledger(records), "a") == (8, 8.0, 0, 0)
-    # And it is replaced by one that serves.
-    assert (await records.get(CREDIT, SNAPSHOT)).value["read"] == 6
-
-
 # -- forgetting
 
 
 async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
-    monkeypatch.setattr(reading, "_PAGE", 1)
-    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(reader, "_PAGE", 1)
+    await records.compare_and_swap(
+        *SNAPSHOT, {"tallies": [["gone", 1]]}, version=None
+    )  # of an earlier version
     ledger = Ledger(records, lambda: 1000.0, settle_seconds=0)
     exempting = Draw(0.2, 0.04, exempt=frozenset({"gone"}), shares={"gone": 0.5, "a": 0.5})
     for n in range(4):
@@ -345,7 +309,6 @@ async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
         )
         await ledger.note_outcome(f"r{n}", Evaluation(1.0))
     await ledger.credits()
-    assert "gone" in json.dumps((await records.get(CREDIT, SNAPSHOT)).value)
     assert await ledger.forget("gone") == 16
     assert "gone" not in await everything(records)
     for each in (ledger, Ledger(records)):

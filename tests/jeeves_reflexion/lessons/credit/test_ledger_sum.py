@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ledger_parts import figures, recall
 
 from jeeves_reflexion import Evaluation
-from jeeves_reflexion.lessons.credit import reading
+from jeeves_reflexion.lessons.credit import reader
 from jeeves_reflexion.lessons.credit.effects import Draw, Prior
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Tallies
@@ -75,8 +75,7 @@ async def play(story, check) -> None:
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=40))
 def test_every_reader_finds_what_a_naive_count_finds(monkeypatch, story):
-    monkeypatch.setattr(reading, "_PAGE", 2)
-    monkeypatch.setattr(reading, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(reader, "_PAGE", 2)
 
     def check(naive: Naive, known) -> None:
         for lesson in LESSONS:
@@ -113,13 +112,7 @@ def test_the_order_of_verdicts_does_not_matter(story, shuffler):
 
     straight = summed(found)
     shuffler.shuffle(found)
-    shuffled = summed(found)
-    assert shuffled.credits(Prior()).tallies == straight.credits(Prior()).tallies
-    half = len(found) // 2
-    assert shuffled.without(found[half:]).credits(Prior()).tallies.keys() == (
-        straight.credits(Prior()).tallies.keys()
-    )
-    assert Tallies.from_json(straight.as_json()).credits(Prior()) == straight.credits(Prior())
+    assert summed(found).credits(Prior()).tallies == straight.credits(Prior()).tallies
 
 
 @pytest.mark.parametrize("wrong", [-1.0])

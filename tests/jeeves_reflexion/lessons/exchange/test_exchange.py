@@ -14,9 +14,9 @@ from jeeves_reflexion.lessons.exchange.files import (
     import_file,
     plan_import,
     read_lines,
+    undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
-from jeeves_reflexion.lessons.exchange.restoring import undone
 from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.types import Lesson, Provenance
 

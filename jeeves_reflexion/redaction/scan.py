@@ -1,0 +1,99 @@
+"""One reading of a text: which patterns are worth trying, what they find, and the marks in its place."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+from jeeves_reflexion.redaction.patterns import PATTERNS, Pattern
+
+_MARK = re.compile(r"\[REDACTED:[a-z_]{1,40}\]")
+_UNNAMED = re.compile(
+    r"\S{16}|[0-9](?:[^0-9A-Za-z\n]{0,3}[0-9]){5}|\.[0-9]{1,3}\.[0-9]|::|:[0-9a-fA-F]{1,4}:|-[0-9a-fA-F]{2}-"
+)
+"""What a secret has that no word names: a long word, six digits, dots between numbers, colons between hexadecimals."""
+_NAMED = tuple(pattern for pattern in PATTERNS if pattern.needs)
+_ROUNDS = 8
+
+_Span = tuple[int, int, str]
+
+
+def redact(text: str, patterns: Sequence[Pattern] = PATTERNS) -> str:
+    """Return the text with every secret of a known kind replaced by ``[REDACTED:kind]``.
+
+    Redacting twice is redacting once: what a replacement brings to light is replaced too, in rounds of one reading
+    each. A text without secrets takes one round, others two or three. One that still shows something new after
+    ``_ROUNDS`` was made for that, and is hidden as a whole, so that the time stays linear.
+    """
+    for _ in range(_ROUNDS):
+        read, places = _as_read(text)
+        found = sorted(_found(read, patterns), key=lambda span: span[:2])
+        spans = _apart(found, [mark.span() for mark in _MARK.finditer(read)]) if found else []
+        if not spans:
+            return text
+        if places is not None:
+            spans = [(places[start], places[end - 1] + 1, kind) for start, end, kind in spans]
+        text = _marked(text, spans)
+    return f"[REDACTED:{spans[0][2]}]"
+
+
+_INVISIBLE = "\u00ad\u034f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+_HIDDEN = re.compile(f"[{_INVISIBLE}]")
+_PLAIN = {
+    **dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2212, 0xFE63), "-"),
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+}
+
+
+def _as_read(text: str) -> tuple[str, list[int] | None]:
+    """The text as patterns read it, and the place in the text of each of its characters, None where that is its own.
+
+    Wide letters, rare spaces and rare hyphens are plain ones; what can't be seen is not there, so that it parts no
+    secret.
+    """
+    if text.isascii():
+        return text, None
+    plain = text.translate(_PLAIN)
+    if not _HIDDEN.search(plain):
+        return plain, None
+    places = [at for at, character in enumerate(plain) if not _HIDDEN.match(character)]
+    return "".join([plain[at] for at in places]), places
+
+
+def _found(text: str, patterns: Sequence[Pattern]) -> Iterator[_Span]:
+    """What the patterns find: from where to where, and of which kind."""
+    lowered = text.lower()
+    for pattern in patterns if patterns is not PATTERNS or _UNNAMED.search(text) else _NAMED:
+        if not pattern.needs or any(need in lowered for need in pattern.needs):
+            for match in pattern.regex.finditer(text):
+                if pattern.check is None or pattern.check(match):
+                    name = next((each for each in match.re.groupindex if match[each] is not None), 0)
+                    yield *match.span(name), pattern.kind
+
+
+def _apart(found: list[_Span], marks: list[tuple[int, int]]) -> list[_Span]:
+    """Spans that overlap as one, with the kind of the widest; those that begin in a mark are none."""
+    spans: list[_Span] = []
+    after = iter([*marks, (sys.maxsize, sys.maxsize)])
+    mark = next(after)
+    for start, end, kind in found:
+        while mark[1] <= start:
+            mark = next(after)
+        if mark[0] <= start or start == end:
+            continue
+        if spans and start < spans[-1][1]:
+            first, last, before = spans[-1]
+            spans[-1] = (first, max(end, last), kind if end - start > last - first else before)
+        else:
+            spans.append((start, end, kind))
+    return spans
+
+
+def _marked(text: str, spans: list[_Span]) -> str:
+    parts, at = [], 0
+    for start, end, kind in spans:
+        parts += [text[at:start], f"[REDACTED:{kind}]"]
+        at = end
+    return "".join([*parts, text[at:]])

@@ -1,0 +1,155 @@
+"""A language model that fills in the form of an attempt's outcome: failed, partial, success, or a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.reflections.forms import (
+    FORMS,
+    PARTIAL_FROM,
+    Form,
+    ReflectionFormError,
+    cause_of,
+    make_reflection,
+    outcome_of,
+    with_cause,
+)
+from jeeves_reflexion.reflections.replies import FilledForm, read_form
+from jeeves_reflexion.reflectors.material import material_of
+from jeeves_reflexion.text import fence, read_prompt
+from jeeves_reflexion.types import JSON, NO_USAGE, Outcome, Reflection, Task, Trial, Usage
+
+_TEXT: Final[JSON] = {"type": "string"}
+
+
+class StructuredReflector:
+    """Writes structured reflections from trials, and on decisions.
+
+    The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of ``partial_from``
+    on, else ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked
+    for once more with the problem named; so is a cause of no class, which stays unclassified after that. A principle
+    and a procedure are kept where the model calls the reflection important by the form's measure, and dropped
+    elsewhere. ``prompts`` replaces the instructions of outcomes, as texts or files.
+
+    Raises :class:`UnreadableReplyError`, which names the field, when the second answer is refused too, and
+    ``ModelError`` when the model can't be reached.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        partial_from: float = PARTIAL_FROM,
+        prompts: Mapping[Outcome, str | Path] | None = None,
+        trajectory_tokens: int = 3000,
+    ) -> None:
+        if trajectory_tokens < 1:
+            raise ConfigurationError(f"trajectory_tokens must be at least 1, not {trajectory_tokens}")
+        if not 0.0 <= partial_from <= 1.0:
+            raise ConfigurationError(f"partial_from must lie in [0, 1], not {partial_from}")
+        given = dict(prompts or {})
+        for outcome in given:
+            if outcome not in FORMS:
+                raise ConfigurationError(f"prompts has {outcome!r}: the outcomes are {', '.join(FORMS)}")
+        self.model = model
+        self.partial_from = partial_from
+        self._prompts = {
+            outcome: read_prompt(given.get(outcome), "jeeves_reflexion.reflections", f"{outcome}.md")
+            for outcome in FORMS
+        }
+        self._tokens = trajectory_tokens
+
+    async def __call__(
+        self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
+    ) -> Reflection:
+        """Return the reflection on the last of ``trials``."""
+        if not trials:
+            raise ConfigurationError("a reflector needs at least one trial to reflect on")
+        last = trials[-1]
+        outcome = outcome_of(last.evaluation, passed=last.passed, partial_from=self.partial_from)
+        material = material_of(task, trials, tokens=self._tokens)
+        reflection = await self._filled(FORMS[outcome], material, problem)
+        steps = len(last.attempt.steps)
+        return replace(reflection, evidence=tuple(n for n in reflection.evidence if 1 <= n <= steps))
+
+    async def decide(
+        self, task: Task, decision: str, *, alternatives: Sequence[str] = (), context: str = ""
+    ) -> Reflection:
+        """Return the reflection on an important decision made for a task: no trial ends in one by itself.
+
+        For one that you word yourself, see :func:`~jeeves_reflexion.reflections.forms.decision_reflection`.
+        """
+        parts = [fence("task", task.prompt), fence("decision", decision)]
+        if alternatives:
+            parts.append(fence("alternatives", "\n".join(f"- {each}" for each in alternatives)))
+        if context.strip():
+            parts.append(fence("context", context))
+        return await self._filled(FORMS["decision"], "\n\n".join(parts), None)
+
+    async def _filled(self, form: Form, material: str, problem: str | None) -> Reflection:
+        """Ask; once more with the problem, unless this is that second time already.
+
+        A cause without its class is asked for once more too, and is no reason to lose a reflection.
+        """
+        usage, made, refused = NO_USAGE, None, None
+        for _ in range(1 if problem else 2):
+            filled, spent = await self._ask(form, material, problem)
+            usage += spent
+            try:
+                made = _reflection(form, filled)
+            except ReflectionFormError as error:
+                problem, refused = str(error), error
+                continue
+            if cause_of(made.fields.get("why", "strategy:")) != "unclassified":
+                break
+            problem = "the class of the root cause (cause) is missing: strategy, input, knowledge or external"
+        if made is None:
+            raise UnreadableReplyError(f"the reflection was refused: {problem}") from refused
+        return replace(made, usage=usage)
+
+    async def _ask(self, form: Form, material: str, problem: str | None) -> tuple[FilledForm, Usage]:
+        if problem:
+            material += f"\n\nYour previous answer was refused: {problem}. Answer with the whole form again."
+        messages = [Message("system", self._prompts[form.outcome]), Message("user", material)]
+        completion = await ask(self.model, messages, schema=_schema(form))
+        return read_form(completion.text, form), completion.usage
+
+
+def _reflection(form: Form, filled: FilledForm) -> Reflection:
+    fields = dict(filled.fields)
+    if fields.get("why"):
+        fields["why"] = with_cause(fields["why"], filled.cause)
+    rule, steps = (filled.rule, filled.steps) if filled.important and form.mars else ("", ())
+    for name, given in (("principle", rule), ("procedure", steps)):
+        if filled.important and name in form.mars and not given:
+            key = "rule" if name == "principle" else "steps"
+            raise ReflectionFormError(
+                f"the {name} ({key}) is missing: you said that {form.important}", field=name
+            )
+    return make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=filled.evidence)
+
+
+def _schema(form: Form) -> Mapping[str, JSON]:
+    """Return the JSON Schema of a filled-in form."""
+    properties: dict[str, JSON] = {}
+    for field in form.fields:
+        if field.key == "why":
+            properties["cause"] = {"type": "string", "enum": ["strategy", "input", "knowledge", "external"]}
+        properties[field.key] = _TEXT
+    if form.mars:
+        properties |= {"important": {"type": "boolean"}, "rule": _TEXT}
+        properties["steps"] = {"type": "array", "items": _TEXT}
+    if form.outcome != "decision":
+        properties["evidence"] = {"type": "array", "items": {"type": "integer"}}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,161 @@
+"""What the values of ``types`` do with what users put into them: check it as annotated, and hide the gold in it."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.types import JSON
+
+C = TypeVar("C", bound=type)
+
+
+def checked(cls: C) -> C:
+    """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
+
+    A tuple takes any list of such items, but no single text, whose letters would be the items; a number takes one of
+    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field.
+    """
+    readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
+    after: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+
+    def __post_init__(self: Any) -> None:  # noqa: ANN401, N807 - any instance of any such class
+        for name, reader in readers.items():
+            given = getattr(self, name)
+            try:
+                value = reader(given)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.{name} must be {error}, not {given!r}") from None
+            if value is not given:
+                object.__setattr__(self, name, value)
+        if after is not None:
+            after(self)
+
+    cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
+    return cls
+
+
+def plain_number(value: object) -> object:
+    """Return the number of Python's own that a number of numpy or torch is; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise TypeError("a text (str)")
+    return value
+
+
+def _items(value: object) -> tuple[object, ...]:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError("a tuple")
+    return tuple(value)
+
+
+def _items_of(item: Callable[[object], object]) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        items = _items(value)
+        try:
+            found = tuple(map(item, items))
+        except TypeError as error:
+            raise TypeError(f"a tuple, each {error}") from None
+        # the same tuple where nothing changed
+        return items if all(map(operator.is_, found, items)) else found
+
+    return read
+
+
+def _own(name: str) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        if not any(cls.__name__ == name for cls in type(value).__mro__):
+            raise TypeError(f"of the class {name}")
+        return value
+
+    return read
+
+
+def _mapping(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise TypeError("a mapping")
+    return value
+
+
+def _number(value: object) -> object:
+    value = plain_number(value)
+    if not isinstance(value, numbers.Real):
+        raise TypeError("a number or None")
+    return float(value)
+
+
+def _whole(value: object) -> object:
+    value = plain_number(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("a whole number")
+    return value
+
+
+def _truth(value: object) -> object:
+    value = plain_number(value)
+    if not isinstance(value, bool):
+        raise TypeError("True, False or None")
+    return value
+
+
+_READERS: Mapping[str, Callable[[object], object]] = {
+    "str": _text,
+    "int": _whole,
+    "Mapping": _mapping,
+    "float": _number,
+    "bool": _truth,
+    **{name: _own(name) for name in ("EvaluationError", "Step", "ToolCall", "Usage")},
+}
+
+
+def _reader(kind: str) -> Callable[[object], object] | None:
+    """Return what reads a field of this annotation; None where it is not checked."""
+    outer, _, inner = kind.removesuffix(" | None").partition("[")
+    reader = _items_of(_READERS[inner.partition(",")[0]]) if outer == "tuple" else _READERS.get(outer)
+    if reader is None or not kind.endswith(" | None"):
+        return reader
+    return lambda value: None if value is None else reader(value)
+
+
+WITHHELD = "[withheld]"
+
+
+class Hider:
+    """Replaces the texts of a reference, longest first, wherever they stand as words of their own.
+
+    Also where they are quoted as Python or JSON would write them, or with other white space.
+    """
+
+    def __init__(self, reference: JSON) -> None:
+        leaves = _leaves(reference)
+        texts = {*leaves, *(form[1:-1] for leaf in leaves for form in (repr(leaf), json.dumps(leaf)))}
+        joined = "|".join(map(_spaced, sorted(texts, key=len, reverse=True)))
+        self.pattern = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
+
+    def __call__(self, text: str) -> str:
+        """Return a text with :data:`WITHHELD` in the place of each of them."""
+        return text if self.pattern is None else self.pattern.sub(WITHHELD, text)
+
+
+def _spaced(text: str) -> str:
+    return r"\s+".join(re.escape(word) for word in text.split())
+
+
+def _leaves(value: JSON) -> list[str]:
+    if isinstance(value, str):
+        return [value.strip()] if value.strip() else []
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in _leaves(item)]
+    if isinstance(value, Sequence):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]

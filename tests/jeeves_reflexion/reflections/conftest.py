@@ -1,0 +1,8 @@
+"""Files, forms and records are the same on each event loop: one is enough here."""
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

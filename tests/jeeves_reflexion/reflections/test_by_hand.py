@@ -1,0 +1,251 @@
+"""Files that people write, exactly as seed 002 shows them: they are read, and they pay what is owed."""
+
+from __future__ import annotations
+
+import os
+
+import anyio
+import pytest
+from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, source, trial
+
+from jeeves_reflexion import LessonStoreError, ScriptedModel, Task
+from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
+from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
+from jeeves_reflexion.reflections.principles import rule_of, steps_of
+from jeeves_reflexion.reflections.reflector import StructuredReflector
+
+pytestmark = pytest.mark.anyio
+
+TITLE = "# Reflection: 2026-03-01 - researcher-agent - Fetch the listings"
+FAILED = """{title}
+## What happened?
+The listings were to be fetched. The run ended with a parser error.
+## What went wrong?
+Step 3: json.loads was called with the body of a 503 response.
+## Why did it go wrong?
+{why}
+## What should I do differently?
+- Check the status first.
+- Wait and retry on 5xx.
+## Tactical rule candidate
+{rule}
+"""
+RULE = "Always validate API response status before parsing the body."
+
+
+def by_hand(why: str = "The body was parsed before its status was seen.", rule: str = RULE, title=TITLE):
+    return FAILED.format(title=title, why=why, rule=rule)
+
+
+@pytest.fixture
+def journal(tmp_path) -> ReflectionJournal:
+    return ReflectionJournal(tmp_path / "reflections")
+
+
+def put(journal: ReflectionJournal, text: str, name: str = "2026-03-01-api-timeout-handling.md") -> None:
+    folder = journal.folder / "researcher-agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, "utf-8")
+
+
+# -- what is read ------------------------------------------------------------------------------------------------------
+
+
+AS_SHOWN = [
+    by_hand(),
+    by_hand().replace("\n## ", "\n\n## "),
+    by_hand().replace("?\n", "?\n\n").rstrip("\n"),
+    by_hand().replace("\n", "\r\n"),
+    by_hand().replace("## What happened?", "## **What happened?**"),
+    by_hand().replace("## Why did it go wrong?", "## WHY DID IT GO WRONG:"),
+    by_hand(title=TITLE.replace(" - ", " \N{EN DASH} ")),
+    by_hand(title=TITLE.replace("2026-03-01 - researcher-agent", "[2026-03-01] - [Researcher Agent]")),
+    "\ufeff\n\n" + by_hand(),
+    by_hand(rule="Always validate API response status\nbefore parsing the body."),
+]
+
+
+def test_a_failed_task_as_the_seed_shows_it():
+    for text in AS_SHOWN:
+        read = from_markdown(text)
+        assert (read.date.isoformat(), read.agent, read.summary) == (
+            "2026-03-01",
+            "researcher-agent",
+            "Fetch the listings",
+        )
+        assert (read.reflection.outcome, read.reflection.lesson, len(read.reflection.fields)) == (
+            "failed",
+            RULE,
+            5,
+        )
+        assert from_markdown(to_markdown(read)).reflection == read.reflection
+
+
+OTHER_FORMS = [
+    (TITLE, ("What happened?", "What went wrong?", "What should I do differently?"), "partial"),
+    (TITLE.replace("Reflection", "Procedure"), ("Strategy", "Why it worked"), "success"),
+    *(
+        (
+            TITLE.replace("Reflection", name),
+            ("What was the decision?", "What alternatives existed?", "Why was this option chosen?"),
+            "decision",
+        )
+        for name in ("Reflection", "Decision", "Decision Reflection")
+    ),
+]
+
+
+def test_the_other_forms_as_the_seed_shows_them():
+    for title, headings, outcome in OTHER_FORMS:
+        text = "\n".join([title, *(f"## {heading}\nSomething to say." for heading in headings)])
+        assert from_markdown(text).reflection.outcome == outcome
+
+
+@pytest.mark.parametrize("marks", ["##", "###"])
+@pytest.mark.parametrize(
+    ("principle", "procedure"),
+    [
+        ("Look first.", "1. Ask.\n2. Look."),
+        ("I should follow this rule: Look first.", "These steps worked: 1. Ask.\n2. Look."),
+        ("I should follow this rule:\nLook\nfirst.", "These steps worked:\n\n1. Ask.\n2. Look."),
+        ("I should follow this rule: Look first.", "These steps worked:\n- Ask.\n- Look."),
+        ("Look first.", "These steps worked:\n  1) Ask.\n  2) Look."),
+    ],
+)
+def test_principle_and_procedure_as_people_write_them(marks, principle, procedure):
+    text = f"{by_hand()}\n{marks} Principle\n{principle}\n\n{marks} Procedure\n{procedure}\n"
+    read = from_markdown(text).reflection
+    assert rule_of(read.principle or "") == "Look first."
+    assert steps_of(read.procedure or "") == ("Ask.", "Look.")
+
+
+def test_a_step_may_go_on_in_the_next_line():
+    text = f"{by_hand()}\n## Procedure\nThese steps worked:\n1. Ask for\n   the page.\n2. Look.\n"
+    assert steps_of(from_markdown(text).reflection.procedure or "") == ("Ask for the page.", "Look.")
+
+
+WHYS = [
+    ("Missing knowledge of the rate limit.", "knowledge"),
+    ("- Bad input: the file was empty.", "input"),
+    ("The upstream API was down (external failure).", "unclassified"),
+    ("The API was down: an external failure.", "unclassified"),
+    ("The root cause was a wrong strategy.", "strategy"),
+    ("Root cause: **bad input**", "input"),
+    ("WRONG STRATEGY", "strategy"),
+    ("Wrong strategy, not bad input.", "strategy"),
+    # What is not plain stays unclassified: nothing is better than the opposite.
+    ("The body was parsed before its status was seen.", "unclassified"),
+    ("It was not bad input, but a wrong strategy.", "unclassified"),
+    ("This was no external failure: we never asked.", "unclassified"),
+    ("Either bad input, external failure, or something else.", "unclassified"),
+    ("Our strategy for bad weather was missing.", "unclassified"),
+    ("Falsche Strategie: zuerst geparst.", "unclassified"),
+    ("状态码没有检查。", "unclassified"),
+    ("Unclassified", "unclassified"),
+]
+
+
+def test_a_why_is_classified_where_it_is_plain():
+    for why, cause in WHYS:
+        read = from_markdown(by_hand(why)).reflection
+        assert (read.fields["why"], cause_of(read.fields["why"])) == (why, cause)
+        written = make_reflection("failed", {**FAILED_FIELDS, "why": why})
+        assert cause_of(written.fields["why"]) == cause
+
+
+async def test_the_class_of_a_cause_is_asked_for_once_more_and_no_reflection_is_lost_for_it():
+    lacking = {**FAILED_FIELDS, "why": "it guessed"}
+    model = ScriptedModel([reply(lacking, cause=""), reply(lacking, cause="knowledge")])
+    made = await StructuredReflector(model)(TASK, [trial()])
+    assert made.fields["why"] == f"{CAUSES['knowledge']}: it guessed"
+    assert "root cause (cause) is missing" in model.calls[1].messages[1].content
+    for second in (reply(lacking, cause="the weather"), "I can't."):
+        kept = await StructuredReflector(ScriptedModel([reply(lacking, cause=""), second]))(TASK, [trial()])
+        assert (kept.fields["why"], cause_of(kept.fields["why"])) == ("it guessed", "unclassified")
+        assert kept.usage.calls == 2
+
+
+async def test_a_file_by_hand_is_recalled_for_its_task_and_for_what_it_names(journal):
+    put(journal, by_hand(rule="Check the status of api.example.com/v1/listings first."))
+    for task in (Task("Fetch the listings"), Task("GET https://api.example.com/v1/listings?page=2")):
+        assert len(await journal.relevant(task, "researcher-agent")) == 1
+    assert not await journal.relevant(Task("Pay the bill"), "researcher-agent")
+
+
+# -- what it pays ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_by_hand_pays_what_the_agent_owes(journal):
+    policy = ReflectionPolicy(journal)
+    put(journal, by_hand("it was there before the task ended"), "2026-02-01-older.md")
+    for number in (1, 2):
+        await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=number)
+    assert not await policy.may_take_next("researcher-agent")
+    put(journal, by_hand())
+    await policy.require("researcher-agent")  # both attempts: a person reflects on a task
+    await ReflectionPolicy(ReflectionJournal(journal.folder)).require("researcher-agent")
+
+
+async def test_a_file_by_hand_pays_once(journal):
+    policy = ReflectionPolicy(journal)
+    for name in ("First", "Second", "Fetch the listings"):
+        await policy.finished("researcher-agent", Task(name), "failed", run_id=name, attempt=1)
+    put(journal, by_hand())
+    assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["First", "Second"]
+    assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["First", "Second"]
+    put(
+        journal,
+        by_hand("some other reason", title=TITLE.replace("Fetch the listings", "Oops")),
+        "2026-03-01-b.md",
+    )
+    assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["Second"]
+    await policy.finished("researcher-agent", Task("Fourth"), "failed")
+    assert len(await policy.owed("researcher-agent")) == 2
+
+
+async def test_the_short_form_by_hand_pays_for_a_partial_task_alone(journal):
+    short = to_markdown(entry(partial())).split("<!--")[0]
+    policy = ReflectionPolicy(journal)
+    await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=1)
+    await policy.finished("researcher-agent", TASK, "partial", run_id="run-1", attempt=2)
+    put(journal, short)
+    assert [duty.outcome for duty in await policy.owed("researcher-agent")] == ["failed"]
+
+
+async def test_a_file_that_can_not_be_read_pays_nothing_and_is_named(journal):
+    policy = ReflectionPolicy(journal)
+    await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=1)
+    put(journal, by_hand().replace("## What went wrong?", "## Whatever"))
+    with pytest.raises(
+        ReflectionOwedError, match=r"api-timeout-handling\.md can't be read: line 4: '## Whatever'"
+    ):
+        await policy.require("researcher-agent")
+
+
+async def test_a_debt_noted_by_an_older_version_is_read(journal):
+    policy = ReflectionPolicy(journal)
+    await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=1)
+    path = journal.folder / "researcher-agent" / ".owed.json"
+    path.write_text(path.read_text("utf-8").replace('"seen": []', '"since": 1.0'), "utf-8")
+    assert len(await policy.owed("researcher-agent")) == 1
+    await journal.record(TASK, failed(), provenance=source("researcher-agent"))
+    assert await policy.owed("researcher-agent") == ()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+@pytest.mark.parametrize("what", ["pipe", "link"])
+async def test_what_is_owed_is_read_from_a_regular_file_alone(journal, tmp_path, what):
+    policy = ReflectionPolicy(journal)
+    await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=1)
+    path = journal.folder / "researcher-agent" / ".owed.json"
+    kept = path.rename(tmp_path / "elsewhere.json")
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(kept)
+    with anyio.fail_after(20):
+        for call in (policy.owed, policy.require, lambda agent: policy.finished(agent, TASK, "failed")):
+            with pytest.raises(LessonStoreError, match=r"can't be read.*(link|no regular file)"):
+                await call("researcher-agent")

@@ -1,1 +1,0 @@
-"""The parts of the PostgreSQL store. Importing this package loads no driver."""

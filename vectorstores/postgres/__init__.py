@@ -1,0 +1,10 @@
+"""Stores in PostgreSQL with pgvector; the way in is :class:`PostgresVectorStore`.
+
+A read takes a connection from the pool, runs its statement and gives it back; a write is one transaction. The driver is
+loaded when a store is made.
+"""
+
+from vectorstores.postgres.options import PostgresOptions
+from vectorstores.postgres.store import PostgresVectorStore
+
+__all__ = ["PostgresOptions", "PostgresVectorStore"]

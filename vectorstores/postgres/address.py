@@ -1,0 +1,129 @@
+"""Where a PostgreSQL store is: what the driver is given, and what may be shown of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from vectorstores.base import MissingDependencyError, StoreUnavailableError
+
+EMBEDDED: Final = "postgresql+embedded://"
+_URLS: Final = ("postgresql://", "postgres://")
+DEFAULT_SCHEMA: Final = "vectorstores"
+
+
+def is_postgres(url: str) -> bool:
+    """Say whether an address is one of PostgreSQL."""
+    return url.startswith((*_URLS, EMBEDDED))
+
+
+def split_schema(url: str) -> tuple[str, str]:
+    """Take the parameter ``schema`` out of an address, which the driver doesn't know; return both.
+
+    The rest stays as it is, letter by letter: it is read by the driver's rules, which are not those of web addresses.
+    """
+    head, parameters = _split_parameters(url)
+    schemas = [each.partition("=")[2] for each in parameters if _name(each) == "schema"]
+    if not schemas:
+        return url, DEFAULT_SCHEMA
+    rest = "&".join(each for each in parameters if _name(each) != "schema")
+    return (f"{head}?{rest}" if rest else head), unquote(schemas[-1])
+
+
+def _split_parameters(url: str) -> tuple[str, list[str]]:
+    """Divide an address as libpq does, which allows a question mark in a password."""
+    start = url.index("://") + 3
+    slash, at = url.find("/", start), url.find("@", start)
+    if at >= 0 and (slash < 0 or at < slash):
+        start = at
+    mark = url.find("?", start)
+    return (url, []) if mark < 0 else (url[:mark], url[mark + 1 :].split("&"))
+
+
+def _name(parameter: str) -> str:
+    return unquote(parameter.partition("=")[0])
+
+
+def embedded_folder(conninfo: str) -> Path | None:
+    """Return the folder of ``postgresql+embedded:///path``; None for any other address."""
+    if not conninfo.startswith(EMBEDDED):
+        return None
+    head, parameters = _split_parameters(conninfo)
+    path = unquote(head.removeprefix(EMBEDDED))
+    if not path.startswith("/"):
+        raise StoreUnavailableError(
+            f"{EMBEDDED}{path} names no absolute folder; write {EMBEDDED}/absolute/path (three slashes)"
+        )
+    if any(parameters):
+        raise StoreUnavailableError(
+            f"{EMBEDDED}{path} has the parameter {_name(parameters[0])!r}; an embedded server has none, and schema is"
+            " for open_store() (a question mark in a path is written %3F)"
+        )
+    if "\0" in path:
+        raise StoreUnavailableError(f"{path!r} is no path: it has the character NUL in it")
+    return Path(path)
+
+
+def has_server(folder: Path) -> bool:
+    """Say whether a server was ever made in a folder."""
+    return (folder / "data").is_dir()
+
+
+def require_psycopg() -> None:
+    """Raise :class:`MissingDependencyError` unless psycopg can be loaded."""
+    try:
+        import psycopg  # noqa: F401, PLC0415 - optional
+    except ImportError as error:
+        raise MissingDependencyError(
+            "a PostgreSQL store needs psycopg 3.2 or newer:"
+            f' pip install "jeeves-reflexion[postgres]" ({error})'
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database and the schema of the store in it. Shows no password."""
+
+    conninfo: str
+    schema: str
+    folder: Path | None = None
+    """That of an embedded server, which this package starts."""
+
+    def __repr__(self) -> str:
+        return self.shown
+
+    @property
+    def shown(self) -> str:
+        """Host, port, database and schema, for people."""
+        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
+
+        parts = conninfo_to_dict(self.conninfo)
+        host = parts.get("host") or parts.get("hostaddr") or "the default host"
+        port = f":{parts['port']}" if parts.get("port") else ""
+        return (
+            f"PostgreSQL at {host}{port}, database {parts.get('dbname') or '(default)'}, schema {self.schema}"
+        )
+
+
+def place_of(conninfo: str, schema: str) -> Place:
+    """Check an address that the driver understands.
+
+    Raises :class:`StoreUnavailableError`, which does not repeat the address: a password may be in it.
+    """
+    require_psycopg()
+    from psycopg import ProgrammingError  # noqa: PLC0415 - optional
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - optional
+
+    if not schema or "\0" in schema or len(schema.encode()) > 63:
+        raise StoreUnavailableError(f"{schema!r} is no name of a schema: 1 to 63 bytes without NUL")
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        raise StoreUnavailableError(
+            "the address of the PostgreSQL store can't be read; expected postgresql://user@host:port/database"
+            " or key=value pairs (https://www.postgresql.org/docs/current/libpq-connect.html); special"
+            " characters of a password in an address are written %XX"
+        ) from None
+    return Place(conninfo, schema)

@@ -1,0 +1,159 @@
+"""Chunks in SQL. Every function runs on a connection that the caller holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+
+from vectorstores.base import Chunk, Page, StoreCorruptError
+from vectorstores.postgres import removal
+from vectorstores.postgres.filters import column_json, value_json
+from vectorstores.postgres.session import rows
+from vectorstores.postgres.values import Texts, Vectors, known
+
+if TYPE_CHECKING:
+    from vectorstores._checks import Row
+    from vectorstores.base import JSON
+    from vectorstores.postgres.filters import Where
+    from vectorstores.postgres.session import About, Connection
+
+_FIELDS: Final = "number, id, content, embed_text, metadata"
+_MAX: Final = 2**31 - 1
+# Rows of one statement: few enough that a statement's time limit is none of a load's.
+_SLICE: Final = 500
+# More rows than this would be felt on the event loop.
+_INLINE: Final = 16
+_SCAN: Final = json.JSONDecoder().raw_decode
+# Row by row and in the order of the ids, which are given sorted: see removal.CHUNKS.
+LOCK: Final = (
+    b"SELECT held.id, held.text FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
+    b" (SELECT id, coalesce(embed_text, content) AS text"
+    b" FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held"
+)
+
+
+async def write_chunks(
+    connection: Connection, namespace: str, given: Sequence[Row], about: About
+) -> list[str]:
+    """Insert or replace chunks; return the searched texts that were replaced by others."""
+    there: dict[str, str] = dict(await rows(connection, LOCK, (sorted([row.id for row in given]), namespace)))
+    for start in range(0, len(given), _SLICE):
+        columns = partial(_columns, given[start : start + _SLICE], about)
+        values = await anyio.to_thread.run_sync(columns) if len(given) > _INLINE else columns()
+        await connection.execute(_put(about), (namespace, *values), prepare=True)
+    return [there[row.id] for row in given if there.get(row.id, row.searched_text) != row.searched_text]
+
+
+@lru_cache
+def _put(about: About) -> bytes:
+    """Return the statement that inserts rows, in their order, or replaces those of the same id, which stay in place."""
+    kinds = {"content": "text", "embed_text": "text", "metadata": "json", "facts": "jsonb"}
+    kinds |= dict.fromkeys(about.columns.values(), "jsonb") | {about.column: "vector"}
+    names = ", ".join(kinds)
+    given = ", ".join("%b::vector[]" if kind == "vector" else "%b::text[]" for kind in kinds.values())
+    values = ", ".join(f"given.{name}::{kind}" for name, kind in kinds.items())
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in kinds)
+    return (
+        f"INSERT INTO chunks (namespace, id, {names}) SELECT %b, given.id, {values}"  # noqa: S608 - names of ours
+        f" FROM unnest(%b::text[], {given}) AS given (id, {names})"
+        f" ON CONFLICT (namespace, id) DO UPDATE SET {replaced}"
+    ).encode()
+
+
+def _columns(given: Sequence[Row], about: About) -> list[object]:
+    """Return the parameters of :func:`_put` behind the namespace: an array for each column."""
+    facts = [_facts(json.loads(row.metadata), about) for row in given]
+    vectors = [row.vector for row in given if row.vector is not None]
+    if len(vectors) < len(given):
+        raise ValueError("a chunk has no vector")
+    return [
+        Texts([row.id for row in given]),
+        Texts([row.content for row in given]),
+        Texts([row.embed_text for row in given]),
+        Texts([row.metadata for row in given]),
+        *(Texts(column) for column in zip(*facts, strict=True)),
+        Vectors(vectors, about.vector_oids[0]),
+    ]
+
+
+def _facts(metadata: dict[str, JSON], about: About) -> list[str | None]:
+    """Return what filters read of metadata: the column ``facts``, and one for each indexed key."""
+    columns = (column_json(metadata[key]) if key in metadata else None for key in about.columns)
+    return [value_json(metadata), *columns]
+
+
+async def delete_chunks(
+    connection: Connection, namespace: str, ids: Sequence[str], about: About
+) -> list[str]:
+    """Delete chunks that exist and return their searched texts."""
+    gone = removal.CHUNKS
+    parameters = gone.parameters(namespace, sorted(known(ids)))
+    return [text for (text,) in await rows(connection, gone.statement(about), parameters)]
+
+
+async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
+    """Merge a JSON object into a chunk's metadata."""
+    statement = b"SELECT number, metadata FROM chunks WHERE namespace = %b AND id = %b FOR UPDATE"
+    columns = "".join(f", {column} = %b::text::jsonb" for column in about.columns.values())
+    update = (
+        f"UPDATE chunks SET metadata = %b::text::json, facts = %b::text::jsonb{columns}"  # noqa: S608 - names of ours
+        " WHERE namespace = %b AND number = %b"
+    ).encode()
+    for number, metadata in await rows(connection, statement, (namespace, id)):
+        merged = decode(metadata, number) | json.loads(patch)
+        text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+        values = (text, *_facts(merged, about), namespace, number)
+        await connection.execute(update, values, prepare=True)
+        return True
+    return False
+
+
+def decode(metadata: str, number: int) -> dict[str, JSON]:
+    """Read the metadata of a row."""
+    try:
+        # What json.loads() comes down to; its checks take longer than a short object. The server checked the rest.
+        found: dict[str, JSON] = _SCAN(metadata.lstrip())[0]
+    except json.JSONDecodeError as error:
+        raise StoreCorruptError(
+            f"the metadata of row {number} is damaged: {error}; restore a backup"
+        ) from error
+    return found
+
+
+def chunk_of(fields: Sequence[Any]) -> Chunk:
+    """Make a chunk of (number, id, content, embed_text, metadata)."""
+    return Chunk(fields[2], fields[1], decode(fields[4], fields[0]), fields[3])
+
+
+async def chunks_by_id(connection: Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+    """Return chunks in the order of the ids."""
+    statement = f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
+    found = {
+        fields[1]: fields for fields in await rows(connection, statement.encode(), (namespace, known(ids)))
+    }
+    return [chunk_of(found[id]) for id in ids if id in found]
+
+
+async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:
+    """Count the chunks that are admitted, up to ``most``."""
+    admitted = b"SELECT 1 FROM chunks WHERE namespace = %b AND " + where.sql + b" LIMIT %b::bigint"
+    statement = b"SELECT count(*) FROM (" + admitted + b") AS admitted"
+    ((count,),) = await rows(connection, statement, (namespace, *where.parameters, most))
+    return int(count)
+
+
+async def scan_chunks(connection: Connection, namespace: str, where: Where, after: int, limit: int) -> Page:
+    """Return a page of chunks in the order of the rows."""
+    limit = min(limit, _MAX)
+    statement = (
+        f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND number > %b::bigint"  # noqa: S608
+        f" AND {where.sql.decode()} ORDER BY number LIMIT %b::bigint"
+    )
+    parameters = (namespace, after, *where.parameters, limit + 1)
+    found = await rows(connection, statement.encode(), parameters)
+    chunks = await anyio.to_thread.run_sync(lambda: tuple(map(chunk_of, found[:limit])))
+    return Page(chunks, str(found[limit - 1][0]) if len(found) > limit else None)

@@ -1,0 +1,182 @@
+"""Metadata filters as SQL, with the meaning that :mod:`vectorstores.filters` gives them.
+
+Metadata lies in ``facts jsonb``, and the values of declared keys in columns of their own too, which have an index.
+Keys and values are bound as parameters and never become text of a statement. No expression made here is ever NULL:
+SQL's third truth value would let ``$not`` lose the rows where a key is missing.
+
+``jsonb`` numbers are exact decimals, Python's floats are binary. A whole float is written with all its digits, since
+Python compares it with integers by its exact value; any other by its shortest decimal, which keeps the order among
+floats and between them and integers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from vectorstores.base import InvalidFilterError
+from vectorstores.filters import And, Exists, Not, OneOf, Or, Ordered
+from vectorstores.postgres.values import nul_in
+
+if TYPE_CHECKING:
+    from vectorstores.base import JSON
+    from vectorstores.filters import Node, Order
+
+Compiled: TypeAlias = tuple[str, list[str | list[str]]]
+
+_ORDERS: Final[Mapping[Order, str]] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_MAX_PARAMETERS: Final = 30_000  # the protocol ends at 65,535; the statement around the filter has its own
+_DIGEST_KEY: Final = "$sha256"
+# A b-tree refuses rows of 2,704 bytes and more, and a short text may be six times as long in jsonb.
+_MAX_INDEXED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition over a row of ``chunks``, with ``%b`` for each of its parameters."""
+
+    sql: bytes
+    parameters: tuple[str | list[str], ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two conditions share only if they are the same."""
+        texts = (tuple(each) if isinstance(each, list) else each for each in self.parameters)
+        return (self.sql, *texts)
+
+
+EVERYTHING: Final = Where(b"true")
+
+
+def compile_filter(node: Node | None, columns: Mapping[str, str]) -> Where:
+    """Return a filter as a condition; None admits everything. ``columns`` names those of declared keys.
+
+    ``$eq`` and ``$in`` on such a column are of a form that a b-tree index serves. Raises
+    :class:`~vectorstores.InvalidFilterError` for a filter with too many values for one statement.
+    """
+    if node is None:
+        return EVERYTHING
+    expression, parameters = _compile(node, columns)
+    if len(parameters) > _MAX_PARAMETERS:
+        raise InvalidFilterError(
+            f"the filter has {len(parameters):,} conditions; a statement takes {_MAX_PARAMETERS:,} ($in is one)"
+        )
+    return Where(expression.encode(), tuple(parameters))
+
+
+def _compile(node: Node, columns: Mapping[str, str]) -> Compiled:
+    match node:
+        case And(parts):
+            return _join([_compile(part, columns) for part in parts], " AND ", "true")
+        case Or(parts):
+            return _join([_compile(part, columns) for part in parts], " OR ", "false")
+        case Not(part):
+            expression, parameters = _compile(part, columns)
+            return f"(NOT {expression})", parameters
+        case OneOf():
+            expression, parameters = _one_of(node, columns.get(node.key))
+            return (f"(NOT {expression})" if node.negated else expression), parameters
+        case Ordered():
+            return _ordered(node, columns.get(node.key))
+        case Exists():
+            expression, parameters = _exists(node, columns.get(node.key))
+            return (expression if node.present else f"(NOT {expression})"), parameters
+
+
+def _join(parts: list[Compiled], operator: str, empty: str) -> Compiled:
+    joined = operator.join([expression for expression, _ in parts])
+    return f"({joined or empty})", [each for _, parameters in parts for each in parameters]
+
+
+def _one_of(node: OneOf, column: str | None) -> Compiled:
+    # No stored value has a NUL in it, so such values are equal to none.
+    values = [value for value in node.values if nul_in(value) is None]
+    forms = [form for value in values for form in ([value_json(value)] if column is None else _forms(value))]
+    if not forms or "\0" in node.key:
+        return "false", []
+    wanted, equal = (forms[0], "= %b::jsonb") if len(forms) == 1 else (forms, "= ANY(%b::jsonb[])")
+    if column is None:
+        return f"coalesce(facts -> %b::text {equal}, false)", [node.key, wanted]
+    # Not coalesce, which would hide the column from its index.
+    return f"({column} IS NOT NULL AND {column} {equal})", [wanted]
+
+
+def _ordered(node: Ordered, column: str | None) -> Compiled:
+    if "\0" in node.key:
+        return "false", []
+    value, key = _value(node.key, column)
+    if not isinstance(node.bound, str):
+        # Among jsonb numbers jsonb's order is the order of numbers.
+        holds = f"{value} {_ORDERS[node.order]} %b::jsonb"
+        return f"CASE jsonb_typeof({value}) WHEN 'number' THEN {holds} ELSE false END", [
+            *key,
+            *key,
+            value_json(node.bound),
+        ]
+    order, (bound, nul, _) = node.order, node.bound.partition("\0")
+    if nul:
+        # No stored string has a NUL: what begins with the bound's beginning is that beginning, or behind it all.
+        order = "$gt" if order in {"$gt", "$gte"} else "$lte"
+    # jsonb orders strings by the collation of the database; "C" is the order of code points in UTF-8.
+    compare = f"({{}} #>> '{{{{}}}}') COLLATE \"C\" {_ORDERS[order]} %b::text"
+    expression = f"CASE jsonb_typeof({value}) WHEN 'string' THEN {compare.format(value)}"
+    if column is None:
+        return f"{expression} ELSE false END", [*key, *key, bound]
+    facts, key = _value(node.key, None)
+    long = f"{column} ? '{_DIGEST_KEY}' AND jsonb_typeof({facts}) = 'string' AND {compare.format(facts)}"
+    return f"{expression} WHEN 'object' THEN {long} ELSE false END", [bound, *key, *key, bound]
+
+
+def _exists(node: Exists, column: str | None) -> Compiled:
+    if "\0" in node.key:
+        return "false", []
+    return ("(facts ? %b::text)", [node.key]) if column is None else (f"({column} IS NOT NULL)", [])
+
+
+def _value(key: str, column: str | None) -> Compiled:
+    """Return the value of a key as an expression; it is NULL where the key is missing."""
+    return ("(facts -> %b::text)", [key]) if column is None else (column, [])
+
+
+def value_json(value: JSON) -> str:
+    """Return the JSON text of a value, normalised; two values are equal for a filter if their jsonb is."""
+    return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def column_json(value: JSON) -> str:
+    """Return the JSON text of a value for the column of a declared key.
+
+    A value that is too long for an index is replaced by an object with its digest: equal digests stand for
+    equal values, and what needs the value itself reads it from ``facts``. Objects that look like such a
+    replacement are replaced too, so that nobody can pass one for another value.
+    """
+    text = value_json(value)
+    # A number of 309 digits is short in jsonb, and order comparisons read it here.
+    fits = isinstance(value, int | float) or len(text.encode()) <= _MAX_INDEXED
+    if fits and not _posed(value):
+        return text
+    canonical = json.dumps(_normal(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return json.dumps({_DIGEST_KEY: hashlib.sha256(canonical.encode()).hexdigest()})
+
+
+def _forms(value: JSON) -> list[str]:
+    """Return the JSON texts that a declared key's column may hold for a value, with or without a digest."""
+    stored = column_json(value)
+    return [stored] if _posed(value) else list(dict.fromkeys([stored, value_json(value)]))
+
+
+def _posed(value: JSON) -> bool:
+    return isinstance(value, Mapping) and _DIGEST_KEY in value
+
+
+def _normal(value: JSON) -> JSON:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _normal(part) for key, part in value.items()}
+    return [_normal(part) for part in value]

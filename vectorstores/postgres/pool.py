@@ -1,0 +1,254 @@
+"""Connections of one event loop, lent to one call at a time.
+
+A call runs in a task of its own, which takes a connection, works, and gives it back. So a cancelled caller leaves at
+once and nothing is lost by that: its statement is cancelled on the server, the connection is kept, and one that was
+being made serves others. Callers with limits shorter than it takes to connect would else never be served again.
+
+No task outlives its work, unlike in ``psycopg_pool``, whose workers outlive their cancellation while they connect: a
+program that ended without closing its store then hung for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
+
+import anyio
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+
+from vectorstores.base import StoreClosedError, StoreUnavailableError
+from vectorstores.postgres.errors import is_lost
+from vectorstores.postgres.session import About, Connection, connect, session_settings
+from vectorstores.postgres.values import Context
+
+if TYPE_CHECKING:
+    from vectorstores.postgres.address import Place
+    from vectorstores.postgres.options import PostgresOptions
+
+T = TypeVar("T")
+
+# A connection that nobody needed for so long is closed.
+_MAX_IDLE: Final = 600.0
+_ROLLBACK: Final = 15.0
+# How long a statement whose caller has left may end by itself. Most do, and to cancel one costs the server a process.
+_LEFT_ALONE: Final = 0.1
+# How long beyond its own limit a statement may stay silent before the connection is given up.
+GRACE: Final = 15.0
+
+
+@dataclass(slots=True)
+class Call:
+    """How far a call is, and whether its caller waits for it."""
+
+    phase: str = "waiting"
+    """``waiting`` for a connection, ``connecting``, ``working``, ``committing``, or ``ending``."""
+    left: bool = False
+
+    def commit(self) -> None:
+        """Enter the phase that a caller waits for even when it is cancelled; raise if it has left before."""
+        if self.left:
+            raise asyncio.CancelledError
+        self.phase = "committing"
+
+
+Work = Callable[[Connection, Call], Awaitable[T]]
+
+
+class Pool:
+    """A bounded pool. Made and used in one event loop."""
+
+    def __init__(self, place: Place, options: PostgresOptions, about: About) -> None:
+        self.place = place
+        self.options = options
+        self._context = Context(about.vector_oids)
+        self._settings = session_settings(options, about, place.schema)
+        self._slots = asyncio.Semaphore(options.pool_size)
+        # The one used last is lent first, so that those that are not needed grow old.
+        self._idle: list[tuple[Connection, float]] = []
+        self._all: WeakSet[Connection] = WeakSet()
+        self._closed = False
+
+    async def call(self, work: Work[T], *, size: int = 1) -> T:
+        """Run work on a connection. ``size`` is how many rows it is about, for its time limit.
+
+        When the caller is cancelled the statement is cancelled behind it, unless that is a COMMIT, which is waited for.
+        Raises :class:`StoreUnavailableError` when all connections stay in use, ``TimeoutError``, and psycopg's errors.
+        """
+        call = Call()
+        task = in_background(
+            self._run(call, work, (self.options.statement_timeout + GRACE) * (1 + size // 2000))
+        )
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            call.left = True
+            if call.phase == "waiting":
+                task.cancel()
+            elif call.phase == "working":
+                asyncio.get_running_loop().call_later(_LEFT_ALONE, _cancel_work, call, task)
+            elif call.phase == "committing":
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([task])
+            raise
+        return task.result()
+
+    async def _run(self, call: Call, work: Work[T], limit: float) -> T:
+        _within.set(True)
+        connection: Connection | None = None
+        await self._wait_for_turn()
+        try:
+            connection = self._take()
+            if connection is None:
+                call.phase = "connecting"
+                connection = await self.connect()
+            if call.left:
+                raise asyncio.CancelledError  # the connection serves others
+            call.phase = "working"
+            async with asyncio.timeout(limit):
+                return await work(connection, call)
+        except psycopg.Error as error:
+            if is_lost(error):
+                self.drop_idle()
+            raise
+        finally:
+            call.phase = "ending"
+            if connection is not None:
+                self._give_back(connection)
+            self._slots.release()
+
+    async def _wait_for_turn(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # at once, without the cost of a time limit
+            return
+        try:
+            async with asyncio.timeout(self.options.checkout_timeout):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"{self.place}: pool exhausted: all {self.options.pool_size} connections stayed in use for"
+                f" {self.options.checkout_timeout:g} s; raise pool_size or checkout_timeout of PostgresOptions,"
+                " or make fewer calls at once"
+            ) from None
+
+    def _take(self) -> Connection | None:
+        if self._closed:
+            raise StoreClosedError(f"the store at {self.place} was closed; open it again to use it")
+        oldest = time.monotonic() - _MAX_IDLE
+        while len(self._idle) > 1 and self._idle[0][1] < oldest:
+            self._idle.pop(0)[0].pgconn.finish()
+        while self._idle:
+            connection, _ = self._idle.pop()
+            if not connection.closed:
+                return connection
+        return None
+
+    async def connect(self) -> Connection:
+        """Open a connection that is set up for the store, and belongs to the caller."""
+        async with asyncio.timeout(self.options.connect_timeout + 5.0):
+            connection = await connect(self.place, self.options, self._context)
+            self._all.add(connection)
+            try:
+                # One round trip: without parameters several statements may go together.
+                await connection.execute(self._settings)
+            except BaseException:
+                connection.pgconn.finish()
+                raise
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        """Keep a connection for others; close it if it is in the middle of something."""
+        status, pipeline = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
+        if self._closed or status != TransactionStatus.IDLE or pipeline != PipelineStatus.OFF:
+            connection.pgconn.finish()
+        else:
+            self._idle.append((connection, time.monotonic()))
+
+    def drop_idle(self) -> None:
+        """Close the idle connections: they may be as dead as one that was just lost."""
+        for connection, _ in self._idle:
+            connection.pgconn.finish()
+        self._idle.clear()
+
+    def close(self) -> None:
+        """Close the idle connections now, and those in use when they come back."""
+        self._closed = True
+        self.drop_idle()
+
+    def abandon(self) -> None:
+        """Close all connections of an event loop that has ended."""
+        self._closed = True
+        for connection in list(self._all):
+            connection.pgconn.finish()
+
+
+async def roll_back(connection: Connection) -> None:
+    """End a transaction, if there is one, or else the connection, whereupon the server does."""
+    if connection.pgconn.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+        try:
+            with contextlib.suppress(psycopg.Error, TimeoutError):
+                async with asyncio.timeout(_ROLLBACK):
+                    await connection.rollback()
+        finally:
+            if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                connection.pgconn.finish()
+
+
+def _cancel_work(call: Call, task: asyncio.Task[Any]) -> None:
+    if call.phase == "working":
+        # psycopg cancels the statement and waits for the answer. Asked again, it closes the connection.
+        task.cancel()
+
+
+def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start a task that is outside of its starter's cancel scopes, and whose error is told to whoever waits for it."""
+    task = asyncio.create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_ended)
+    return task
+
+
+# An event loop keeps weak references to its tasks.
+_tasks: Final[set[asyncio.Task[Any]]] = set()
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _tasks.discard(task)
+    if not task.cancelled():
+        task.exception()  # else asyncio logs the error of a task that nobody waits for any more
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return asyncio's running loop; psycopg knows no other."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise StoreUnavailableError(
+            "a PostgreSQL store runs on asyncio only, since its driver psycopg does; here runs another event"
+            " loop (trio?): use asyncio, or a folder or memory:// store"
+        ) from None
+
+
+# When a pipeline ends by an error, psycopg warns of each further one that this brings with it, and where a statement
+# that was given up could not be cancelled. The first is raised, and tried again or told in this package's words, so
+# these warnings go to the logger "vectorstores" as DEBUG. Those of other users of psycopg pass as they are.
+_LOG: Final = logging.getLogger("vectorstores")
+_NOISE: Final = ("error ignored ", "query cancellation ", "query not terminated ")
+_within: ContextVar[bool] = ContextVar("vectorstores_postgres_call", default=False)
+
+
+def _pass(record: logging.LogRecord) -> bool:
+    if not _within.get() or not str(record.msg).startswith(_NOISE):
+        return True
+    _LOG.debug("psycopg: %s", record.getMessage())
+    return False
+
+
+logging.getLogger("psycopg").addFilter(_pass)

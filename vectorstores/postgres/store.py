@@ -1,0 +1,117 @@
+"""A store in PostgreSQL with pgvector, shared by any number of machines.
+
+Everything of one call is one transaction. A call whose connection is lost is tried again for some 30 s; when it is lost
+while the server commits, the server is asked what became of the transaction, so that a write happens once and
+``append_once`` and ``compare_and_swap`` answer truly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+from vectorstores._checks import check_indexed, check_namespace
+from vectorstores.base import DEFAULT_INDEXED, Embedder
+from vectorstores.postgres.address import DEFAULT_SCHEMA, require_psycopg
+from vectorstores.postgres.options import PostgresOptions
+from vectorstores.store import Store
+
+if TYPE_CHECKING:
+    from vectorstores.postgres.changes import Change
+
+__all__ = ["PostgresOptions", "PostgresVectorStore"]
+
+
+class PostgresVectorStore(Store):
+    """Chunks and records in one schema of a PostgreSQL database, version 14 or newer with pgvector 0.7 or newer.
+
+    ``conninfo`` is an address (``postgresql://user:password@host/database``) or libpq's ``key=value`` pairs;
+    ``postgresql+embedded:///folder`` starts a server in a folder of this machine. ``schema`` holds the tables,
+    which are made when they are missing and ``create`` is set. ``indexed`` names the metadata keys whose
+    filters get an index; they are fixed when the store is made: a store that is there keeps its own, and filters
+    by other keys are right but read every chunk of the namespace. ``embedder=None`` takes the default,
+    :class:`~vectorstores.SentenceTransformerEmbedder`.
+
+    Searches compare one by one where a filter and the namespace admit some thousand chunks at most, and
+    otherwise walk an HNSW index (Malkov, Yashunin 2018, arXiv:1603.09320) until enough admitted chunks are found.
+    Vectors above 2,000 dimensions are indexed at half precision, above 4,000 not at all.
+
+    PostgreSQL can't hold the character NUL: a chunk or record with one is refused, with
+    :class:`~vectorstores.InvalidChunkError`. Ids and keys have at most 1,500 bytes, namespaces and collections
+    500; metadata may be of any length, also under indexed keys.
+
+    Runs on asyncio only, since psycopg does, over a pool of connections per event loop. Settings are made per
+    connection, so PgBouncer must pool sessions, not transactions. Opens at the first call or by ``async with``,
+    which raise
+
+    - :class:`~vectorstores.StoreUnavailableError`: no server, no right, no pgvector (the message says which
+      statement an administrator must run), no store and ``create=False``, another event loop than asyncio's;
+      later also a pool that stays exhausted, and a server that stays away;
+    - :class:`~vectorstores.EmbedderMismatchError`, also later, when the store was re-embedded meanwhile, at the
+      next call that has to do with vectors;
+    - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.StoreCorruptError`.
+
+    Raises :class:`~vectorstores.MissingDependencyError` without psycopg.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        embedder: Embedder | None = None,
+        namespace: str,
+        create: bool = True,
+        schema: str = DEFAULT_SCHEMA,
+        indexed: Sequence[str] = DEFAULT_INDEXED,
+        options: PostgresOptions | None = None,
+    ) -> None:
+        require_psycopg()
+        from vectorstores.postgres.engine import PostgresEngine, Settings  # noqa: PLC0415 - optional dependency
+
+        settings = Settings(conninfo, schema, check_indexed(indexed), create, options or PostgresOptions())
+        engine = PostgresEngine(settings, embedder)
+        super().__init__(engine, _holdable(namespace))
+        self._postgres = engine
+
+    def scoped(self, namespace: str) -> PostgresVectorStore:
+        """Return a view of the same store in another namespace; closing the view leaves the store open."""
+        view = PostgresVectorStore.__new__(PostgresVectorStore)
+        Store.__init__(view, self._engine, _holdable(namespace), owner=False)
+        view._postgres = self._postgres  # noqa: SLF001 - one of its own kind
+        return view
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield a :class:`~vectorstores.postgres.changes.Change` for each commit to the store, by whoever made it.
+
+        Ends when the store is closed. When the connection was lost and is back, it says so by a change of
+        kind ``missed``. Takes a connection of its own.
+        """
+        await self._open()
+        async for change in self._postgres.changes(self._namespace):
+            yield change
+
+    async def secure(self, role: str, namespaces: Sequence[str]) -> None:
+        """Let a role of the database see and write these namespaces alone, by row-level security.
+
+        Called with the address of the tables' owner, who keeps seeing everything. The role gets the rights it
+        needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
+        but a namespace that is not its own is empty to it and can't be written, whatever statement is sent: chunks,
+        records and cached embeddings alike. What it learns of others, and what it can slow down, is said in
+        ``docs/postgresql.md``. Filters of such a role use fewer indexes.
+        ``namespaces=[]`` takes all its rights. Where the role loses a namespace, its sessions are ended.
+        Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
+        rights are changed then), for a role that is not there or that PostgreSQL holds to no policy (a superuser,
+        one with BYPASSRLS, the tables' owner, and the members of these), and for one that could lock the tables or
+        make functions beside them by rights that it has as everybody or by a group.
+        """
+        if isinstance(namespaces, str):
+            raise TypeError("namespaces must be a sequence of namespaces, not one string")
+        scopes = [_holdable(check_namespace(namespace)) for namespace in namespaces]
+        await self._open()
+        await self._postgres.secure(role, scopes)
+
+
+def _holdable(namespace: str) -> str:
+    if isinstance(namespace, str) and ("\0" in namespace or len(namespace.encode(errors="replace")) > 500):
+        raise ValueError(f"namespace {namespace!r:.80}: in PostgreSQL at most 500 bytes, without NUL")
+    return namespace
