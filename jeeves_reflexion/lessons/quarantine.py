@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import HISTORY, PUT_BACK, Change, entry_key
 from jeeves_reflexion.lessons.records import from_whole, whole
@@ -62,7 +63,7 @@ class Quarantine:
 
     async def all(self) -> list[Held]:
         """Return all held texts, oldest first."""
-        return [_held(record) async for record in self._repository.each_record(QUARANTINE)]
+        return [_held(record) async for record in each_record(self._records, QUARANTINE)]
 
     async def release(self, held: Held, change: Change) -> Lesson:
         """Let a held text in after all, to be recalled; doing it twice is doing it once."""

@@ -8,17 +8,15 @@ is not active.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.filters import tool_marks
 from jeeves_reflexion.lessons.schema import checked_lesson
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON, Lesson, Provenance
 from vectorstores.base import Chunk, Filter, SearchHit
-
-_logger: Final = logging.getLogger("jeeves_reflexion")
 
 Key: TypeAlias = Literal["task", "lesson", "both"]
 
@@ -190,7 +188,7 @@ def readable_lesson(chunk: Chunk) -> Lesson | None:
     try:
         return lesson_of(chunk)
     except UnreadableLessonError as error:
-        _logger.warning("%s", error)
+        logger.warning("%s", error)
         return None
 
 

@@ -18,6 +18,7 @@ from typing import Final, Self, TypeVar, cast
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
@@ -48,7 +49,6 @@ from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import (
     Chunk,
     ConflictError,
-    Record,
     RecordStore,
     RecordWrite,
     VectorStore,
@@ -211,17 +211,6 @@ class Repository:
                 return
             after = page.next
 
-    async def each_record(self, collection: str) -> AsyncIterator[Record]:
-        """Go through all records of a collection, in the order of their first write."""
-        after: str | None = None
-        while True:
-            page = await self.records.scan_records(collection, after=after, limit=_PAGE)
-            for record in page.records:
-                yield record
-            if page.next is None:
-                return
-            after = page.next
-
     async def count(self) -> int:
         """Count the lessons."""
         return await self.store.count(filter=FIRST_CHUNK)
@@ -371,7 +360,7 @@ class Repository:
             # A lesson of the first format has no entry for its beginning.
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
                 break
-        async for record in self.each_record(EQUAL):
+        async for record in each_record(self.records, EQUAL):
             if record.value == {"lesson_id": lesson_id}:
                 await self.records.delete_records(EQUAL, [record.key])
         # Last, because deleting chunks is what also clears a store's files of what was there before.

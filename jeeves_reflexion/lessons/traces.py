@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, cast
 import anyio.lowlevel
 
 from jeeves_reflexion.errors import UnknownLessonError
-from jeeves_reflexion.lessons.credit.records import swap
+from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.lessons.history import HISTORY, Change
 from jeeves_reflexion.lessons.records import lesson_from_fields, whole
 from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of
@@ -83,7 +83,7 @@ async def forget_traces(
 
 async def forgotten(repository: Repository) -> Forgotten:
     """Return which lessons were forgotten here."""
-    return Forgotten(frozenset([record.key async for record in repository.each_record(FORGOTTEN)]))
+    return Forgotten(frozenset([record.key async for record in each_record(repository.records, FORGOTTEN)]))
 
 
 async def remember(repository: Repository, lesson_id: str) -> None:
@@ -155,7 +155,7 @@ async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces)
 
 async def _strike_histories(repository: Repository, traces: Traces, owned: dict[str, frozenset[str]]) -> None:
     number = 0
-    async for record in repository.each_record(HISTORY):
+    async for record in each_record(repository.records, HISTORY):
         number += 1
         if number % _IN_A_TURN == 0:
             await anyio.lowlevel.checkpoint()
