@@ -1,4 +1,5 @@
 from vectorstores._move import Reembedding as Reembedding
+from vectorstores.address import open_store as open_store
 from vectorstores.base import JSON as JSON
 from vectorstores.base import Chunk as Chunk
 from vectorstores.base import ConflictError as ConflictError
@@ -30,15 +31,14 @@ from vectorstores.embedders.onnx import OnnxEmbedder as OnnxEmbedder
 from vectorstores.embedders.sentence_transformers import (
     SentenceTransformerEmbedder as SentenceTransformerEmbedder,
 )
-from vectorstores.estimating import ReembeddingEstimate as ReembeddingEstimate
-from vectorstores.estimating import estimate_reembedding as estimate_reembedding
-from vectorstores.faiss import FaissVectorStore as FaissVectorStore
 from vectorstores.memory import InMemoryVectorStore as InMemoryVectorStore
-from vectorstores.opening import open_store as open_store
+from vectorstores.migration import ReembeddingEstimate as ReembeddingEstimate
+from vectorstores.migration import estimate_reembedding as estimate_reembedding
+from vectorstores.migration import reembed as reembed
 from vectorstores.origin import AbsentEmbedder as AbsentEmbedder
 from vectorstores.origin import Origin as Origin
 from vectorstores.origin import origin_of as origin_of
 from vectorstores.postgres import PostgresOptions as PostgresOptions
 from vectorstores.postgres import PostgresVectorStore as PostgresVectorStore
-from vectorstores.reembedding import reembed as reembed
+from vectorstores.sqlite_faiss import FaissVectorStore as FaissVectorStore
 from vectorstores.store import Store as Store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from vectorstores._json import check_json, check_text, flat_size, is_plain
+from vectorstores._json import check_json, check_text
 from vectorstores.base import Chunk, EmbeddingError, InvalidChunkError, RecordWrite
 
 if TYPE_CHECKING:
@@ -89,35 +89,6 @@ def check_chunks(chunks: Sequence[Chunk], dim: int) -> list[Row]:
         raise
     _normalise(chunks, rows, dim)
     return rows
-
-
-def plain_row(chunk: object, dim: int, limit: int) -> Row | None:
-    """Return what :func:`check_chunks` would, for a chunk that is plain; None where only that can tell.
-
-    Plain is most of what is written: ASCII, flat metadata, a float32 vector, no more than ``limit`` characters in all.
-    This takes a third of the time, on the event loop, where every write waits for it.
-    """
-    if type(chunk) is not Chunk or type(chunk.metadata) is not dict:
-        return None
-    size = flat_size(chunk.metadata, limit)
-    for text in (chunk.id, chunk.content, "" if chunk.embed_text is None else chunk.embed_text):
-        if type(text) is not str or not text.isascii():
-            return None
-        size += len(text)
-    vector = _plain_vector(chunk.vector, dim)
-    if vector is None or size > limit or not chunk.id:
-        return None
-    return Row(chunk.id, chunk.content, chunk.embed_text, _ENCODE(chunk.metadata), vector)
-
-
-def _plain_vector(vector: object, dim: int) -> FloatArray | None:
-    if type(vector) is not np.ndarray or vector.dtype != np.float32 or vector.shape != (dim,):
-        return None
-    wide = vector.astype(np.float64)
-    square = float(wide.dot(wide))
-    if abs(square - 1.0) < _SURELY_UNIT:
-        return vector.copy()
-    return unit_vector(vector, dim, "vector") if _SQUARES[0] < square < _SQUARES[1] else None
 
 
 def _check_texts(chunk: object, index: int, seen: dict[str, int]) -> Row:
@@ -219,7 +190,7 @@ def metadata_json(metadata: object, place: str) -> str:
 
 def to_json(value: object, place: str) -> str:
     """Return a value as JSON text; the error names the place inside it."""
-    return _ENCODE(value if is_plain(value) else check_json(value, place, InvalidChunkError))
+    return _ENCODE(check_json(value, place, InvalidChunkError))
 
 
 def unit_vector(vector: object, dim: int, place: str) -> FloatArray:

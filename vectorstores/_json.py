@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from vectorstores.base import VectorStoreError
 
@@ -14,51 +14,6 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 64
 _MAX_INT: Final = 2**63 - 1
 _NUMBER: Final = 8
-_NUMBERS: Final = frozenset({int, float, bool})
-_PLAIN: Final = frozenset({str, dict, list, int, bool, float, type(None)})
-
-
-def is_plain(value: object, depth: int = 0) -> bool:
-    """Whether :func:`check_json` would return an equal value; False where only that can tell."""
-    if depth > MAX_DEPTH:
-        plain = False
-    elif isinstance(value, str):
-        plain = value.isascii()
-    elif isinstance(value, int):
-        plain = -_MAX_INT - 1 <= value <= _MAX_INT
-    elif isinstance(value, float):
-        plain = math.isfinite(value)
-    elif isinstance(value, list):
-        plain = all(is_plain(part, depth + 1) for part in value)
-    elif isinstance(value, dict):
-        plain = True
-        # No generator: most metadata is small, and every write waits for this on the event loop.
-        for key, part in value.items():
-            plain = plain and type(key) is str and key.isascii() and is_plain(part, depth + 1)
-    else:
-        plain = value is None
-    return plain and type(value) in _PLAIN
-
-
-def flat_size(metadata: dict[Any, Any], limit: int) -> int:
-    """Return how many characters are in an object of plain scalars, or more than ``limit`` where it is no such object.
-
-    :func:`is_plain` holds for what it is no more than ``limit`` for.
-    """
-    size = _NUMBER * len(metadata)
-    if size > limit:
-        return limit + 1
-    # By exact type, and without calls: every write waits for this on the event loop.
-    for key, value in metadata.items():
-        if type(value) is str:
-            plain = value.isascii()
-            size += len(value)
-        else:
-            plain = value is None or (type(value) in _NUMBERS and -_MAX_INT - 1 <= value <= _MAX_INT)
-        if not plain or type(key) is not str or not key.isascii():
-            return limit + 1
-        size += len(key)
-    return size
 
 
 def weigh(values: Iterable[object], limit: int) -> int:

@@ -1,4 +1,4 @@
-"""SQLite as these stores use it: connections, this package's errors, and writes that share a commit."""
+"""SQLite as these stores use it: connections, this package's errors, transactions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from vectorstores._combine import Combiner, Failure
 from vectorstores.base import (
     EmbedderMismatchError,
     StoreClosedError,
     StoreCorruptError,
     StoreUnavailableError,
-    VectorStoreError,
 )
 
 T = TypeVar("T")
@@ -130,32 +128,17 @@ class transaction:  # noqa: N801 - used like a function
                 self._connection.execute("ROLLBACK")
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - asked at every call
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 class Database:
-    """An open database file: one connection that writes, others that read.
+    """One database file, with a connection for each role; each is used by one thread at a time."""
 
-    Writes that wait for each other share a transaction, hence a commit and a flush to disk.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, roles: Sequence[str] = ("read", "write")) -> None:
         self.path = path
         self.store: str | None = None
         """The id that the store must have in every transaction; None while it is not known."""
-        self._locks = {"read": threading.Lock(), "index": threading.Lock(), "write": threading.Lock()}
+        self._locks = {role: threading.Lock() for role in roles}
         self._connections: dict[str, sqlite3.Connection] = {}
-        self._versions: dict[str, int] = {}
-        self._hasty: set[str] = set()
         self._files: list[tuple[int, int] | None] = []
         """Which files the database and its log are, once they were read: what lies under their names may change."""
-        self._combined: Combiner[Sequence[Work[Any]], Sequence[Any]] = Combiner(self._commit)
-        self._scrubbed: Combiner[None, bool] = Combiner(self._checkpoint)
         try:
             with translated(path):
                 for role in self._locks:
@@ -164,137 +147,64 @@ class Database:
             self.close()
             raise
 
-    def write(self, work: Work[T]) -> T:
-        """Run ``work`` in a write transaction, durable when this returns.
-
-        It may be run twice, so it must do nothing but SQL.
-        """
-        (outcome,) = self.write_all([work])
-        if isinstance(outcome, Failure):
-            raise outcome.error
-        result: T = outcome
-        return result
-
-    def write_all(self, works: Sequence[Work[Any]]) -> Sequence[Any]:
-        """Run each work as :meth:`write` does, and return what each returned, or its :class:`Failure`."""
-        return self._combined(works)
-
-    def _commit(self, calls: Sequence[Sequence[Work[Any]]]) -> list[Sequence[Any]]:
-        outcomes = iter(self._commit_each([work for works in calls for work in works]))
-        return [[next(outcomes) for _ in works] for works in calls]
-
-    def _commit_each(self, batch: Sequence[Work[Any]]) -> list[Any]:
-        try:
-            return self._together(batch)
-        except VectorStoreError as error:
-            if len(batch) == 1 or concerns_all(error):
-                return [Failure(error)] * len(batch)
-        outcomes: list[Any] = []
-        for work in batch:
-            # One of them spoils the transaction of all: alone, only that one fails.
-            try:
-                outcomes += self._together([work])
-            except VectorStoreError as error:
-                outcomes.append(Failure(error))
-        return outcomes
-
-    def _together(self, batch: Sequence[Work[Any]]) -> list[Any]:
-        with self._using("write") as connection, transaction(connection, write=True):
-            self._follow(connection, "write")
-            return [work(connection) for work in batch]
-
-    def alone(self, work: Work[T]) -> T:
-        """Run ``work`` on the connection that writes, in no transaction: a statement of it is one by itself."""
-        with self._using("write") as connection:
-            return work(connection)
-
     def read(self, work: Work[T], role: str = "read") -> T:
         """Run ``work`` on one state of the database."""
-        with self._using(role) as connection, transaction(connection, write=False):
-            self._follow(connection, role)
+        with self._locks[role], self._using(role) as connection, transaction(connection, write=False):
+            self._check_store(connection)
             return work(connection)
 
-    def read_at_once(self, work: Work[T | None], role: str) -> T | None:
-        """Run ``work`` if nothing has to be waited for; None otherwise, or what it returns.
-
-        For the event loop: ``work`` must be short. It is in no transaction: a statement sees one state of the
-        database, of which it has to ask all that it relies on.
-        """
+    def read_at_once(self, work: Work[T], role: str) -> T | None:
+        """Do as :meth:`read` if no other thread has to be waited for; None if it has. For the event loop."""
         lock = self._locks[role]
         if not lock.acquire(blocking=False):
             return None
         try:
-            connection = self._connections.get(role)
-            if connection is None:
-                return None
-            with translated(self.path):
-                self._check_files()
-                self._bear(connection, role, patient=False)
-                try:
-                    return work(connection)
-                except sqlite3.OperationalError as error:
-                    if error.sqlite_errorcode & 0xFF in _TAKEN:
-                        return None
-                    raise
+            with self._using(role) as connection, transaction(connection, write=False):
+                self._check_store(connection)
+                return work(connection)
         finally:
             lock.release()
 
-    def _bear(self, connection: sqlite3.Connection, role: str, *, patient: bool) -> None:
-        """Have the connection of a role wait for other processes, or not; under its lock."""
-        if patient == (role in self._hasty):
-            connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT * 1000 if patient else 0:.0f}")
-            (self._hasty.discard if patient else self._hasty.add)(role)
-
-    def is_newer(self, role: str, version: int) -> bool:
-        """Whether others have written since the transaction of this role that had this :meth:`version`.
-
-        Takes a fraction of the time of another transaction.
-        """
-        with self._using(role) as connection:
-            (found,) = connection.execute("PRAGMA data_version").fetchone()
-        return bool(found != version)
-
-    def version(self, role: str) -> int:
-        """Return a number that is another one in a transaction of this role when others have written meanwhile."""
-        return self._versions.get(role, -1)
-
-    def _follow(self, connection: sqlite3.Connection, role: str) -> None:
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
-        if version == self._versions.get(role):
-            return
-        if self.store is not None:
-            found = connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()
-            if found != (self.store,):
-                raise EmbedderMismatchError(
-                    f"the store {self.path.parent} was re-embedded by another process since it was opened here;"
-                    " open it again, with the embedder that it has now"
-                )
-        self._versions[role] = version
+    def write(self, work: Work[T]) -> T:
+        """Run ``work`` in a write transaction, durable when this returns."""
+        with self._locks["write"], self._using("write") as connection:
+            with transaction(connection, write=True):
+                self._check_store(connection)
+                result = work(connection)
+            # Into files that are gone by now, nothing was written.
+            self._check_files()
+            return result
 
     def scrub(self) -> bool:
         """Take what was deleted out of the write-ahead log too; False if a reader needs it still."""
-        return self._scrubbed(None)
+        with self._locks["write"], self._using("write") as connection:
+            connection.execute("PRAGMA busy_timeout=0")
+            try:
+                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT * 1000:.0f}")
+            return not busy
 
-    def _checkpoint(self, calls: Sequence[None]) -> list[bool]:
-        with self._using("write") as connection:
-            self._bear(connection, "write", patient=False)
-            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return [not busy for _ in calls]
+    def _check_store(self, connection: sqlite3.Connection) -> None:
+        if self.store is None:
+            return
+        if connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone() != (self.store,):
+            raise EmbedderMismatchError(
+                f"the store {self.path.parent} was re-embedded by another process since it was opened here;"
+                " open it again, with the embedder that it has now"
+            )
 
     @contextmanager
     def _using(self, role: str) -> Iterator[sqlite3.Connection]:
-        with self._locks[role]:
-            connection = self._connections.get(role)
-            if connection is None:
-                raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
-            with translated(self.path):
-                self._check_files()
-                self._bear(connection, role, patient=True)
-                yield connection
-                if not self._files:  # SQLite has made its log by now
-                    self._files = self._files_now()
-                elif role == "write":
-                    self._check_files()
+        """Give the connection of a role, under its lock."""
+        connection = self._connections.get(role)
+        if connection is None:
+            raise StoreClosedError(f"the store at {self.path.parent} was closed; open it again to use it")
+        with translated(self.path):
+            self._check_files()
+            yield connection
+            if not self._files:  # SQLite has made its log by now
+                self._files = self._files_now()
 
     def _check_files(self) -> None:
         if self._files and self._files_now() != self._files:
@@ -313,3 +223,11 @@ class Database:
                 connection = self._connections.pop(role, None)
                 if connection is not None:
                     connection.close()
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked at every call
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

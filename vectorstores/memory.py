@@ -15,7 +15,7 @@ import anyio.to_thread
 import numpy as np
 
 from vectorstores._engine import Opened, Query, conflict_message, taken_message
-from vectorstores._table import VectorTable
+from vectorstores._matrix import Matrix
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -87,7 +87,7 @@ class _Kept:
 class _Space:
     """One namespace. ``entries`` and ``records`` are in the order of the rows, because rows only grow."""
 
-    table: VectorTable
+    matrix: Matrix
     entries: dict[int, _Entry] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     records: dict[str, dict[str, _Kept]] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class _MemoryEngine:
     def _space(self, namespace: str) -> _Space:
         if self._opened is None or self._closed:
             raise StoreClosedError("the store in memory was closed; what it held is gone")
-        return self._spaces.setdefault(namespace, _Space(VectorTable(self._opened.dim)))
+        return self._spaces.setdefault(namespace, _Space(Matrix(self._opened.dim)))
 
     async def write(
         self,
@@ -170,7 +170,7 @@ class _MemoryEngine:
                     placed.append((number, row.vector))
             placed.sort(key=lambda pair: pair[0])
             if placed:
-                space.table.put(
+                space.matrix.put(
                     np.array([number for number, _ in placed], dtype=np.int64),
                     np.stack([vector for _, vector in placed]),
                 )
@@ -209,9 +209,9 @@ class _MemoryEngine:
             gone = [space.rows.pop(id) for id in ids if id in space.rows]
             for row in gone:
                 del space.entries[row]
-            space.table.remove(np.array(gone, dtype=np.int64))
-            if space.table.dead > len(space.table):
-                space.table = space.table.packed()
+            space.matrix.remove(np.array(gone, dtype=np.int64))
+            if space.matrix.dead > len(space.matrix):
+                space.matrix = space.matrix.packed()
             for record in records:
                 self._append(space, record)
             return len(gone)
@@ -224,8 +224,8 @@ class _MemoryEngine:
             mask = None
             if query.where is not None:
                 admitted = [row for row, entry in space.entries.items() if entry.admitted_by(query.where)]
-                mask = np.isin(space.table.rows, admitted)
-            hits = space.table.search(query, mask)
+                mask = np.isin(space.matrix.rows, admitted)
+            hits = space.matrix.search(query, mask)
             return [SearchHit(space.entries[row].chunk(), score) for row, score in hits]
 
         return await self._run(work, len(self._space(namespace).entries))

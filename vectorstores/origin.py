@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vectorstores import _schema
-from vectorstores._folder import DATABASE
 from vectorstores._sqlite import Database
+from vectorstores.address import folder_of
 from vectorstores.base import EmbeddingError
-from vectorstores.opening import folder_of
 from vectorstores.postgres.address import is_postgres, require_psycopg
+from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.folder import DATABASE
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -43,7 +43,7 @@ def origin_of(url: str | os.PathLike[str]) -> Origin | None:
         return None
     path = folder / DATABASE
     with closing(Database(path)) as database:
-        said = database.read(lambda connection: _schema.about(connection, path))
+        said = database.read(lambda connection: schema.about(connection, path))
     return Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
 
 

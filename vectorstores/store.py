@@ -20,7 +20,6 @@ from vectorstores._checks import (
     check_namespace,
     check_records,
     metadata_json,
-    plain_row,
     record_row,
     unit_vector,
 )
@@ -100,10 +99,6 @@ class Store:
         :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
         """
         opened = await self._open()
-        plain = None if records or len(chunks) != 1 else plain_row(next(iter(chunks)), opened.dim, _LIGHT)
-        if plain is not None:
-            await self._engine.write(self._namespace, [plain], (), {})
-            return [plain.id]
         heavy = len(chunks) > _INLINE or _heavy(*chunks, *records)
         rows = await _offload(heavy, partial(check_chunks, chunks, opened.dim))
         record_rows = await _offload(heavy, partial(check_records, records))

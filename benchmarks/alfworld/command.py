@@ -10,18 +10,6 @@ from typing import Any
 import anyio
 import click
 
-from benchmarks.alfworld.experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
-from benchmarks.alfworld.model_options import arms_of, model_of, model_options, repeats_of
-from benchmarks.alfworld.report import summary
-from benchmarks.options import (
-    arms_option,
-    embedder_called,
-    expected_of,
-    key_option,
-    plan_of,
-    prices_of,
-    run_folder,
-)
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_early,
@@ -36,6 +24,20 @@ from jeeves_reflexion.cli.bench_options import (
 )
 from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
 from jeeves_reflexion.experiments.elsewhere import RunsOn, ray_options
+
+from ..options import (
+    arms_option,
+    embedder_called,
+    expected_of,
+    key_option,
+    plan_of,
+    prices_of,
+    run_folder,
+)
+from ..report import share_json
+from .experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
+from .model_options import arms_of, model_of, model_options, repeats_of
+from .report import summary
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -149,14 +151,7 @@ def _as_json(finished: Finished, setting: Setting) -> dict[str, Any]:
         "step_limit": setting.step_limit,
         "curves": {
             arm: [
-                {
-                    "trial": p.trial,
-                    "solved": p.share.successes,
-                    "n": p.share.n,
-                    "low": round(p.share.low, 4),
-                    "high": round(p.share.high, 4),
-                }
-                for p in results.curve(arm).points
+                {"trial": p.trial, **(share_json(p.share, "solved") or {})} for p in results.curve(arm).points
             ]
             for arm in results.arms
         },

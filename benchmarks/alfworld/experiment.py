@@ -11,13 +11,6 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from benchmarks.alfworld.agent import tasks_for
-from benchmarks.alfworld.games import Game, load_games
-from benchmarks.alfworld.generator import MIX, generate_games
-from benchmarks.alfworld.playing import MODEL, GamesKit, ScopeOf, Table, make_loop
-from benchmarks.alfworld.pool import EnginePool
-from benchmarks.alfworld.setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
-from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import ChatModel, ConfigurationError, MissingDependencyError, VectorLessonStore
 from jeeves_reflexion.experiments import (
     ArmName,
@@ -32,6 +25,14 @@ from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.plot import plot_curves
 from jeeves_reflexion.experiments.runner import Watcher
 from vectorstores import JSON, FaissVectorStore, VectorStore
+
+from ..report import write_run_report
+from .agent import tasks_for
+from .games import Game, load_games
+from .generator import MIX, generate_games
+from .playing import MODEL, GamesKit, ScopeOf, Table, make_loop
+from .pool import EnginePool
+from .setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 
 __all__ = ["MODEL_STEP_LIMIT", "STEP_LIMIT", "Finished", "Setting", "lasting_place", "lessons_at", "run"]
 

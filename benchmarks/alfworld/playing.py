@@ -8,11 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self, TypeAlias
 
-from benchmarks.alfworld.agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
-from benchmarks.alfworld.games import Game, read_game_data
-from benchmarks.alfworld.model_player import ModelPlayer
-from benchmarks.alfworld.pool import EnginePool
-from benchmarks.alfworld.setting import Setting
 from jeeves_reflexion import (
     ChatModel,
     LessonReflector,
@@ -27,6 +22,12 @@ from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from vectorstores import Embedder, HashingEmbedder, VectorStore
+
+from .agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
+from .games import Game, read_game_data
+from .model_player import ModelPlayer
+from .pool import EnginePool
+from .setting import Setting
 
 MODEL = "model"
 

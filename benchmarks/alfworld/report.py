@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from benchmarks.alfworld.agent import USED
-from benchmarks.alfworld.experiment import Finished, Setting
 from jeeves_reflexion import Step, Trial
 from jeeves_reflexion.experiments import ArmName, Story, cost_table
 from jeeves_reflexion.experiments.results import total
+
+from ..report import three_of
+from .agent import USED
+from .experiment import Finished, Setting
 
 SHOWN_STEPS = 4
 _GO = "go to "
@@ -33,7 +33,7 @@ def summary(finished: Finished, setting: Setting) -> str:
         parts += [
             "",
             "Three lessons that it wrote:",
-            *(f"  - {text}" for text in _three(results.lessons(arm))),
+            *(f"  - {text}" for text in three_of(results.lessons(arm))),
         ]
     stories = [story for arm in _MEMORIES for story in results.stories(arm)]
     if stories:
@@ -54,12 +54,6 @@ def summary(finished: Finished, setting: Setting) -> str:
 def _lesson_mattered(story: Story) -> bool:
     """Whether the player said that it went somewhere because a lesson says so."""
     return any("a lesson s" in step.thought for step in story.solved.attempt.steps)
-
-
-def _three(lessons: Sequence[str]) -> list[str]:
-    """The first, the middle and the last."""
-    picks = sorted({0, len(lessons) // 2, len(lessons) - 1})
-    return [lessons[i] for i in picks]
 
 
 def _story(story: Story) -> list[str]:

@@ -29,7 +29,13 @@ from vectorstores import JSON, ConflictError, HashingEmbedder, Store, StoreUnava
 RACES: Final = "races"
 COUNTER: Final = "counter"
 _PATIENCE: Final = 0.2
-_HEAVY: Final = ("faiss", "vectorstores.faiss", "psycopg_pool", "pgvector.psycopg", "vectorstores.postgres")
+_HEAVY: Final = (
+    "faiss",
+    "vectorstores.sqlite_faiss",
+    "psycopg_pool",
+    "pgvector.psycopg",
+    "vectorstores.postgres",
+)
 
 
 @dataclass(frozen=True, slots=True)

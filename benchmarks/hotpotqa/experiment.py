@@ -13,20 +13,6 @@ from typing import Literal, TypeAlias
 
 import anyio.to_thread
 
-from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT
-from benchmarks.hotpotqa.evaluators import JudgeName, evaluator, measure
-from benchmarks.hotpotqa.extractive import LESSONS_BLOCK, ExtractiveAgent
-from benchmarks.hotpotqa.lesson_words import write_lesson
-from benchmarks.hotpotqa.model_agents import CotAgent, ReActAgent
-from benchmarks.hotpotqa.outcomes import Outcome, outcomes_of
-from benchmarks.hotpotqa.pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
-from benchmarks.hotpotqa.questions import Question, paragraphs_of
-from benchmarks.hotpotqa.rules_reflector import write_reflection
-from benchmarks.hotpotqa.scorer import ExactMatch
-from benchmarks.hotpotqa.wikipedia import Wikipedia
-from benchmarks.hotpotqa.wording import wanted, wording_of
-from benchmarks.options import check_last_attempt
-from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     Agent,
     ChatModel,
@@ -55,6 +41,21 @@ from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from jeeves_reflexion.text import bullets
 from vectorstores import JSON, Embedder, FaissVectorStore, HashingEmbedder, VectorStore
+
+from ..options import check_last_attempt
+from ..report import write_run_report
+from .environment import CONTEXT_LIMIT, STEP_LIMIT
+from .evaluators import JudgeName, evaluator, measure
+from .extractive import LESSONS_BLOCK, ExtractiveAgent
+from .lesson_words import write_lesson
+from .model_agents import CotAgent, ReActAgent
+from .outcomes import Outcome, outcomes_of
+from .pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
+from .questions import Question, paragraphs_of
+from .rules_reflector import write_reflection
+from .scorer import ExactMatch
+from .wikipedia import Wikipedia
+from .wording import wanted, wording_of
 
 AgentName: TypeAlias = Literal["extractive", "react", "cot"]
 PagesName: TypeAlias = Literal["question", "bm25", "dense", "wikipedia"]

@@ -12,21 +12,6 @@ from typing import Any, get_args
 import anyio
 import click
 
-from benchmarks.humaneval.experiment import Setting, report_at, run
-from benchmarks.humaneval.own_tests import MOST_TESTS
-from benchmarks.humaneval.problems import load_problems, load_samples
-from benchmarks.humaneval.report import run_json, run_table
-from benchmarks.humaneval.scoring import SECONDS
-from benchmarks.options import (
-    arms_option,
-    embedder_called,
-    endpoint_options,
-    expected_of,
-    named_model,
-    plan_of,
-    prices_of,
-    run_folder,
-)
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_executor,
@@ -39,6 +24,22 @@ from jeeves_reflexion.cli.bench_options import (
 )
 from jeeves_reflexion.experiments import ARMS, ArmName, Results, arm_of, progress_for
 from jeeves_reflexion.experiments.elsewhere import runs_on
+
+from ..options import (
+    arms_option,
+    embedder_called,
+    endpoint_options,
+    expected_of,
+    named_model,
+    plan_of,
+    prices_of,
+    run_folder,
+)
+from .experiment import Setting, report_at, run
+from .own_tests import MOST_TESTS
+from .problems import load_problems, load_samples
+from .report import run_json, run_table
+from .scoring import SECONDS
 
 _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # all problems are of one kind
 

@@ -8,21 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from benchmarks.humaneval.agent import CodeAgent, CodeReflexion, ModelWriter, Writer, metadata_of, prompt_text
-from benchmarks.humaneval.checking import OwnTestRunner
-from benchmarks.humaneval.evaluator import (
-    ModelTests,
-    OracleEvaluator,
-    OwnTestsEvaluator,
-    OwnTestSource,
-    docstring_source,
-)
-from benchmarks.humaneval.figures import Confusion, Pair
-from benchmarks.humaneval.own_tests import MOST_TESTS
-from benchmarks.humaneval.problems import Problem, Sample
-from benchmarks.humaneval.repair import RepairWriter, begun_with, write_lesson
-from benchmarks.humaneval.scoring import SECONDS, HiddenTests
-from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     ChatModel,
     ConfigurationError,
@@ -50,6 +35,22 @@ from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.lesson_place import LessonPlace
 from jeeves_reflexion.models import Prices
 from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
+
+from ..report import write_run_report
+from .agent import CodeAgent, CodeReflexion, ModelWriter, Writer, metadata_of, prompt_text
+from .checking import OwnTestRunner
+from .evaluator import (
+    ModelTests,
+    OracleEvaluator,
+    OwnTestsEvaluator,
+    OwnTestSource,
+    docstring_source,
+)
+from .figures import Confusion, Pair
+from .own_tests import MOST_TESTS
+from .problems import Problem, Sample
+from .repair import RepairWriter, begun_with, write_lesson
+from .scoring import SECONDS, HiddenTests
 
 Tests = Literal["docstring", "model"]
 
@@ -96,7 +97,7 @@ class Setting:
     @property
     def lesson_settings(self) -> LessonSettings:
         """The settings given; without a model, lessons by rules that differ in one word are not taken for copies."""
-        return self.settings or (LessonSettings() if self.model else LessonSettings(merging=None))
+        return self.settings or (LessonSettings() if self.model else LessonSettings(keep_copies=True))
 
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:

@@ -15,8 +15,8 @@ from vectorstores import (
     InMemoryVectorStore,
     PostgresVectorStore,
     Store,
-    _index,
 )
+from vectorstores.sqlite_faiss import index, upkeep
 
 MakeStore = Callable[..., Store]
 DIM = 64
@@ -53,8 +53,8 @@ def make_store(
 ) -> Iterator[MakeStore]:
     """Make a store of each kind; ``disk-faiss`` takes FAISS for any size, where ``disk`` takes numpy for a few."""
     if request.param == "disk-faiss":
-        monkeypatch.setattr(_index, "FAISS_FROM", 1)
-        monkeypatch.setattr(_index, "_STALE_ROWS", 1)
+        monkeypatch.setattr(index, "INDEX_FROM", 1)
+        monkeypatch.setattr(upkeep, "_NEW_ROWS", 1)
     if request.param == "postgres":
         if "anyio_backend" in request.fixturenames and request.getfixturevalue("anyio_backend") == "trio":
             pytest.skip("psycopg runs on asyncio only; test_postgres_store.py has the error that says so")

@@ -12,7 +12,7 @@ from vectorstores import (
     open_store,
     origin_of,
 )
-from vectorstores.opening import folder_of
+from vectorstores.address import folder_of
 from vectorstores.postgres.address import DEFAULT_SCHEMA, embedded_folder, split_schema
 
 SECRET = "hunter22"

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, _codes, _index, _table
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 from vectorstores._engine import Query
-from vectorstores._table import VectorTable
+from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
+from vectorstores.sqlite_faiss.namespace import Namespace
 
 DIM = 96
 
@@ -28,89 +29,121 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def table_of(rows: np.ndarray) -> VectorTable:
-    table = VectorTable(rows.shape[1], product=_codes.faiss_product)
-    table.put(np.arange(1, len(rows) + 1) * 3, rows)
-    return table
+def space_of(rows: np.ndarray) -> Namespace:
+    space = Namespace("test", rows.shape[1])
+    space.matrix.put(np.arange(1, len(rows) + 1) * 3, rows)
+    return space
 
 
-def encode(table: VectorTable, **options) -> None:
-    table.codes = _codes.encoded(table.vectors.parts(), lambda: True, **options)
+def encode(space: Namespace) -> None:
+    size = len(space.matrix.rows)
+    space.codes = codes.encoded(space.matrix.gather(np.arange(size)), lambda: True)
+    space.loose = space.loose[:0]
 
 
-def found(table: VectorTable, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
-    rows = [row for row, _ in table.search(Query(vector, k, None, 0.0, -1.0), mask)]
+def extend(space: Namespace) -> None:
+    space.codes.extend(space.matrix.gather(np.arange(space.codes.count, len(space.matrix.rows))))
+
+
+def put(space: Namespace, rows: np.ndarray, vectors: np.ndarray) -> None:
+    """As when it follows the log."""
+    replaced = space.matrix.put(rows, vectors)
+    space.loose = np.union1d(space.loose, replaced[replaced < space.codes.count])
+
+
+def found(space: Namespace, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
+    rows = [row for row, _ in space.search(Query(vector, k, None, 0.0, -1.0), mask)]
     assert len(rows) == len({*rows})
     return rows
 
 
-def exactly(table: VectorTable, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
-    codes, table.codes = table.codes, None
-    try:
-        return found(table, vector, mask, k)
-    finally:
-        table.codes = codes
+def exactly(space: Namespace, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
+    return [row for row, _ in space.matrix.search(Query(vector, k, None, 0.0, -1.0), mask)]
 
 
-def recall(table: VectorTable, queries: np.ndarray, mask: np.ndarray | None = None) -> float:
-    shares = [len({*found(table, q, mask)} & {*exactly(table, q, mask)}) / 5 for q in queries]
+def recall(space: Namespace, queries: np.ndarray, mask: np.ndarray | None = None) -> float:
+    shares = [len({*found(space, q, mask)} & {*exactly(space, q, mask)}) / 5 for q in queries]
     return float(np.mean(shares))
 
 
-@pytest.mark.parametrize("count", [5_000, 20_000, 60_000])
+def with_cells(monkeypatch, start: int, cells: int, visited: int) -> None:
+    monkeypatch.setattr(codes, "CELLS_FROM", start)
+    monkeypatch.setattr(codes, "CELLS", cells)
+    monkeypatch.setattr(codes, "VISITED", visited)
+
+
+@pytest.mark.parametrize("count", [5_000, 20_000])
 @pytest.mark.parametrize("per_centre", [50, None])
 @pytest.mark.parametrize("noise", [0.5, 1.0])
 def test_recall_on_clustered_vectors(count, per_centre, noise):
     centres = count // per_centre if per_centre else int(count**0.5)
-    table = table_of(clustered(count, centres, noise))
-    encode(table)
-    assert recall(table, clustered(60, centres, noise, seed=1)) >= 0.99
+    space = space_of(clustered(count, centres, noise))
+    encode(space)
+    assert recall(space, clustered(60, centres, noise, seed=1)) >= 0.99
 
 
 def test_recall_with_cells(monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 44),))
-    table = table_of(clustered(40_000, 800))
-    encode(table)
-    assert type(table.codes.index).__name__ == "IndexIVFPQFastScan"
-    assert recall(table, clustered(60, 800, seed=1)) >= 0.99
-    again = _codes.restored(table.codes.to_bytes(), table.codes.trained)
-    places, _ = again.nearest(table.vectors.gather(np.array([7]))[0], 10)
+    with_cells(monkeypatch, 20_000, 64, 44)
+    space = space_of(clustered(40_000, 800))
+    encode(space)
+    assert space.codes.cells == 64
+    assert recall(space, clustered(60, 800, seed=1)) >= 0.99
+    again = codes.restored(space.codes.to_bytes(), space.codes.trained)
+    assert (again.cells, again.visited, again.count) == (64, 44, 40_000)
+    places, _ = again.nearest(space.matrix.gather(np.array([7]))[0], 10, 44)
     assert 7 in places
 
 
 @pytest.mark.parametrize("cells", [False, True])
-@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.3, 0.6, 0.95])
 def test_filters_lose_nothing(share, cells, monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((20_000, 64, 44),) if cells else ())
-    table = table_of(clustered(40_000, 800))
-    encode(table)
+    if cells:
+        with_cells(monkeypatch, 20_000, 64, 44)
+    monkeypatch.setattr(namespace, "_FEW", 1_000)
+    space = space_of(clustered(40_000, 800))
+    encode(space)
     chance = np.random.default_rng(3)
     queries = clustered(25, 800, seed=1)
-    assert recall(table, queries, chance.random(40_000) < share) >= 0.99
+    assert recall(space, queries, chance.random(40_000) < share) >= 0.99
     # What it admits lies far from the queries: hardly one of the candidates is among it.
-    far = table.vectors.products(queries[0])
+    far = space.matrix.view().products(queries[0])
     mask = far <= np.quantile(far, share)
-    assert found(table, queries[0], mask) == exactly(table, queries[0], mask)
+    assert found(space, queries[0], mask) == exactly(space, queries[0], mask)
+
+
+def test_cells_that_were_not_visited_are_a_doubt(monkeypatch):
+    """Evenly spread vectors: of the nearest that a filter admits, many lie in other cells than the query."""
+    with_cells(monkeypatch, 2_000, 64, 8)
+    monkeypatch.setattr(namespace, "_FEW", 100)
+    monkeypatch.setattr(namespace, "_AT_LEAST", 200)
+    chance = np.random.default_rng(0)
+    space = space_of(unit(chance.standard_normal((20_000, DIM))))
+    encode(space)
+    queries = unit(chance.standard_normal((40, DIM)))
+    mask = chance.random(20_000) < 0.5
+    assert recall(space, queries, mask) >= 0.99
+    monkeypatch.setattr(namespace, "_MISSED", np.inf)
+    assert recall(space, queries, mask) < 0.97
 
 
 @pytest.mark.parametrize("k", [3_000, 20_000])
 def test_who_asks_for_many_gets_them_from_all_cells(k, monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((2_000, 64, 4),))
-    table = table_of(clustered(20_000, 400))
-    encode(table)
+    with_cells(monkeypatch, 2_000, 64, 4)
+    space = space_of(clustered(20_000, 400))
+    encode(space)
     query = clustered(1, 400, seed=1)[0]
-    hits = found(table, query, k=k)
+    hits = found(space, query, k=k)
     assert len(hits) == k
-    assert len({*hits} & {*exactly(table, query, k=k)}) >= 0.99 * k
+    assert len({*hits} & {*exactly(space, query, k=k)}) >= 0.99 * k
 
 
 @pytest.mark.parametrize("dim", [1, 3, 8, 33, 130])
 def test_any_dimension(dim):
     rows = unit(np.random.default_rng(0).standard_normal((3000, dim)))
-    table = table_of(rows)
-    encode(table)
-    assert table.codes.nearest(rows[5], 3000)[0].tolist().count(5) == 1
-    assert found(table, rows[5], k=1) == exactly(table, rows[5], k=1)
+    space = space_of(rows)
+    encode(space)
+    assert space.codes.nearest(rows[5], 3000, 0)[0].tolist().count(5) == 1
+    assert found(space, rows[5], k=1) == exactly(space, rows[5], k=1)
 
 
 @settings(max_examples=25, deadline=None)
@@ -121,36 +154,36 @@ def test_any_dimension(dim):
     )
 )
 def test_changes_after_encoding_are_found(steps):
-    table = table_of(clustered(3000, 60))
-    encode(table)
+    space = space_of(clustered(3000, 60))
+    matrix = space.matrix
+    encode(space)
     next_row = 3 * 3000 + 1
     for number, (kind, chosen) in enumerate(steps):
         seed = 1000 * chosen + number  # no two steps put the same vectors
         chance = np.random.default_rng(seed)
         count = int(chance.integers(1, 60))
-        some = np.unique(chance.choice(table.rows, count))
+        some = np.unique(chance.choice(matrix.rows, count))
         if kind == "put":
-            table.put(np.arange(next_row, next_row + count), clustered(count, 60, seed=seed))
+            put(space, np.arange(next_row, next_row + count), clustered(count, 60, seed=seed))
             next_row += count
         elif kind == "replace":
-            some = table.rows[table.find(some)]
-            table.put(some, clustered(len(some), 60, seed=seed))
+            some = matrix.rows[matrix.find(some)]
+            put(space, some, clustered(len(some), 60, seed=seed))
         elif kind == "remove":
-            table.remove(some)
+            matrix.remove(some)
         elif kind == "extend":
-            encode(table, like=table.codes)
+            extend(space)
         else:
-            encode(table)
-            table.outdated = table.outdated[:0]
+            encode(space)
         # The vectors that changed last are found as their own nearest; those that are gone are not.
         for row in some[:3]:
-            places = table.find(np.array([row]))
+            places = matrix.find(np.array([row]))
             if len(places):
-                assert row in found(table, table.vectors.gather(places)[0], k=1)
+                assert row in found(space, matrix.gather(places)[0], k=1)
     queries = clustered(20, 60, seed=77)
-    assert recall(table, queries) >= 0.97
-    assert recall(table, queries, np.arange(len(table.rows)) % 3 == 0) >= 0.97
-    assert not {*found(table, queries[0], k=len(table.rows))} - {*table.rows[table.alive].tolist()}
+    assert recall(space, queries) >= 0.97
+    assert recall(space, queries, np.arange(len(matrix.rows)) % 3 == 0) >= 0.97
+    assert not {*found(space, queries[0], k=len(matrix.rows))} - {*matrix.rows[matrix.alive].tolist()}
 
 
 def open_at(path: Path) -> FaissVectorStore:
@@ -161,18 +194,29 @@ def chunks(rows: np.ndarray, first: int = 0) -> list[Chunk]:
     return [Chunk(f"text {n}", f"c{n}", vector=row) for n, row in enumerate(rows, first)]
 
 
+async def until_coded(store: FaissVectorStore, query: np.ndarray, count: int) -> Namespace:
+    """Search until a namespace has codes of so many rows."""
+    with anyio.fail_after(30):
+        while True:
+            await store.search_by_vector(query)
+            space = store._engine._state.index.get("test")
+            if space.codes is not None and space.codes.count >= count:
+                return space
+            await anyio.sleep(0.01)
+
+
 @pytest.mark.anyio
 async def test_no_search_waits_for_codes(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 1000)
-    monkeypatch.setattr(_index, "_LOOSE_ROWS", 100)
-    go, encoded = threading.Event(), _codes.encoded
+    monkeypatch.setattr(index, "INDEX_FROM", 1000)
+    monkeypatch.setattr(upkeep, "_LOOSE_ROWS", 100)
+    go, encoded = threading.Event(), codes.encoded
 
-    def slow(*arguments, **options):
-        codes = encoded(*arguments, **options)
+    def slow(*arguments):
+        made = encoded(*arguments)
         assert go.wait(30)
-        return codes
+        return made
 
-    monkeypatch.setattr(_codes, "encoded", slow)
+    monkeypatch.setattr(codes, "encoded", slow)
     rows = clustered(3000, 60)
     async with open_at(tmp_path) as store:
         await store.add(chunks(rows))
@@ -183,36 +227,29 @@ async def test_no_search_waits_for_codes(tmp_path, monkeypatch):
         await store.add([Chunk("moved", "c7", vector=moved[0]), Chunk("new", "new", vector=moved[1])])
         await store.delete(["c9"])
         await store.search_by_vector(rows[0])
-        space = store._engine._state.indexes._spaces["test"]
-        assert space.table.codes is None
+        assert store._engine._state.index.get("test").codes is None
         go.set()
-        with anyio.fail_after(30):
-            while space.table.codes is None:
-                await store.search_by_vector(rows[0])
+        await until_coded(store, rows[0], 3000)
         assert [(await store.search_by_vector(v, k=1))[0].chunk.content for v in moved] == ["moved", "new"]
         assert "c9" not in [hit.chunk.id for hit in await store.search_by_vector(rows[9], k=50)]
         await store.add(chunks(clustered(400, 60, seed=8), first=5000))
-        with anyio.fail_after(30):
-            while space.table.codes.count < 3401:
-                await store.search_by_vector(rows[0])
-                await anyio.sleep(0.01)
+        await until_coded(store, rows[0], 3400)
         assert [(await store.search_by_vector(v, k=1))[0].chunk.content for v in moved] == ["moved", "new"]
 
 
 @pytest.mark.anyio
 async def test_places_of_removed_rows_are_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 1000)
+    monkeypatch.setattr(index, "INDEX_FROM", 1000)
     rows = clustered(4000, 80)
     async with open_at(tmp_path) as store:
         await store.add(chunks(rows))
         await store.search_by_vector(rows[0])
         await store.delete([f"c{n}" for n in range(0, 4000, 2)])
-        spaces = store._engine._state.indexes._spaces
         with anyio.fail_after(30):
             while True:
                 hits = await store.search_by_vector(rows[1], k=1)
                 assert hits[0].chunk.id == "c1"
-                if len(spaces["test"].table.rows) == 2000:
+                if len(store._engine._state.index.get("test").matrix.rows) == 2000:
                     break
                 await anyio.sleep(0.01)
         for n in range(1, 4000, 190):
@@ -224,60 +261,64 @@ async def test_places_of_removed_rows_are_given_up(tmp_path, monkeypatch):
 
 @pytest.mark.anyio
 async def test_codes_that_cannot_be_made_stop_nobody(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(_index, "FAISS_FROM", 100)
+    monkeypatch.setattr(index, "INDEX_FROM", 100)
+    made = []
 
-    def failing(*arguments, **options):
+    def failing(*arguments):
+        made.append(arguments)
         raise RuntimeError("no")
 
-    monkeypatch.setattr(_codes, "encoded", failing)
+    monkeypatch.setattr(codes, "encoded", failing)
     rows = clustered(500, 10)
     async with open_at(tmp_path) as store:
         await store.add(chunks(rows))
         for n in range(50):
             assert (await store.search_by_vector(rows[n], k=1))[0].chunk.id == f"c{n}"
     assert "no codes" in caplog.text
+    assert len(made) < 5
 
 
 @pytest.mark.parametrize("cells", [False, True])
 def test_estimates_are_right_on_average(cells, monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((2_000, 16, 16),) if cells else ())
+    if cells:
+        with_cells(monkeypatch, 2_000, 16, 16)
     rows = clustered(6_000, 120)
-    whole = table_of(rows)
+    whole = space_of(rows)
     encode(whole)
-    table = table_of(rows[:4_000])
-    encode(table)
-    table.put(np.arange(4_001, 6_001) * 3, rows[4_000:])
-    encode(table, like=table.codes)
-    for codes in (whole.codes, table.codes, _codes.restored(table.codes.to_bytes(), 4_000)):
+    space = space_of(rows[:4_000])
+    encode(space)
+    put(space, np.arange(4_001, 6_001) * 3, rows[4_000:])
+    extend(space)
+    for each in (whole.codes, space.codes, codes.restored(space.codes.to_bytes(), 4_000)):
         wrong = []
         for query in clustered(30, 120, seed=1):
-            places, estimates = codes.nearest(query, 20)
+            places, estimates = each.nearest(query, 20, each.visited)
             # Scores of some 0.7: rounding alone would take an eighth of that away.
             wrong.append((estimates - rows[places] @ query).mean())
         assert abs(np.mean(wrong)) < 0.03
 
 
 def test_without_clusters_a_doubt_that_stays_is_settled_exactly(monkeypatch):
-    monkeypatch.setattr(_codes, "LEVELS", ((2_000, 64, 44),))
-    monkeypatch.setattr(_table, "_AGAIN", (1,))
+    with_cells(monkeypatch, 2_000, 64, 44)
+    monkeypatch.setattr(namespace, "_ROUNDS", 1)
     chance = np.random.default_rng(0)
-    table = table_of(unit(chance.standard_normal((20_000, DIM))))
-    encode(table)
+    space = space_of(unit(chance.standard_normal((20_000, DIM))))
+    encode(space)
     queries = unit(chance.standard_normal((20, DIM)))
-    assert recall(table, queries) >= 0.99
+    assert recall(space, queries) >= 0.99
     # Nor where some have been removed.
-    table.remove(table.rows[::50])
-    assert recall(table, queries) >= 0.99
+    space.matrix.remove(space.matrix.rows[::50])
+    assert recall(space, queries) >= 0.99
     # More rows than that takes, and what the codes say counts, whether some have been removed or not.
-    monkeypatch.setattr(_table, "_BEARABLE", 10_000 * DIM)
-    assert 0.3 < recall(table, queries) < 0.97
+    monkeypatch.setattr(namespace, "_BEARABLE", 10_000 * DIM)
+    assert 0.3 < recall(space, queries) < 0.97
 
 
 def test_a_doubt_asks_for_more_candidates(monkeypatch):
     # All in one cluster, so that the codes can't tell the rows apart well.
-    table = table_of(clustered(20_000, 1, noise=1.0))
-    encode(table)
+    space = space_of(clustered(20_000, 1, noise=1.0))
+    encode(space)
     queries = clustered(30, 1, noise=1.0, seed=1)
-    careful = recall(table, queries)
-    monkeypatch.setattr(_table, "_ERRORS", -np.inf)
-    assert careful >= 0.95 > recall(table, queries)
+    careful = recall(space, queries)
+    monkeypatch.setattr(namespace, "_ERRORS", -np.inf)
+    assert careful >= 0.95 > recall(space, queries)

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict
 
 import anyio
 import numpy as np
@@ -14,66 +13,14 @@ from vectorstores import (
     Chunk,
     FaissVectorStore,
     HashingEmbedder,
-    InvalidChunkError,
     StoreUnavailableError,
-    _rows,
-    _schema,
 )
-from vectorstores._checks import Row, check_chunks, plain_row
+from vectorstores._checks import Row
 from vectorstores._sqlite import concerns_all, translated
+from vectorstores.sqlite_faiss import rows as sql
+from vectorstores.sqlite_faiss import schema
 
 DIM = 8
-LIMIT = 200
-TEXTS = st.one_of(
-    st.text(st.characters(codec="ascii"), max_size=80), st.text(max_size=20), st.just("\ud800"), st.just(7)
-)
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXTS)
-METADATA = st.dictionaries(TEXTS, st.one_of(SCALARS, st.lists(SCALARS, max_size=2)), max_size=5)
-VECTORS = st.builds(
-    lambda seed, scale, unit, dtype: _vector(seed, scale, unit=unit).astype(dtype),
-    st.integers(0, 1000),
-    st.sampled_from([0.0, 1e-30, 0.5, 1.0, 1.0000001, 3e37, np.inf, np.nan]),
-    st.booleans(),
-    st.sampled_from(["f4", "f8"]),
-)
-
-
-def _vector(seed: int, scale: float, *, unit: bool) -> np.ndarray:
-    drawn = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
-    with np.errstate(all="ignore"):
-        return (drawn / np.linalg.norm(drawn) if unit else drawn) * np.float32(scale)
-
-
-@given(st.builds(Chunk, TEXTS, TEXTS, METADATA, st.one_of(st.none(), TEXTS), VECTORS))
-def test_a_plain_chunk_becomes_the_row_that_the_thorough_way_makes_of_it(chunk):
-    quick = plain_row(chunk, DIM, LIMIT)
-    try:
-        with np.errstate(all="ignore"):
-            (thorough,) = check_chunks([chunk], DIM)
-    except InvalidChunkError:
-        assert quick is None
-        return
-    if quick is None:
-        return
-    given = asdict(quick), asdict(thorough)
-    vectors = [each.pop("vector") for each in given]
-    assert given[0] == given[1]
-    assert vectors[0].tobytes() == vectors[1].tobytes()
-    assert not np.shares_memory(quick.vector, chunk.vector)
-
-
-def test_what_is_common_is_plain_and_what_is_large_is_not():
-    vector = _vector(0, 1.0, unit=True)
-    metadata = {"kind": "lesson", "score": 0.5, "trial": 2, "seen": True, "tool": None}
-    assert plain_row(Chunk("text", "id", metadata, "task", vector), DIM, LIMIT) is not None
-    assert plain_row(Chunk("text", "id", metadata, "task", 2 * vector), DIM, LIMIT) is not None
-    for large in (
-        Chunk("x" * LIMIT, "id", vector=vector),
-        Chunk("x", "id", {"x": "x" * LIMIT}, None, vector),
-    ):
-        assert plain_row(large, DIM, LIMIT) is None
-    assert plain_row(Chunk("text", "id", {"n": dict.fromkeys("ab", 1)}, vector=vector), DIM, LIMIT) is None
-    assert plain_row(Chunk("text", "id"), DIM, LIMIT) is None
 
 
 @given(
@@ -86,32 +33,30 @@ def test_what_is_common_is_plain_and_what_is_large_is_not():
 def test_writes_of_any_number_of_new_and_known_ids(calls):
     """Each call writes ``text + n`` under the ids of its list; ids of another namespace stay out of it."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for statement in _schema._STATEMENTS:
+        for statement in schema._STATEMENTS:
             connection.execute(statement)
         connection.execute("BEGIN")
-        _rows.write_chunks(connection, "other", _some(0, range(100)))
+        sql.write_chunks(connection, "other", _some(0, range(100)))
         texts: dict[str, str] = {}
         order: list[str] = []
         for text, ids in calls:
             rows = _some(text, ids)
-            before = _rows.last_change(connection)
-            gone = _rows.write_chunks(connection, "mine", rows)
+            before = sql.last_change(connection)
+            gone = sql.write_chunks(connection, "mine", rows)
             changed = {row.id for row in rows if texts.get(row.id, row.content) != row.content}
-            numbered = {row: seq for seq, row, _ in _changes(connection, before)}
+            numbered = {row for _, row, _ in _changes(connection, before)}
             assert [seq for seq, _, _ in _changes(connection, before)] == [
                 *range(before + 1, before + 1 + len(rows))
             ]
             names = dict(connection.execute("SELECT row, id FROM chunks"))
-            assert {(names[each.row], each.text, each.seq) for each in gone} == {
-                (id, texts[id], numbered[row])
-                for row, id in names.items()
-                if row in numbered and id in changed
+            assert {(names[each.row], each.text) for each in gone} == {
+                (id, texts[id]) for row, id in names.items() if row in numbered and id in changed
             }
             order += [row.id for row in rows if row.id not in texts]
             texts |= {row.id: row.content for row in rows}
-        page = _rows.scan_chunks(connection, "mine", None, 0, 1000)
+        page = sql.scan_chunks(connection, "mine", None, 0, 1000)
         assert [(chunk.id, chunk.content) for chunk in page.chunks] == [(id, texts[id]) for id in order]
-        assert _rows.count_chunks(connection, "other", None) == 100
+        assert sql.count_chunks(connection, "other", None) == 100
         found = connection.execute(
             "SELECT id, vector FROM chunks JOIN vectors USING (row) WHERE namespace = 'mine'"
         )

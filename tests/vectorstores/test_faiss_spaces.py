@@ -9,10 +9,9 @@ import anyio
 import numpy as np
 import pytest
 
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, _index, _mapped
-from vectorstores._codes import encoded
-from vectorstores._space import Space
-from vectorstores._spaces import Spaces
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
+from vectorstores.sqlite_faiss import index, snapshot
+from vectorstores.sqlite_faiss.index import Index
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -45,8 +44,8 @@ async def best(store: FaissVectorStore, namespace: int, n: int, count: int) -> s
     return (await store.scoped(f"n{namespace}").search_by_vector(query, k=1))[0].chunk.content
 
 
-def spaces_of(store: FaissVectorStore) -> Spaces:
-    return store._engine._state.indexes._spaces
+def spaces_of(store: FaissVectorStore) -> Index:
+    return store._engine._state.index
 
 
 def open_files(folder: Path) -> int:
@@ -67,11 +66,11 @@ async def test_namespaces_that_were_searched_take_no_more_than_their_bound(tmp_p
             for number in range(60):
                 assert await best(store, number, 7, 50) == f"7 of {number}"
                 assert spaces_of(store).held <= limit
-        assert 10 <= len(spaces_of(store)) < 30
+        assert 10 <= len(spaces_of(store).names()) < 30
         assert spaces_of(store).names()[-1] == "n59"
         # The sums are those of what is there.
         spaces = spaces_of(store)
-        assert spaces.held == sum(spaces[name].nbytes for name in spaces.names())
+        assert spaces.held == sum(spaces.get(name).nbytes for name in spaces.names())
 
 
 async def test_what_filters_need_counts_too(tmp_path):
@@ -80,12 +79,12 @@ async def test_what_filters_need_counts_too(tmp_path):
         await fill(store, 10, 50)
         for number in range(10):
             await best(store, number, 0, 50)
-        before = len(spaces_of(store))
+        before = len(spaces_of(store).names())
         view = store.scoped("n9")
         for key in range(40):
             assert not await view.search_by_vector(vectors(1)[0], filter={f"undeclared{key}": 1})
         assert await view.count(filter={"half": 1}) == 25
-        assert len(spaces_of(store)) < before
+        assert len(spaces_of(store).names()) < before
         assert spaces_of(store).held <= limit
 
 
@@ -93,10 +92,10 @@ async def test_a_namespace_in_use_stays_whatever_it_takes(tmp_path):
     async with open_at(tmp_path, 0) as store:
         await fill(store, 2, 50)
         await best(store, 0, 3, 50)
-        kept = spaces_of(store)["n0"]
+        kept = spaces_of(store).get("n0")
         for n in range(20):
             assert await best(store, 0, n, 50) == f"{n} of 0"
-        assert spaces_of(store)["n0"] is kept
+        assert spaces_of(store).get("n0") is kept
         assert await best(store, 1, 3, 50) == "3 of 1"
         assert spaces_of(store).names() == ["n1"]
 
@@ -105,12 +104,12 @@ async def test_the_namespace_searched_now_and_then_stays_longer_than_those_searc
     async with open_at(tmp_path, 100 * KILO) as store:
         await fill(store, 40, 50)
         await best(store, 0, 3, 50)
-        kept = spaces_of(store)["n0"]
+        kept = spaces_of(store).get("n0")
         for number in range(1, 40):
             await best(store, number, 3, 50)
             assert await best(store, 0, number, 50) == f"{number} of 0"
-        assert spaces_of(store)["n0"] is kept
-        assert len(spaces_of(store)) < 20
+        assert spaces_of(store).get("n0") is kept
+        assert len(spaces_of(store).names()) < 20
 
 
 async def test_what_others_wrote_after_a_namespace_was_let_go_is_found(tmp_path):
@@ -118,7 +117,7 @@ async def test_what_others_wrote_after_a_namespace_was_let_go_is_found(tmp_path)
         await fill(store, 3, 50)
         await best(store, 0, 3, 50)
         await best(store, 1, 3, 50)
-        assert "n0" not in spaces_of(store)
+        assert "n0" not in spaces_of(store).names()
         view = other.scoped("n0")
         replaced, new = vectors(2, seed=77)
         await view.add([Chunk("replaced", "c3", vector=replaced), Chunk("new", "new", vector=new)])
@@ -167,27 +166,29 @@ async def test_searches_and_writes_at_once_while_namespaces_come_and_go(tmp_path
 
 
 async def test_files_of_a_large_namespace_are_written_before_it_is_let_go(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 2000)
+    monkeypatch.setattr(index, "INDEX_FROM", 2000)
     async with open_at(tmp_path, 400 * KILO) as store:
         await fill(store, 4, 2500)  # 320 kB of vectors each
         for number in range(4):
             assert await best(store, number, 5, 2500) == f"5 of {number}"
             with anyio.fail_after(30):
-                while len(list((tmp_path / "index").glob("*.codes"))) <= number:  # noqa: ASYNC110 - a thread's work
+                while len(list((tmp_path / "index").glob("*.matrix"))) <= number:  # noqa: ASYNC110 - a thread's work
                     await anyio.sleep(0.01)
         loads = []
-        read = _mapped.read
-        monkeypatch.setattr(_mapped, "read", lambda place: loads.append(place.namespace) or read(place))
+        opened = snapshot.opened
+        monkeypatch.setattr(
+            snapshot, "opened", lambda place, **o: loads.append(place.namespace) or opened(place, **o)
+        )
         for number in range(4):
             assert await best(store, number, 6, 2500) == f"6 of {number}"
-            assert spaces_of(store)[f"n{number}"].table.codes is not None
+            assert spaces_of(store).get(f"n{number}").codes is not None
         assert set(loads) <= {"n0", "n1", "n2", "n3"}
         assert len(loads) >= 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")
 async def test_mapped_files_of_many_namespaces_are_not_all_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 60)
+    monkeypatch.setattr(index, "INDEX_FROM", 60)
     async with open_at(tmp_path) as store:
         await fill(store, 12, 80)
         for number in range(12):
@@ -195,44 +196,19 @@ async def test_mapped_files_of_many_namespaces_are_not_all_open(tmp_path, monkey
     async with open_at(tmp_path, 20 * KILO * KILO) as store:
         for number in range(12):
             assert await best(store, number, 2, 80) == f"2 of {number}"
-        assert 1 <= open_files(tmp_path / "index") <= 5
+        assert 1 <= open_files(tmp_path / "index") <= 10
 
 
-async def test_one_that_is_worked_on_or_waits_for_that_is_let_go_last():
-    def space(name: str) -> Space:
-        made = Space(name, DIM, 0)
-        made.table.put(np.arange(100), vectors(100))
-        return made
-
-    one = space("").nbytes
-    due = {"b"}
-    spaces = Spaces(3 * one, lambda each: each.namespace in due)
-    with spaces.worked_on("missing") as nothing:
-        assert nothing is None
-    for name in "abc":
-        spaces.put(space(name))
-    with spaces.worked_on("a") as held:
-        assert held is spaces["a"]
-        spaces.put(space("d"))
-        assert spaces.names() == ["a", "b", "d"]
-        due |= set("adefgh")
-        for name in "efg":
-            spaces.put(space(name))
-        assert spaces.names() == ["a", "b", "d", "e", "f", "g"]
-        spaces.put(space("h"))
-        assert spaces.names() == ["a", "d", "e", "f", "g", "h"]  # twice the bound, and no more
-    due.clear()
-    spaces.put(space("i"))
-    assert spaces.names() == ["g", "h", "i"]
-    assert spaces.held == 3 * one
-    spaces["h"].table.codes = encoded(spaces["h"].table.vectors.parts(), lambda: True)
-    spaces.weigh(spaces["h"])
-    assert spaces.names() == ["h", "i"]
-    spaces.drop("i")
-    spaces.drop("i")
-    assert spaces.held == spaces["h"].nbytes
-    spaces.clear()
-    assert spaces.held == len(spaces) == 0
+async def test_one_that_is_worked_on_is_not_let_go(tmp_path):
+    async with open_at(tmp_path, 0) as store:
+        await fill(store, 3, 50)
+        await best(store, 0, 3, 50)
+        spaces_of(store).kept = "n0"
+        await best(store, 1, 3, 50)
+        assert spaces_of(store).names() == ["n0", "n1"]
+        spaces_of(store).kept = None
+        await best(store, 2, 3, 50)
+        assert spaces_of(store).names() == ["n2"]
 
 
 def test_a_bound_below_zero_is_refused(tmp_path):
@@ -263,7 +239,7 @@ async def test_files_are_closed_whatever_fails_when_a_store_is(tmp_path, monkeyp
     def fail() -> None:
         raise ValueError("something that nobody thought of")
 
-    monkeypatch.setattr(store._engine._state.indexes._upkeep, "finish", fail)
+    monkeypatch.setattr(store._engine._state.upkeep, "finish", fail)
     with pytest.raises(ValueError, match="nobody thought of"):
         await store.close()
     assert open_files(tmp_path) == 0

@@ -1,9 +1,11 @@
 """The store on disk: what the contract, common to all stores, does not say."""
 
 import os
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -19,12 +21,12 @@ from vectorstores import (
     MissingDependencyError,
     StoreClosedError,
     StoreUnavailableError,
-    _codes,
-    _index,
-    _rows,
+    _sqlite,
     open_store,
 )
-from vectorstores.opening import folder_of
+from vectorstores._sqlite import Database
+from vectorstores.address import folder_of
+from vectorstores.sqlite_faiss import index, rows
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -61,7 +63,7 @@ async def test_a_store_is_found_again_with_all_that_was_in_it(tmp_path):
 
 
 async def test_above_the_threshold_faiss_finds_what_the_reference_finds(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 500)
+    monkeypatch.setattr(index, "INDEX_FROM", 500)
     count = 2000
     chunks = [
         Chunk(f"text {n}", id=f"c{n}", metadata={"n": n, "group": n % 50}, vector=v)
@@ -89,11 +91,11 @@ async def test_above_the_threshold_faiss_finds_what_the_reference_finds(tmp_path
                         ]
                         assert [hit.chunk for hit in found] == [hit.chunk for hit in expected]
                         assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected])
-    assert _codes.load_faiss().__name__ in sys.modules
+    assert "faiss" in sys.modules
 
 
 async def test_who_is_far_behind_the_log_of_changes_reads_all_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(_rows, "LOG_SIZE", 100)
+    monkeypatch.setattr(rows, "LOG_SIZE", 100)
     async with open_at(tmp_path) as behind, open_at(tmp_path) as ahead:
         await behind.add([Chunk("first", id="first", vector=vectors(1)[0])])
         assert len(await behind.search_by_vector(vectors(1)[0])) == 1
@@ -120,22 +122,46 @@ async def test_a_thousand_tasks_add_and_search_at_once(tmp_path):
 
 
 async def test_writes_of_many_tasks_share_commits(tmp_path, monkeypatch):
-    from vectorstores import _sqlite
+    commits: list[object] = []
+    write = Database.write
 
-    batches: list[int] = []
-    together = _sqlite.Database._together
+    def counting(self, work):
+        commits.append(work)
+        return write(self, work)
 
-    def counting(self, batch):
-        batches.append(len(batch))
-        return together(self, batch)
-
-    monkeypatch.setattr(_sqlite.Database, "_together", counting)
+    monkeypatch.setattr(Database, "write", counting)
     async with open_at(tmp_path) as store:
         async with anyio.create_task_group() as tasks:
             for n in range(200):
                 tasks.start_soon(store.append_once, "c", f"k{n}", n)
-        assert sum(batches) == 200
-        assert len(batches) < 100
+        assert len((await store.scan_records("c", limit=300)).records) == 200
+        assert 1 <= len(commits) < 100
+
+
+async def test_many_writers_wait_for_another_process_no_longer_than_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(_sqlite, "BUSY_TIMEOUT", 0.3)
+    store = open_at(tmp_path)
+    await store.add([Chunk("first", id="first")])
+    refused: list[str] = []
+
+    async def add(number: int) -> None:
+        try:
+            await store.add([Chunk("x", id=f"c{number}", vector=vectors(1)[0])])
+        except StoreUnavailableError as error:
+            refused.append(str(error))
+
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with anyio.fail_after(2):
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    tasks.start_soon(add, number)
+        other.execute("ROLLBACK")
+    assert len(refused) == 20
+    assert all("another process has been writing for 0.3 s" in each for each in refused)
+    await add(1)
+    assert await store.count() == 2
+    await store.close()
 
 
 async def test_a_cancelled_add_is_whole_or_absent(tmp_path):

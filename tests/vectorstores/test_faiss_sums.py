@@ -20,19 +20,13 @@ from vectorstores import (
     RecordWrite,
     StoreCorruptError,
     StoreUnavailableError,
-    _forgetting,
-    _index,
-    _mapped,
-    _reading,
-    _rows,
-    _space,
-    _sqlite,
 )
 from vectorstores._checks import unit_rows
-from vectorstores._json import check_json, is_plain, weigh
-from vectorstores._sums import metadata_sum, text_sum, vector_sums
-from vectorstores._table import VectorTable
-from vectorstores.base import InvalidChunkError
+from vectorstores._json import weigh
+from vectorstores._sqlite import Database
+from vectorstores.sqlite_faiss import index, removal, rows
+from vectorstores.sqlite_faiss.namespace import Namespace
+from vectorstores.sqlite_faiss.sums import metadata_sum, text_sum, vector_sums
 
 DIM = 32
 
@@ -77,19 +71,6 @@ def test_normalising_is_done_once(count, seed):
     once = unit_rows(np.random.default_rng(seed).standard_normal((count, DIM)) * 10, DIM, str)
     assert np.array_equal(unit_rows(once, DIM, str), once)
     assert np.array_equal(np.concatenate([unit_rows(row[np.newaxis], DIM, str) for row in once]), once)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda part: st.lists(part) | st.dictionaries(st.text(), part) | st.tuples(part),
-    max_leaves=8,
-)
-
-
-@given(VALUES)
-def test_plain_values_are_those_that_a_check_leaves_alone(value):
-    if is_plain(value):
-        assert check_json(value, "value", InvalidChunkError) == value
 
 
 def test_what_is_heavy_is_seen_without_reading_it_all():
@@ -146,7 +127,7 @@ def test_a_store_without_checksums_gets_them_row_by_row(tmp_path):
 
 
 def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 10)
+    monkeypatch.setattr(index, "INDEX_FROM", 10)
 
     async def main() -> None:
         path = tmp_path / "store"
@@ -172,17 +153,17 @@ def test_an_index_of_another_history_counts_as_missing(tmp_path, monkeypatch):
 
 
 def test_a_failure_after_the_commit_is_made_up_for(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(_index, "FAISS_FROM", 10)
-    monkeypatch.setattr(_forgetting, "_PAUSE", 0.0)
+    monkeypatch.setattr(index, "INDEX_FROM", 10)
+    monkeypatch.setattr(removal, "_SCRUB", 0.0)
     refusing = True
-    overwrite, checkpoint = _mapped.overwrite, _sqlite.Database.scrub
+    unlink, checkpoint = Path.unlink, Database.scrub
 
-    def no_room(*arguments):
-        if refusing:
-            raise StoreUnavailableError("no room")
-        return overwrite(*arguments)
+    def kept(path: Path, **options: bool) -> None:
+        if refusing and path.suffix == ".matrix":
+            raise PermissionError("no room")
+        unlink(path, **options)
 
-    def no_checkpoint(database):
+    def no_checkpoint(database: Database) -> bool:
         if refusing:
             raise StoreUnavailableError("no room")
         return checkpoint(database)
@@ -195,8 +176,8 @@ def test_a_failure_after_the_commit_is_made_up_for(tmp_path, monkeypatch, caplog
         async with open_at(tmp_path) as store:
             await store.add(chunks(50))
             await store.search_by_vector(vectors(1)[0])
-        monkeypatch.setattr(_mapped, "overwrite", no_room)
-        monkeypatch.setattr(_sqlite.Database, "scrub", no_checkpoint)
+        monkeypatch.setattr(Path, "unlink", kept)
+        monkeypatch.setattr(Database, "scrub", no_checkpoint)
         needle = vectors(50)[7].tobytes()
         async with open_at(tmp_path) as store:
             assert await store.delete(["c7"]) == 1
@@ -241,12 +222,12 @@ async def test_a_small_store_is_searched_at_once_and_follows(tmp_path):
 
 
 @pytest.mark.anyio
-async def test_a_write_in_the_middle_of_a_search_at_once_counts(tmp_path, monkeypatch):
-    at_once = []
-    plain_search, plain_read = VectorTable.search, _index.Indexes.search_at_once
+async def test_a_write_in_the_middle_of_a_search_leaves_it_on_one_state(tmp_path, monkeypatch):
+    plain = Namespace.search
 
     def interrupted(self, *args):
-        found = plain_search(self, *args)
+        found = plain(self, *args)
+        monkeypatch.setattr(Namespace, "search", plain)
         # Another process deletes the best, after it was found and before its text is read.
         with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as other, other:
             (row, seq) = other.execute(
@@ -254,39 +235,29 @@ async def test_a_write_in_the_middle_of_a_search_at_once_counts(tmp_path, monkey
             ).fetchone()
             other.execute("DELETE FROM chunks WHERE row = ?", (row,))
             other.execute("DELETE FROM vectors WHERE row = ?", (row,))
-            other.execute("INSERT INTO changes VALUES (?, 'test', ?, ?, 1)", (seq + 1, row, _rows.DELETED))
-        monkeypatch.setattr(VectorTable, "search", plain_search)
+            other.execute("INSERT INTO changes VALUES (?, 'test', ?, ?, 1)", (seq + 1, row, rows.DELETED))
         return found
-
-    def noted(self, *args):
-        at_once.append(plain_read(self, *args))
-        return at_once[-1]
 
     async with open_at(tmp_path) as store:
         await store.add(chunks(10))
         vector = vectors(1)[0]
         assert (await store.search_by_vector(vector))[0].chunk.id == "c0"
-        monkeypatch.setattr(_index.Indexes, "search_at_once", noted)
+        monkeypatch.setattr(Namespace, "search", interrupted)
         assert (await store.search_by_vector(vector))[0].chunk.id == "c0"
-        assert at_once.pop() is not None
-        monkeypatch.setattr(VectorTable, "search", interrupted)
         found = [hit.chunk.id for hit in await store.search_by_vector(vector, k=10)]
-        assert at_once == [None]
         assert sorted(found) == [f"c{n}" for n in range(1, 10)]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("key", ["plain", "an odd key"])
-async def test_others_get_their_turn_while_a_column_is_read(tmp_path, monkeypatch, key):
+async def test_others_get_their_turn_while_a_column_is_read(tmp_path, monkeypatch):
     pauses = []
     async with open_at(tmp_path) as store:
         await store.add(
-            [Chunk(f"{n}", f"c{n}", {key: n % 2}, vector=v) for n, v in enumerate(vectors(1_000))]
+            [Chunk(f"{n}", f"c{n}", {"an odd key": n % 2}, vector=v) for n, v in enumerate(vectors(1_000))]
         )
         await store.search_by_vector(vectors(1)[0])
-        for module in (_reading, _space):
-            monkeypatch.setattr(module, "pause", lambda: pauses.append(None))
-        hits = await store.search_by_vector(vectors(1)[0], k=1000, filter={key: 1})
+        monkeypatch.setattr(rows, "pause", lambda: pauses.append(None))
+        hits = await store.search_by_vector(vectors(1)[0], k=1000, filter={"an odd key": 1})
     assert len(hits) == 500
     assert len(pauses) >= 1_000 // 256
 

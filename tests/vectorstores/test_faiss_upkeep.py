@@ -6,11 +6,10 @@ import anyio
 import numpy as np
 import pytest
 
-from vectorstores import Chunk, FaissVectorStore, HashingEmbedder, _codes, _index, _space
-from vectorstores._columns import Column
-from vectorstores._index import needs
-from vectorstores._space import Space
-from vectorstores._table import VectorTable
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
+from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
+from vectorstores.sqlite_faiss.columns import Column
+from vectorstores.sqlite_faiss.namespace import Namespace
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -29,8 +28,8 @@ def chunks(count: int, **metadata: object) -> list[Chunk]:
     return [Chunk(f"text {n}", f"c{n}", metadata, vector=v) for n, v in enumerate(vectors(count))]
 
 
-def space_of(store: FaissVectorStore) -> Space:
-    return store._engine._state.indexes._spaces["test"]
+def space_of(store: FaissVectorStore) -> Namespace:
+    return store._engine._state.index.get("test")
 
 
 async def test_values_that_nothing_has_any_more_are_forgotten():
@@ -53,78 +52,75 @@ async def test_columns_of_keys_that_were_asked_for_long_ago_are_forgotten(tmp_pa
         for n in range(100):
             for filter in ({f"key{n}": n}, {"state": "open"}, {"key0": 0}):
                 assert len(await store.search_by_vector(vectors(1)[0], k=20, filter=filter)) == 20
-            assert await store.count(filter={f"key{n}": n + 1}) == 0
-        assert len(space_of(store).columns) <= _space._UNDECLARED + len(space_of(store).indexed)
+            assert not await store.search_by_vector(vectors(1)[0], filter={f"key{n}": n + 1})
+        assert len(space_of(store).columns) <= namespace._UNDECLARED + len(space_of(store).indexed)
         assert {"state", "key0", "key99"} <= space_of(store).columns.keys()
         everything = {"$and": [{f"key{n}": n} for n in range(100)]}
+        assert len(await store.search_by_vector(vectors(1)[0], k=30, filter=everything)) == 20
         assert await store.count(filter=everything) == 20
 
 
 async def test_a_row_that_another_replaces_in_the_middle_of_a_search_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 500)
-    monkeypatch.setattr(_space, "_SMALL", 0)
-    monkeypatch.setattr(_space, "_SMALL_CODED", 0)
-    plain = VectorTable.search
+    monkeypatch.setattr(index, "INDEX_FROM", 500)
+    monkeypatch.setattr(namespace, "_SMALL", 0)
+    monkeypatch.setattr(namespace, "_SMALL_CODED", 0)
+    plain = Namespace.search
     async with open_at(tmp_path) as store:
         await store.add(chunks(600))
         await store.search_by_vector(vectors(1)[0])
     async with open_at(tmp_path) as store, open_at(tmp_path) as other:
         assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.id == "c0"
-        assert space_of(store).layout is not None
+        assert space_of(store).snapshot is not None
 
         def interrupted(self, *args):
-            monkeypatch.setattr(VectorTable, "search", plain)
+            monkeypatch.setattr(Namespace, "search", plain)
             near = Chunk("another text", "c3", vector=vectors(4)[3])
             anyio.from_thread.run(other.add, [near])
             return plain(self, *args)
 
-        monkeypatch.setattr(VectorTable, "search", interrupted)
+        monkeypatch.setattr(Namespace, "search", interrupted)
+        # The state of before, whole, or that of after.
         (hit,) = await store.search_by_vector(vectors(4)[3], k=1)
-        assert VectorTable.search is plain
+        assert Namespace.search is plain
+        assert (hit.chunk.id, hit.chunk.content) in {("c3", "text 3"), ("c3", "another text")}
+        (hit,) = await store.search_by_vector(vectors(4)[3], k=1)
         assert (hit.chunk.id, hit.chunk.content) == ("c3", "another text")
 
 
-async def test_places_are_given_up_where_codes_cannot_be_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(_index, "FAISS_FROM", 500)
+async def test_a_failure_is_not_tried_again_at_every_search(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "INDEX_FROM", 500)
     made = []
 
-    def failing(*arguments, **options):
+    def failing(*arguments):
         made.append(arguments)
         raise RuntimeError("no")
 
-    monkeypatch.setattr(_codes, "encoded", failing)
-    async with open_at(tmp_path) as store:
-        await store.add(chunks(3000))
-        await store.search_by_vector(vectors(1)[0])
-        await store.delete([f"c{n}" for n in range(1, 2000)])
-        with anyio.fail_after(20):
-            while any(needs(space_of(store))[1:]):
+    with monkeypatch.context() as patch:
+        patch.setattr(codes, "encoded", failing)
+        async with open_at(tmp_path) as store:
+            await store.add(chunks(1000))
+            for _ in range(50):
                 assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.id == "c0"
-                await anyio.sleep(0.01)
-        assert len(space_of(store).table.rows) == 1001
-        await store.add([Chunk("again", "c0", vector=vectors(1)[0])])
-        assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.content == "again"
-        assert space_of(store).moved is None
-    assert len(made) < 5
-
-
-async def test_a_namespace_that_is_exchanged_before_a_search_at_once_is_asked_in_a_thread(
-    tmp_path, monkeypatch
-):
+                await anyio.sleep(0.001)
+            await store.add([Chunk("again", "c0", vector=vectors(1)[0])])
+            assert (await store.search_by_vector(vectors(1)[0], k=1))[0].chunk.content == "again"
+    assert 1 <= len(made) <= 2
+    # Later it is.
+    monkeypatch.setattr(upkeep, "_AGAIN", 0.0)
     async with open_at(tmp_path) as store:
-        await store.add(chunks(20, odd=1))
-        filter = {"odd": 1}
-        assert len(await store.search_by_vector(vectors(1)[0], k=20, filter=filter)) == 20
-        indexes, database = store._engine._state.indexes, store._engine._state.database
-        plain = database.read_at_once
+        with anyio.fail_after(30):
+            while (await store.search_by_vector(vectors(1)[0])) and space_of(store).codes is None:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
 
-        def exchanged(work, role):
-            # As one whose places of removed rows were given up, with the columns of a moment before.
-            space_of(store).columns = {}
-            monkeypatch.undo()
-            assert plain(work, role) is None
 
-        monkeypatch.setattr(database, "read_at_once", exchanged)
-        query = [hit.chunk.id for hit in await store.search_by_vector(vectors(1)[0], k=20, filter=filter)]
-        assert len(query) == 20
-        assert indexes._spaces["test"].columns.keys() >= {"odd"}
+async def test_the_file_that_another_process_wrote_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "INDEX_FROM", 500)
+    encoded, made = codes.encoded, []
+    monkeypatch.setattr(codes, "encoded", lambda *given: made.append(given) or encoded(*given))
+    async with open_at(tmp_path) as store, open_at(tmp_path) as other:
+        await store.add(chunks(1000))
+        for each in (store, other):
+            with anyio.fail_after(30):
+                while (await each.search_by_vector(vectors(1)[0])) and space_of(each).codes is None:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+    assert len(made) == 1

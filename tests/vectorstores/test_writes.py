@@ -3,34 +3,62 @@
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 
 import anyio
 import pytest
 from offline import printed_by
 
-from vectorstores import StoreUnavailableError, _writes
-from vectorstores._combine import Failure
-from vectorstores._writes import Together
+from vectorstores import StoreUnavailableError
+from vectorstores.sqlite_faiss import writer
+from vectorstores.sqlite_faiss.writer import Write, Writer
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 10
 
 
 class Doubling:
-    """Work that doubles numbers, refuses negative ones, and waits while it is held."""
+    """A database whose writes double numbers, refuse negative ones, and wait while it is held.
+
+    A number in a batch that fails is worked on once more, alone.
+    """
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
+        self.threads: set[int] = set()
         self.begun = threading.Event()
         self.free = threading.Event()
         self.free.set()
 
-    def __call__(self, items: Sequence[int]) -> list[object]:
-        self.batches.append(list(items))
+    def write(self, work: Callable[[list[int]], None]) -> None:
+        batch: list[int] = []
+        self.batches.append(batch)
+        self.threads.add(threading.get_ident())
         self.begun.set()
         assert self.free.wait(PATIENCE)
-        return [Failure(ValueError(f"{item} is negative")) if item < 0 else 2 * item for item in items]
+        work(batch)
+
+
+def double(number: int, batch: list[int]) -> int:
+    batch.append(number)
+    if number < 0:
+        raise ValueError(f"{number} is negative")
+    return 2 * number
+
+
+class Together:
+    """Doubles numbers through a writer."""
+
+    def __init__(self, work: Doubling) -> None:
+        self.committed: list[int] = []
+        self.writer = Writer(work, None, lambda writes: self.committed.extend(w.result for w in writes))
+
+    async def __call__(self, number: int) -> int:
+        return await self.writer(Write(partial(double, number)))
+
+    def close(self) -> None:
+        self.writer.close()
 
 
 @pytest.fixture
@@ -40,7 +68,7 @@ def work():
 
 @pytest.fixture
 def together(work):
-    made = Together(work, "test-writes")
+    made = Together(work)
     yield made
     work.free.set()
     made.close()
@@ -80,31 +108,35 @@ async def test_tasks_that_are_ready_together_share_one_batch_from_the_first_on(t
 
 
 async def test_a_batch_is_bounded(together, work, monkeypatch):
-    monkeypatch.setattr(_writes, "_WAVE", 8)
-    monkeypatch.setattr(_writes, "_AT_ONCE", 16)
+    monkeypatch.setattr(writer, "_AT_ONCE", 16)
     await all_of(together, range(100))
     assert max(len(batch) for batch in work.batches) == 16
     assert sorted(item for batch in work.batches for item in batch) == [*range(100)]
 
 
-async def test_a_failure_of_the_work_itself_reaches_all_and_the_next_batch_is_worked_on(together, work):
-    broken = Together(lambda items: 1 / 0, "test-broken")
-    short = Together(lambda items: [], "test-short")
-    try:
-        for made, error in ((broken, ZeroDivisionError), (short, ValueError)):
-            for _ in range(2):
-                with pytest.raises(error):
-                    await made(1)
-    finally:
-        broken.close()
-        short.close()
+async def test_a_failure_of_the_work_itself_reaches_all_and_the_next_batch_is_worked_on(
+    together, work, monkeypatch
+):
+    def failing(given: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "write", failing)
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await together(1)
+    assert await together(1) == 2
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_what_is_told_of_after_a_commit_is_what_was_written(together):
+    await all_of(together, [1, -1, 2])
+    assert sorted(together.committed) == [2, 4]
+
+
 async def test_tasks_are_told_when_the_thread_ends_unforeseen_and_the_next_one_works(
     together, work, monkeypatch
 ):
-    real = Together._serve
+    real = Writer._serve
     calls = 0
 
     def failing(self, given):
@@ -114,7 +146,7 @@ async def test_tasks_are_told_when_the_thread_ends_unforeseen_and_the_next_one_w
             raise MemoryError
         return real(self, given)
 
-    monkeypatch.setattr(Together, "_serve", failing)
+    monkeypatch.setattr(Writer, "_serve", failing)
     assert await together(1) == 2
     with anyio.fail_after(PATIENCE), pytest.raises(StoreUnavailableError, match="MemoryError"):
         await together(2)
@@ -171,15 +203,8 @@ def test_a_task_cancelled_by_asyncio_itself_spoils_nothing_for_those_of_its_batc
 
 
 def test_loops_in_several_threads_share_one_thread_of_work(work):
-    together = Together(work, "test-writes")
-    threads_of_work: set[int] = set()
+    together = Together(work)
     found: dict[int, dict[int, object]] = {}
-
-    def working(items):
-        threads_of_work.add(threading.get_ident())
-        return work(items)
-
-    together._work = working
 
     def run(number: int, backend: str) -> None:
         mine = range(1000 * number, 1000 * number + 300)
@@ -194,19 +219,19 @@ def test_loops_in_several_threads_share_one_thread_of_work(work):
         thread.join(PATIENCE)
     together.close()
     assert found == {n: {m: 2 * m for m in range(1000 * n, 1000 * n + 300)} for n in range(4)}
-    assert len(threads_of_work) == 1
+    assert len(work.threads) == 1
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_loops_that_follow_each_other_in_a_thread(work, backend):
-    together = Together(work, "test-writes")
+    together = Together(work)
     for number in range(5):
         assert anyio.run(together, number, backend=backend) == 2 * number
     together.close()
 
 
 def test_a_loop_that_ends_while_its_items_are_worked_on(work):
-    together = Together(work, "test-writes")
+    together = Together(work)
     work.free.clear()
     loop = asyncio.new_event_loop()
     task = loop.create_task(together(1))
@@ -236,15 +261,15 @@ async def test_closing_ends_the_thread_after_what_was_handed_over(together, work
         threading.Timer(0.05, work.free.set).start()
         await anyio.to_thread.run_sync(together.close)
     assert sorted(found) == [2, 4]
-    assert "test-writes" not in [thread.name for thread in threading.enumerate()]
+    assert "vectorstores-writes" not in [thread.name for thread in threading.enumerate()]
     assert await together(3) == 6
 
 
 async def test_the_thread_goes_when_there_is_nothing_to_do_and_comes_back(together, work, monkeypatch):
-    monkeypatch.setattr(_writes, "_LOOK", 0.01)
+    monkeypatch.setattr(writer, "_LOOK", 0.01)
     assert await together(1) == 2
     with anyio.fail_after(PATIENCE):
-        while "test-writes" in [thread.name for thread in threading.enumerate()]:  # noqa: ASYNC110 - a thread ends
+        while "vectorstores-writes" in [thread.name for thread in threading.enumerate()]:  # noqa: ASYNC110 - a thread ends
             await anyio.sleep(0.01)
     assert await together(2) == 4
 

@@ -122,7 +122,14 @@ def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):
     assert {row[0] for row in rows if row[1] == "in"} == {good[:8], bad[:8]}
     assert all(row[3] == "-" for row in rows)
     none = cli(
-        "lessons", "why", f"{CLEAN.prompt} now", "--floor", "1", "--strategy", "structured_reflections", "--no-credit"
+        "lessons",
+        "why",
+        f"{CLEAN.prompt} now",
+        "--floor",
+        "1",
+        "--strategy",
+        "structured_reflections",
+        "--no-credit",
     )
     assert "nothing would be recalled" in none.stderr
     reasons = {line.split("\t")[4] for line in none.stdout.splitlines()}

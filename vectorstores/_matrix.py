@@ -1,0 +1,248 @@
+"""Vectors of one namespace by the numbers of their rows, searched exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from vectorstores.mmr import mmr
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from vectorstores._engine import Query
+    from vectorstores.base import FloatArray
+
+    Places: TypeAlias = NDArray[np.int64]
+    Mask: TypeAlias = NDArray[np.bool_]
+    Proposal: TypeAlias = Callable[[FloatArray, int, Mask | None], Places | None]
+
+# OpenBLAS gives a product with more numbers than this to several threads, which then wait for each other on a busy
+# machine.
+_PRODUCT: Final = 384 * 1024
+# Products of float32 rows depend on their place in the matrix in the last digits. Candidates within this distance of
+# the k-th are scored again in float64, so that equal vectors get equal scores and the earlier one wins.
+SLACK: Final = 1e-5
+# Above this share of the rows, copying them for a product costs more than it saves.
+_GATHER_SHARE: Final = 0.3
+
+
+class _Growing:
+    """An array that rows are appended to, in amortised constant time."""
+
+    def __init__(self, *shape: int, dtype: DTypeLike) -> None:
+        self._array: NDArray[Any] = np.empty((0, *shape), dtype=dtype)
+        self.view = self._array
+        """What has been appended; valid for writing until the next append."""
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._array.nbytes)
+
+    def reserve(self, size: int) -> None:
+        if size > len(self._array):
+            grown = np.empty((size, *self._array.shape[1:]), dtype=self._array.dtype)
+            grown[: len(self.view)] = self.view
+            self._array, self.view = grown, grown[: len(self.view)]
+
+    def append(self, rows: NDArray[Any]) -> None:
+        end = len(self.view) + len(rows)
+        if end > len(self._array):
+            self.reserve(max(end, 5 * len(self.view) // 4, 16))
+        self._array[len(self.view) : end] = rows
+        self.view = self._array[:end]
+
+
+class Matrix:
+    """Rows and their unit vectors, at positions in the order of the rows, which only grow.
+
+    The vectors of the first rows may be given, such as those of a mapped file; they are written to when one of them is
+    replaced. A removed row keeps its position, and never comes back.
+    """
+
+    def __init__(self, dim: int, rows: Places | None = None, vectors: FloatArray | None = None) -> None:
+        self.dim = dim
+        self.first: FloatArray = np.empty((0, dim), dtype=np.float32) if vectors is None else vectors
+        self.dead = 0
+        self._rest = _Growing(dim, dtype=np.float32)
+        self._rows, self._alive = _Growing(dtype=np.int64), _Growing(dtype=np.bool_)
+        if rows is not None:
+            self._rows.append(rows)
+            self._alive.append(np.ones(len(rows), dtype=np.bool_))
+
+    @property
+    def rows(self) -> Places:
+        """The row number at each position, ascending."""
+        return self._rows.view
+
+    @property
+    def alive(self) -> Mask:
+        """Whether the row at each position has not been removed."""
+        return self._alive.view
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes, but for the vectors that were given."""
+        return self._rest.nbytes + self._rows.nbytes + self._alive.nbytes
+
+    def __len__(self) -> int:
+        """Number of rows that have not been removed."""
+        return len(self.rows) - self.dead
+
+    def reserve(self, size: int) -> None:
+        """Make room for so many rows in all."""
+        self._rest.reserve(size - len(self.first))
+
+    def find(self, rows: Places) -> Places:
+        """Return the positions of those rows that are there."""
+        if not len(self.rows):
+            return np.empty(0, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        found: Places = places[(self.rows[places] == rows) & self.alive[places]]
+        return found
+
+    def put(self, rows: Places, vectors: FloatArray) -> Places:
+        """Add rows, or replace the vectors of those that are there; return the positions whose vector is another now.
+
+        ``rows`` ascends; new ones come last.
+        """
+        last = self.rows[-1] if len(self.rows) else np.int64(-1)
+        fresh = rows > last
+        old = np.flatnonzero(~fresh)
+        places = np.searchsorted(self.rows, rows[old])
+        if len(old):
+            there = self.rows[places] == rows[old]
+            old, places = old[there], places[there]
+            other = (self.gather(places) != vectors[old]).any(axis=1)
+            places = places[other]
+            self._set(places, vectors[old[other]])
+        if fresh.any():
+            self._rest.append(vectors[fresh])
+            self._rows.append(rows[fresh])
+            self._alive.append(np.ones(int(fresh.sum()), dtype=np.bool_))
+        return places
+
+    def remove(self, rows: Places) -> Places:
+        """Remove rows that are there and return their positions; their vectors are overwritten."""
+        places = np.unique(self.find(rows))
+        self._set(places, np.zeros((len(places), self.dim), dtype=np.float32))
+        self.alive[places] = False
+        self.dead += len(places)
+        return places
+
+    def _set(self, places: Places, vectors: FloatArray) -> None:
+        split = len(self.first)
+        early = places < split
+        if early.any():
+            self.first[places[early]] = vectors[early]
+        self._rest.view[places[~early] - split] = vectors[~early]
+
+    def packed(self) -> Matrix:
+        """Return a copy in memory without the positions of removed rows."""
+        copy = Matrix(self.dim)
+        places = np.flatnonzero(self.alive)
+        copy.put(self.rows[places], self.gather(places))
+        return copy
+
+    def gather(self, places: Places) -> FloatArray:
+        """Return a copy of the vectors at these positions."""
+        return self.view().gather(places)
+
+    def view(self) -> View:
+        """Return the vectors as they are now, to be read without the lock under which they change."""
+        return View(self.first, self._rest.view)
+
+    def search(
+        self, query: Query, mask: Mask | None, proposal: Proposal | None = None
+    ) -> list[tuple[int, float]]:
+        """Return rows with their scores, best first. ``mask`` says which positions the filter admits.
+
+        ``proposal`` may name the positions that are worth a comparison, or None where all are.
+        """
+        usable = self.alive if self.dead else None
+        if mask is not None:
+            usable = mask if usable is None else usable & mask
+        wanted = query.k if query.diversity == 0.0 else max(4 * query.k, query.k + 20)
+        places = None if proposal is None else proposal(query.vector, wanted, usable)
+        if places is None:
+            places = self._nearest(query.vector, wanted, usable)
+        vectors = self.gather(places)
+        scores = vectors.astype(np.float64) @ query.vector.astype(np.float64)
+        np.minimum(np.maximum(scores, -1.0, out=scores), 1.0, out=scores)
+        # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.
+        scores.round(9, out=scores)
+        order = np.lexsort((places, -scores))[:wanted]
+        if query.min_score > -1.0:
+            order = order[scores[order] >= query.min_score]
+        if query.diversity:
+            order = order[mmr(scores[order], vectors[order], k=query.k, diversity=query.diversity)]
+        return list(zip(self.rows[places[order]].tolist(), scores[order].tolist(), strict=True))
+
+    def _nearest(self, vector: FloatArray, k: int, usable: Mask | None) -> Places:
+        if usable is not None and np.count_nonzero(usable) <= _GATHER_SHARE * len(usable):
+            chosen = np.flatnonzero(usable)
+            return chosen[best_places(self.view().products_at(vector, chosen), k)]
+        scores = self.view().products(vector)
+        if usable is not None:
+            scores[~usable] = -np.inf
+        return best_places(scores, k)
+
+
+class View:
+    """Vectors in two pieces: of shape ``(n, dim)``, the first perhaps in a file. A row that changes meanwhile may be
+    read half old, half new.
+    """
+
+    __slots__ = ("_first", "_rest")
+
+    def __init__(self, first: FloatArray, rest: FloatArray) -> None:
+        self._first, self._rest = first, rest
+
+    def gather(self, places: Places) -> FloatArray:
+        """Return a copy of the vectors at these positions."""
+        split = len(self._first)
+        early = places < split
+        if not split or not early.any():
+            return self._rest.take(places - split, axis=0)
+        if early.all():
+            return self._first.take(places, axis=0)
+        copied: FloatArray = np.empty((len(places), self._first.shape[1]), dtype=np.float32)
+        copied[early] = self._first[places[early]]
+        copied[~early] = self._rest[places[~early] - split]
+        return copied
+
+    def products(self, vector: FloatArray, start: int = 0) -> NDArray[np.float32]:
+        """Return the products of a vector with all rows from ``start`` on, in one thread."""
+        split = len(self._first)
+        scores = np.empty(split + len(self._rest) - start, dtype=np.float32)
+        step = max(1, _PRODUCT // max(1, len(vector)))
+        done = 0
+        for part in (self._first[start:], self._rest[max(start - split, 0) :]):
+            for low in range(0, len(part), step):
+                some = part[low : low + step]
+                np.dot(some, vector, out=scores[done : done + len(some)])
+                done += len(some)
+        return scores
+
+    def products_at(self, vector: FloatArray, places: Places) -> NDArray[np.float32]:
+        """Return the products of a vector with the rows at these positions, in one thread."""
+        step = max(1, _PRODUCT // max(1, len(vector)))
+        scores = np.empty(len(places), dtype=np.float32)
+        for low in range(0, len(places), step):
+            some = self.gather(places[low : low + step])
+            np.dot(some, vector, out=scores[low : low + len(some)])
+        return scores
+
+
+def best_places(scores: NDArray[np.float32], k: int) -> Places:
+    """Return the positions of the ``k`` highest scores and of those that can't be told from the ``k``-th."""
+    if k >= len(scores):
+        return np.flatnonzero(scores > -np.inf)
+    bound = np.partition(scores, len(scores) - k)[len(scores) - k]
+    if bound == -np.inf:
+        return np.flatnonzero(scores > -np.inf)
+    # Called for every search: half the time of flatnonzero.
+    places: Places = (scores >= bound - SLACK).nonzero()[0]
+    return places

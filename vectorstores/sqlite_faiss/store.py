@@ -1,0 +1,309 @@
+"""A store in a folder of one machine: rows in SQLite, found through FAISS, shared by any number of processes.
+
+The rows are the truth: what :meth:`add` has returned from is on disk. The index is derived from them, and is
+brought up to date at each search by the log of changes, so that what another process wrote is found at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio.lowlevel
+import anyio.to_thread
+
+from vectorstores._cache import EmbeddingCache
+from vectorstores._checks import cache_key, check_indexed
+from vectorstores._engine import Opened, Query
+from vectorstores._sqlite import Database
+from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError
+from vectorstores.embedders import default_embedder
+from vectorstores.sqlite_faiss import records, rows, schema, snapshot
+from vectorstores.sqlite_faiss.background import Background
+from vectorstores.sqlite_faiss.codes import require_faiss
+from vectorstores.sqlite_faiss.folder import INDEX, prepare
+from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
+from vectorstores.sqlite_faiss.records import append_records
+from vectorstores.sqlite_faiss.removal import Removal
+from vectorstores.sqlite_faiss.rows import Gone
+from vectorstores.sqlite_faiss.snapshot import Place
+from vectorstores.sqlite_faiss.upkeep import Upkeep
+from vectorstores.sqlite_faiss.writer import Write, Writer
+from vectorstores.store import Store
+
+if TYPE_CHECKING:
+    from vectorstores._checks import RecordRow, Row
+    from vectorstores.base import Chunk, FloatArray, Page, Record, RecordPage, SearchHit
+    from vectorstores.filters import Node
+
+T = TypeVar("T")
+
+
+class FaissVectorStore(Store):
+    """Chunks and records in a folder of this machine, durable when a call returns, for many processes at
+    once.
+
+    ``path`` is the folder; it is made when it is missing and ``create`` is set, for this user alone.
+    ``embedder=None`` takes the default, :class:`~vectorstores.SentenceTransformerEmbedder`. Embeddings are
+    kept by digest of their text, so a text seen before loads no model. Files are opened at the first call or
+    by ``async with``, which raise
+
+    - :class:`~vectorstores.StoreUnavailableError`: no store there and ``create=False``, a folder of other
+      things, a read-only or a network file system; later also a full disk;
+    - :class:`~vectorstores.StoreCorruptError`: the database is damaged, or is none;
+    - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.EmbedderMismatchError`;
+    - :class:`~vectorstores.MissingDependencyError`: FAISS, or the default embedder, is not installed.
+
+    Later calls raise :class:`~vectorstores.EmbedderMismatchError` too, when another process has moved the store to
+    another embedder.
+
+    Searches are exact up to 5,000 chunks in a namespace. Above that, short codes propose candidates that are ranked
+    by their vectors; in doubt more are looked at, and a filter that admits few is answered exactly. Codes are made in
+    the background; until they are there, searches are exact. ``indexed`` names the metadata keys whose columns are
+    kept with them: a filter by another key is as right, and slower the first time.
+
+    Namespaces that were searched stay in memory, those searched last, up to ``memory`` bytes in all (512 MiB; a chunk
+    of 384 dimensions takes 1.6 kB, and 0.1 kB once its namespace is read from its file, which one of 5,000 chunks or
+    more has). The one that is searched stays, whatever it takes, and the one whose file is being written. What was let
+    go of is read again by the next search of it, a small namespace in a millisecond.
+
+    What was deleted or replaced is found no more when the call returns, and a file of the index that holds its vector
+    is removed; it is written again some seconds later, or when the store is closed. A tenth of a second later, or when
+    the store is closed, its bytes are overwritten in the database and its write-ahead log too; later where another
+    process reads just then, or where the disk refuses, which is logged and tried again after the next write and at the
+    next opening.
+
+    Rows carry checksums: one whose bytes are not what was stored raises :class:`~vectorstores.StoreCorruptError`
+    naming it.
+
+    After a fork the child must open a store of its own.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Embedder | None = None,
+        namespace: str,
+        create: bool = True,
+        indexed: Sequence[str] = DEFAULT_INDEXED,
+        memory: int = MEMORY,
+    ) -> None:
+        if isinstance(memory, bool) or not isinstance(memory, int):
+            raise TypeError(f"memory must be a whole number of bytes, got {memory!r}")
+        if memory < 0:
+            raise ValueError(f"memory must not be negative, got {memory!r}")
+        engine = _FaissEngine(
+            Path(path), embedder, create=create, indexed=check_indexed(indexed), memory=memory
+        )
+        super().__init__(engine, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    opened: Opened
+    database: Database
+    cache: EmbeddingCache
+    writer: Writer
+    index: Index
+    background: Background
+    removal: Removal
+    upkeep: Upkeep
+
+
+class _FaissEngine:
+    def __init__(
+        self, folder: Path, embedder: Embedder | None, *, create: bool, indexed: tuple[str, ...], memory: int
+    ) -> None:
+        self._folder = folder
+        self._memory = memory
+        self._indexed = indexed
+        self._embedder = embedder
+        self._create = create
+        self._state: _State | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    async def open(self) -> Opened:
+        if self._state is None and not self._closed:
+            await anyio.to_thread.run_sync(self._open)
+        return self._ready().opened
+
+    def _ready(self) -> _State:
+        if self._closed or self._state is None:
+            raise StoreClosedError(f"the store at {self._folder} was closed; open it again to use it")
+        if os.getpid() != self._process:
+            raise StoreClosedError(
+                f"the store at {self._folder} was opened before a fork; open it in this process"
+            )
+        return self._state
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._state is not None or self._closed:
+                return
+            require_faiss()
+            embedder = default_embedder() if self._embedder is None else self._embedder
+            about = (embedder.id, repr(embedder), embedder.dim)
+            path = prepare(self._folder, create=self._create, build=lambda path: schema.build(path, *about))
+            database = Database(path, ("read", ROLE, "write"))
+            try:
+                store = database.read(lambda connection: schema.check(connection, path, *about))
+                if not database.read(schema.extended):
+                    database.write(schema.extend)
+                snapshot.clean(self._folder / INDEX)
+            except BaseException:
+                database.close()
+                raise
+            database.store = store
+
+            def place_of(namespace: str) -> Place:
+                return Place(self._folder / INDEX, store, namespace, embedder.dim)
+
+            background = Background("vectorstores-upkeep")
+            removal = Removal(database, place_of, background)
+            removal.look_for_leftovers()
+            index = Index(database, place_of, self._indexed, self._memory)
+            upkeep = Upkeep(database, place_of, index, background, removal)
+            opened = Opened(embedder, embedder.id, embedder.dim)
+            writer = Writer(database, self._put, self._committed)
+            cache = EmbeddingCache(opened.dim)
+            self._process = os.getpid()
+            self._state = _State(opened, database, cache, writer, index, background, removal, upkeep)
+
+    async def close(self) -> None:
+        await anyio.to_thread.run_sync(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            state = None if self._closed else self._state
+            self._closed = True
+        if state is not None and os.getpid() == self._process:
+            try:
+                state.writer.close()
+                state.background.close()
+                # Files lose what was deleted first: those that are written then are whole.
+                state.removal.finish()
+                state.upkeep.finish()
+            finally:
+                state.index.clear()
+                state.database.close()
+
+    # ---- writes
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        result: T = await self._ready().writer(Write(work))
+        return result
+
+    def _committed(self, writes: Sequence[Write]) -> None:
+        assert self._state is not None  # noqa: S101 - it was open
+        gone: dict[str, int] = {}
+        for write in writes:
+            if write.namespace is not None and write.result:
+                oldest = min(each.row for each in write.result)
+                gone[write.namespace] = min(oldest, gone.get(write.namespace, oldest))
+        self._state.removal.gone(gone)
+
+    def _put(self, connection: sqlite3.Connection, namespace: str, given: Sequence[Row]) -> list[Gone]:
+        replaced = rows.write_chunks(connection, namespace, given)
+        self._forget(connection, replaced)
+        return replaced
+
+    def _forget(self, connection: sqlite3.Connection, gone: Sequence[Gone]) -> None:
+        if gone and self._state is not None:
+            embedder = self._state.opened.embedder_id
+            self._state.cache.purge(connection, (cache_key(embedder, each.text) for each in gone))
+
+    async def write(
+        self,
+        namespace: str,
+        rows: Sequence[Row],
+        records: Sequence[RecordRow],
+        embeddings: Mapping[bytes, FloatArray],
+    ) -> None:
+        state = self._ready()
+
+        def work(connection: sqlite3.Connection) -> list[Gone]:
+            replaced = self._put(connection, namespace, rows) if rows else []
+            append_records(connection, namespace, records)
+            state.cache.write(connection, embeddings)
+            return replaced
+
+        alone = not records and not embeddings
+        await state.writer(Write(work, namespace, rows if alone else ()))
+
+    async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
+        def work(connection: sqlite3.Connection) -> list[Gone]:
+            gone = rows.delete_chunks(connection, namespace, ids)
+            append_records(connection, namespace, records)
+            self._forget(connection, gone)
+            return gone
+
+        gone: list[Gone] = await self._ready().writer(Write(work, namespace))
+        return len(gone)
+
+    async def update(self, namespace: str, id: str, patch: str) -> bool:
+        return await self._write(lambda connection: rows.patch_metadata(connection, namespace, id, patch))
+
+    async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
+        cache = self._ready().cache
+        await self._write(lambda connection: cache.write(connection, embeddings))
+
+    async def append_once(self, namespace: str, record: RecordRow) -> bool:
+        return await self._write(lambda connection: records.append_record(connection, namespace, record))
+
+    async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
+        return await self._write(
+            lambda connection: records.swap_record(connection, namespace, record, version)
+        )
+
+    async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
+        return await self._write(
+            lambda connection: records.delete_records(connection, namespace, collection, keys)
+        )
+
+    # ---- reads
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await anyio.to_thread.run_sync(partial(self._ready().database.read, work))
+
+    async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
+        cache = self._ready().cache
+        return await self._read(lambda connection: cache.read(connection, keys))
+
+    async def search(self, namespace: str, query: Query) -> list[SearchHit]:
+        state, hits = self._ready(), None
+        if state.index.is_quick(namespace, query):
+            await anyio.lowlevel.checkpoint()
+            self._ready()
+            hits = state.index.search_at_once(namespace, query)
+        if hits is None:
+            hits = await anyio.to_thread.run_sync(state.index.search, namespace, query)
+        state.upkeep.look_after(namespace)
+        return hits
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+        return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids))
+
+    async def count(self, namespace: str, where: Node | None) -> int:
+        return await self._read(lambda connection: rows.count_chunks(connection, namespace, where))
+
+    async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
+        return await self._read(
+            lambda connection: rows.scan_chunks(connection, namespace, where, after, limit)
+        )
+
+    async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
+        return await self._read(lambda connection: records.get_record(connection, namespace, collection, key))
+
+    async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
+        return await self._read(
+            lambda connection: records.scan_records(connection, namespace, collection, after, limit)
+        )
