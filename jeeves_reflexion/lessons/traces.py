@@ -1,9 +1,9 @@
 """Forgetting a lesson means forgetting its words everywhere: in the lessons that took it in, and in their histories.
 
-A lesson that was merged into another left there its text, other ways to say it, notes of its copies, and tasks; others
-name its id. All of that is struck; numbers such as support stay. What another lesson learned by itself is its own, and
-stays, also where it is the same words. What is kept of the forgotten one is a digest of its id, so that a backup that
-has it is known to undo the forgetting.
+A lesson that was merged into another left there its text, notes of it, and tasks; others name its id. All of that is
+struck; numbers such as support stay. What another lesson learned by itself is its own, and stays, also where it is the
+same words. What is kept of the forgotten one is a digest of its id, so that a backup that has it is known to bring it
+back.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Final, TypeAlias, cast
 import anyio.lowlevel
 
 from jeeves_reflexion.errors import UnknownLessonError
-from jeeves_reflexion.lessons.credit.records import swap
-from jeeves_reflexion.lessons.merging import COPIES, MERGED_INTO, TASKS, WORDINGS
-from jeeves_reflexion.lessons.records import lesson_from_fields
-from jeeves_reflexion.lessons.shelf import FORGOTTEN, HISTORY, Change, Shelf, digest_of, whole
+from jeeves_reflexion.lessons.credit.records import each_record, swap
+from jeeves_reflexion.lessons.history import HISTORY, Change
+from jeeves_reflexion.lessons.records import lesson_from_fields, whole
+from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of
+from jeeves_reflexion.lessons.schema import COPIES, DRAWN_FROM, MERGED_INTO, TASKS, WORDINGS
 from jeeves_reflexion.types import JSON, Lesson
 
 STRUCK: Final = "[forgotten]"
 """What stands where an id, a text or a task of a forgotten lesson stood."""
 
-_PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
-_DRAWN_FROM: Final = "drawn_from"
+_IN_A_TURN: Final = 25  # few enough to be looked through in a millisecond or two of the event loop's time
 _BACK: Final = ("rollback", "undo", "forget")
 """Operations after which a lesson may have words and tasks again that it had from another."""
 _LONG: Final = 12
@@ -52,52 +52,43 @@ class Traces:
 
 
 async def forget_traces(
-    shelf: Shelf, lesson_id: str, *, once: tuple[Lesson, Sequence[str]] | None = None
+    repository: Repository, lesson_id: str, *, once: tuple[Lesson, Sequence[str]] | None = None
 ) -> bool:
     """Strike a lesson that is still there from all others and their histories, and note that it is forgotten.
 
     ``once`` is what lies in quarantine under the id, with the texts of its tasks: if it was a lesson once, it is struck
     too. Returns False if there was none.
     """
-    lesson, queries = await shelf.get(lesson_id), await shelf.queries_of(lesson_id)
-    entries = await shelf.entries(lesson_id)
+    stored = await repository.read(lesson_id)
+    lesson, tasks = (None, ()) if stored is None else (stored.lesson, stored.tasks)
+    entries = await repository.entries(lesson_id)
     if lesson is None and once is not None and entries:
-        lesson, queries = once[0], tuple(once[1])
+        lesson, tasks = once[0], tuple(once[1])
     if lesson is None:
         return False
-    await shelf.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
-    traces = _traces(lesson, entries, queries)
+    await repository.note_forgotten(lesson_id)
+    traces = _traces(lesson, entries, tasks)
     owned: dict[str, frozenset[str]] = {}
-    after: str | None = None
-    while True:
-        await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
-        page = await shelf.page(after=after, limit=_PAGE)
-        for other in page.lessons:
-            if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
-                owned[other.id] = await _own(shelf, other, lesson_id)
-                await _strike_lesson(shelf, other.id, traces.without(owned[other.id]))
-        if page.next is None:
-            break
-        after = page.next
-    await _strike_histories(shelf, traces, owned)
+    number = 0
+    async for other in repository.each():
+        number += 1
+        if number % _IN_A_TURN == 0:
+            await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
+        if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
+            owned[other.id] = await _own(repository, other, lesson_id)
+            await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
+    await _strike_histories(repository, traces, owned)
     return True
 
 
-async def forgotten(shelf: Shelf) -> Forgotten:
+async def forgotten(repository: Repository) -> Forgotten:
     """Return which lessons were forgotten here."""
-    found: set[str] = set()
-    after: str | None = None
-    while True:
-        page = await shelf.records.scan_records(FORGOTTEN, after=after, limit=_PAGE)
-        found |= {record.key for record in page.records}
-        if page.next is None:
-            return Forgotten(frozenset(found))
-        after = page.next
+    return Forgotten(frozenset([record.key async for record in each_record(repository.records, FORGOTTEN)]))
 
 
-async def remember(shelf: Shelf, lesson_id: str) -> None:
+async def remember(repository: Repository, lesson_id: str) -> None:
     """Take back that a lesson is forgotten: it was put there again on purpose."""
-    await shelf.records.delete_records(FORGOTTEN, [digest_of(lesson_id)])
+    await repository.records.delete_records(FORGOTTEN, [digest_of(lesson_id)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +101,13 @@ class Forgotten:
         return isinstance(lesson_id, str) and digest_of(lesson_id) in self.digests
 
 
-def _traces(lesson: Lesson, entries: Sequence[JSON], queries: Sequence[str]) -> Traces:
+def _traces(lesson: Lesson, entries: Sequence[JSON], known: Sequence[str]) -> Traces:
     versions: list[Fields] = [whole(lesson)]
-    tasks = set(queries)
+    tasks = set(known)
     for entry in cast("Sequence[Fields]", entries):
         versions += [cast("Fields", entry[side]) for side in ("before", "after") if entry.get(side)]
-        for retold in cast("Mapping[str, Sequence[str]]", entry.get("tasks", {})).values():
-            tasks.update(retold)
+        for changed in cast("Mapping[str, Sequence[str]]", entry.get("tasks", {})).values():
+            tasks.update(changed)
     texts, ids, attempts = set[str](), set[str](), set[tuple[JSON, JSON, JSON]]()
     for each in versions:
         extra = cast("Fields", each["extra"])
@@ -130,13 +121,14 @@ def _traces(lesson: Lesson, entries: Sequence[JSON], queries: Sequence[str]) -> 
     return Traces(lesson.id, frozenset(texts), frozenset(tasks - {""}), frozenset(ids), frozenset(attempts))
 
 
-async def _own(shelf: Shelf, lesson: Lesson, forgotten_id: str) -> frozenset[str]:
+async def _own(repository: Repository, lesson: Lesson, forgotten_id: str) -> frozenset[str]:
     """The words and tasks of a lesson that are not from the forgotten one."""
-    entries = cast("Sequence[Fields]", await shelf.entries(lesson.id))
+    entries = cast("Sequence[Fields]", await repository.entries(lesson.id))
     first = cast("Fields", entries[0]["before"] or entries[0]["after"]) if entries else whole(lesson)
     own = {cast("str", first["text"])}
-    if forgotten_id not in _items(cast("Fields", first["extra"]), _DRAWN_FROM):
-        own |= {cast("str", first["task_excerpt"]), *(await shelf.queries_of(lesson.id))[:1]}
+    if forgotten_id not in _items(cast("Fields", first["extra"]), DRAWN_FROM):
+        tasks = await repository.tasks_of([lesson.id])
+        own |= {cast("str", first["task_excerpt"]), *tasks.get(lesson.id, ())[:1]}
     for entry in entries:
         others = _items(entry, "others")
         from_others = entry["operation"] == "merge" and (not others or forgotten_id in others)
@@ -146,8 +138,8 @@ async def _own(shelf: Shelf, lesson: Lesson, forgotten_id: str) -> frozenset[str
     return frozenset(own - {STRUCK})
 
 
-async def _strike_lesson(shelf: Shelf, lesson_id: str, traces: Traces) -> None:
-    entries = cast("Sequence[Fields]", await shelf.entries(lesson_id))
+async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:
+    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
     said = [cast("str", cast("Fields", entry["after"])["text"]) for entry in entries]
     words = next((text for text in reversed(said) if text not in traces.texts), STRUCK)
 
@@ -158,26 +150,23 @@ async def _strike_lesson(shelf: Shelf, lesson_id: str, traces: Traces) -> None:
 
     change = Change("forget", "a lesson that it knew of was forgotten")
     with contextlib.suppress(UnknownLessonError):  # it was forgotten itself meanwhile
-        await shelf.change(lesson_id, make, change, without=traces.tasks)
+        await repository.change(lesson_id, make, change, without=traces.tasks)
 
 
-async def _strike_histories(shelf: Shelf, traces: Traces, owned: dict[str, frozenset[str]]) -> None:
-    after: str | None = None
-    while True:
-        await anyio.lowlevel.checkpoint()
-        page = await shelf.records.scan_records(HISTORY, after=after, limit=_PAGE)
-        for record in page.records:
-            lesson_id = record.key.rpartition(":")[0]
-            if lesson_id == traces.id or _struck(record.value, traces) == record.value:
-                continue
-            if lesson_id not in owned:
-                other = await shelf.get(lesson_id)
-                owned[lesson_id] = frozenset() if other is None else await _own(shelf, other, traces.id)
-            left = partial(_changed, traces=traces.without(owned[lesson_id]))
-            await swap(shelf.records, HISTORY, record.key, left)
-        if page.next is None:
-            return
-        after = page.next
+async def _strike_histories(repository: Repository, traces: Traces, owned: dict[str, frozenset[str]]) -> None:
+    number = 0
+    async for record in each_record(repository.records, HISTORY):
+        number += 1
+        if number % _IN_A_TURN == 0:
+            await anyio.lowlevel.checkpoint()
+        lesson_id = record.key.rpartition(":")[0]
+        if lesson_id == traces.id or _struck(record.value, traces) == record.value:
+            continue
+        if lesson_id not in owned:
+            other = await repository.get(lesson_id)
+            owned[lesson_id] = frozenset() if other is None else await _own(repository, other, traces.id)
+        left = partial(_changed, traces=traces.without(owned[lesson_id]))
+        await swap(repository.records, HISTORY, record.key, left)
 
 
 def _changed(value: JSON, traces: Traces) -> JSON | None:

@@ -9,9 +9,8 @@ import pytest
 from jeeves_reflexion import Evaluation, Provenance, Reflection, Task
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.credit.verdicts import RECALLS
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.explaining import explain
-from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.retrieval import Picking
 from jeeves_reflexion.lessons.settings import Credit
 
 pytestmark = pytest.mark.anyio
@@ -37,13 +36,13 @@ async def recalls(lessons):
     return len((await lessons.records.scan_records(RECALLS)).records)
 
 
-@pytest.mark.parametrize("strategy", ["nearest", "hybrid", "structured_reflections"])
+@pytest.mark.parametrize("strategy", ["nearest", "structured_reflections"])
 @pytest.mark.parametrize("k", [1, 2])
 async def test_it_is_the_recall_itself_and_notes_nothing(make, strategy, k):
     async with make(picking=Picking(strategy=strategy)) as lessons:
         for task, text in ((CLEAN, SINK), (SIMILAR, LOOK), (HEAT, OVEN)):
             await learn(lessons, task, text)
-        said = await explain(lessons, CLEAN, k=k)
+        said = await lessons.explain(CLEAN, k=k)
         assert await recalls(lessons) == 0
         done = await lessons.recall(CLEAN, k=k)
         assert known(said.offered) == known(done.offered)
@@ -55,10 +54,10 @@ async def test_what_is_not_looked_at_is_named_with_its_reason(make):
         sink, look, oven = [
             await learn(lessons, *pair) for pair in ((CLEAN, SINK), (SIMILAR, LOOK), (HEAT, OVEN))
         ]
-        await Curator(lessons.shelf).retire(look.id, reason="no cupboard here")
+        await Curator(lessons.repository).retire(look.id, reason="no cupboard here")
         waiting = make(min_similarity=0.3, propose=True)
         proposed = await learn(waiting, CLEAN, "Ask for a saucer as soon as the coffee runs.")
-        said = await explain(lessons, CLEAN, k=3)
+        said = await lessons.explain(CLEAN, k=3)
         assert [item.lesson.id for item in said.offered] == [sink.id]
         reasons = {item.lesson.id: item.reason for item in said.left_out}
         assert reasons == {
@@ -73,9 +72,9 @@ async def test_what_is_not_looked_at_is_named_with_its_reason(make):
 async def test_a_retired_lesson_is_found_as_it_would_be_recalled(make, key):
     async with make(min_similarity=0.6, key=key) as lessons:
         lesson = await learn(lessons, CLEAN, SINK)
-        await Curator(lessons.shelf).retire(lesson.id, reason="old")
-        by_task = (await explain(lessons, CLEAN, k=1)).left_out
-        by_text = (await explain(lessons, Task(SINK), k=1)).left_out
+        await Curator(lessons.repository).retire(lesson.id, reason="old")
+        by_task = (await lessons.explain(CLEAN, k=1)).left_out
+        by_text = (await lessons.explain(Task(SINK), k=1)).left_out
         assert bool(by_task) == (key != "lesson")
         assert bool(by_text) == (key != "task")
 
@@ -88,7 +87,7 @@ async def test_a_lesson_that_harms_is_named_and_left_as_it_is(make):
             recall = await lessons.recall(CLEAN, k=3, run_id=f"run{n}", attempt=1)
             await lessons.outcome(recall.id, Evaluation(0.0 if recall.offered else 1.0))
     async with make(credit=credit) as lessons:
-        said = await explain(lessons, CLEAN, k=3)
+        said = await lessons.explain(CLEAN, k=3)
         assert said.offered == ()
         (item,) = said.left_out
         assert item.lesson.id == lesson.id
@@ -105,7 +104,7 @@ async def test_nothing_is_withheld_by_a_draw(make):
     async with make(credit=Credit(Withholding(0.5, seed=3))) as lessons:
         lesson = await learn(lessons, CLEAN, SINK)
         for _ in range(10):
-            said = await explain(lessons, CLEAN, k=3)
+            said = await lessons.explain(CLEAN, k=3)
             assert [item.lesson.id for item in said.offered] == [lesson.id]
             assert said.withheld == ()
 
@@ -114,7 +113,7 @@ async def test_the_settings_own_filter_holds(make):
     async with make(where=lambda task: {"task_id": task.id}) as lessons:
         sink = await learn(lessons, CLEAN, SINK)
         await learn(lessons, SIMILAR, LOOK)
-        said = await explain(lessons, CLEAN, k=3)
+        said = await lessons.explain(CLEAN, k=3)
         assert [item.lesson.id for item in (*said.offered, *said.left_out)] == [sink.id]
 
 

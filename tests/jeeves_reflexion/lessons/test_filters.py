@@ -16,10 +16,8 @@ from jeeves_reflexion import (
     Task,
     VectorLessonStore,
 )
-from jeeves_reflexion.lessons.explaining import explain
-from jeeves_reflexion.lessons.narrowing import narrowing, tool_marks
-from jeeves_reflexion.lessons.recalling import Picking
-from jeeves_reflexion.lessons.shelf import Change
+from jeeves_reflexion.lessons.filters import lesson_filter, tool_marks
+from jeeves_reflexion.lessons.history import Change
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 from vectorstores.filters import parse
 
@@ -105,44 +103,44 @@ CASES = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
 async def test_a_recall_is_narrowed_by_the_tools_of_lessons(open_lessons, old):
-    async with open_lessons(merging=None) as lessons:
+    async with open_lessons(keep_copies=True) as lessons:
         names = await teach(lessons)
         if old:
             await age(lessons)
         for where, expected in CASES:
-            for strategy in ("nearest", "hybrid"):
-                narrow = open_lessons(where, picking=Picking(strategy=strategy))
-                recall = await narrow.recall(Task(PROMPT), k=4)
-                assert {names[item.lesson.id] for item in recall.offered} == expected, (where, strategy)
-            told = await explain(open_lessons(where), Task(PROMPT), k=4)
+            recall = await open_lessons(where).recall(Task(PROMPT), k=4)
+            assert {names[item.lesson.id] for item in recall.offered} == expected, where
+            told = await open_lessons(where).explain(Task(PROMPT), k=4)
             assert {names[item.lesson.id] for item in told.offered} == expected, where
 
 
 @pytest.mark.anyio
 async def test_a_lesson_that_is_changed_keeps_its_tools(open_lessons):
-    async with open_lessons(merging=None) as lessons:
+    async with open_lessons(keep_copies=True) as lessons:
         names = await teach(lessons)
         await age(lessons)
         for lesson_id in names:
-            await lessons.shelf.change(lesson_id, lambda now: replace(now, support=2), Change("edit"))
+            await lessons.repository.change(lesson_id, lambda now: replace(now, support=2), Change("edit"))
         recall = await open_lessons({"tool": "search"}).recall(Task(PROMPT), k=4)
         assert [names[item.lesson.id] for item in recall.offered] == ["both"]
 
 
 @pytest.mark.anyio
 async def test_a_retired_lesson_is_explained_within_the_same_filter(open_lessons):
-    async with open_lessons(merging=None) as lessons:
+    async with open_lessons(keep_copies=True) as lessons:
         names = await teach(lessons)
         await age(lessons)
         for lesson_id in names:
-            await lessons.shelf.change(lesson_id, lambda now: replace(now, state="retired"), Change("edit"))
-        told = await explain(open_lessons({"tool": "go"}), Task(PROMPT), k=4)
+            await lessons.repository.change(
+                lesson_id, lambda now: replace(now, state="retired"), Change("edit")
+            )
+        told = await open_lessons({"tool": "go"}).explain(Task(PROMPT), k=4)
         assert [names[item.lesson.id] for item in told.left_out] == ["go"]
 
 
 @pytest.mark.anyio
 async def test_many_old_lessons_of_another_tool_do_not_hide_the_right_one(open_lessons):
-    async with open_lessons(merging=None) as lessons:
+    async with open_lessons(keep_copies=True) as lessons:
         for number in range(40):
             await lessons.record(
                 Task(PROMPT, tools=("go",)),
@@ -218,6 +216,6 @@ def holds(where, tools: set[str], own: bool) -> bool:
 )
 def test_a_filter_means_the_same_for_old_lessons_and_new(where, tools, own, old):
     metadata = {"tools": tools, "own": own, **({} if old else tool_marks(tools))}
-    narrow = narrowing(where)
+    narrow = lesson_filter(where)
     found = parse(narrow.asked).matches(metadata) and narrow.admits(metadata)
     assert found == holds(where, {tool.casefold() for tool in tools}, own)

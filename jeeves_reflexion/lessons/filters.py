@@ -29,7 +29,7 @@ def tool_marks(tools: Iterable[str]) -> dict[str, JSON]:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class LessonFilter:
     """What a recall is narrowed by: what the store is asked, and what lessons without keys for tools must fulfil."""
 
     asked: Filter | None = None
@@ -42,12 +42,12 @@ class Narrowing:
         tools = cast("Sequence[str]", metadata.get("tools", ()))
         return self.exact.matches({**metadata, **tool_marks(tools)})
 
-    def within(self, other: Filter) -> Narrowing:
-        """Return this narrowing and another filter, which says nothing of tools, at once."""
-        return Narrowing(both(other, self.asked), self.exact)
+    def within(self, other: Filter) -> LessonFilter:
+        """Return this filter and another, which says nothing of tools, at once."""
+        return LessonFilter(both(other, self.asked), self.exact)
 
 
-def narrowing(where: Filter | None) -> Narrowing:
+def lesson_filter(where: Filter | None) -> LessonFilter:
     """Read a filter on lessons: in the language of the stores, with ``tool`` for any one of a lesson's tools.
 
     ``{"tool": "search"}``, a list for any one of its names, ``$eq``, ``$ne``, ``$in``, ``$nin`` and ``$exists`` are
@@ -55,8 +55,8 @@ def narrowing(where: Filter | None) -> Narrowing:
     Raises :class:`ConfigurationError` for another operator on ``tool``; what else is wrong the store will say.
     """
     if where is None or not _names_tool(where):
-        return Narrowing(where)
-    return Narrowing(_translated(where, admit_old=True), parse(_translated(where, admit_old=None)))
+        return LessonFilter(where)
+    return LessonFilter(_translated(where, admit_old=True), parse(_translated(where, admit_old=None)))
 
 
 def both(one: Filter | None, other: Filter | None) -> Filter | None:

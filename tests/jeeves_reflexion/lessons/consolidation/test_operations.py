@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import Lesson, Provenance
-from jeeves_reflexion.lessons.consolidation.checking import MOST_ADDED
 from jeeves_reflexion.lessons.consolidation.consolidators import (
     Evidence,
     LLMConsolidator,
     RuleConsolidator,
     parse,
 )
-from jeeves_reflexion.lessons.consolidation.operations import Operation
+from jeeves_reflexion.lessons.consolidation.operations import MOST_ADDED, Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
 from jeeves_reflexion.models import ScriptedModel
 from jeeves_reflexion.types import Lift
@@ -44,28 +43,8 @@ async def refusals(*operations: Operation, group=GROUP) -> list[str]:
     return [each.why for each in (await plan([group], proposing(*operations))).refused]
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        Operation("edit", ("sink",), "Never wash the mug in the sink."),
-        Operation("merge", ("dry", "sink"), "Never wash the mug in the sink."),
-    ],
-)
-async def test_new_words_that_advise_the_opposite_do_not_take_over_support_and_credit(operation):
-    (why,) = await refusals(operation)
-    assert "the opposite of lesson sink" in why
-
-
-async def test_a_new_lesson_that_contradicts_one_is_linked_to_it():
-    operation = Operation("add", ("sink", "dry"), "Never wash the mug in the sink.")
-    (step,) = (await plan([GROUP], proposing(operation))).steps
-    assert "sink" in step.deltas[0].after.contradicts
-
-
 async def test_an_edit_into_the_words_of_another_lesson_is_a_merge_and_refused():
-    assert await refusals(Operation("edit", ("sink",), DRY.text)) == [
-        "lesson dry says so already: merge them"
-    ]
+    assert await refusals(Operation("edit", ("sink",), DRY.text.upper())) == ["lesson dry says so already"]
     # A merge may speak in the words of any of its lessons.
     assert await refusals(Operation("merge", ("sink", "twice"), TWICE.text)) == []
 

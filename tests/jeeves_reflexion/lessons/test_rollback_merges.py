@@ -10,10 +10,10 @@ import pytest
 from jeeves_reflexion import Provenance, Reflection, Task
 from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.merging import COPIES
-from jeeves_reflexion.lessons.records import face_ids
-from jeeves_reflexion.lessons.shelf import HISTORY, Change
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.history import HISTORY, Change
+from jeeves_reflexion.lessons.records import chunk_ids
+from jeeves_reflexion.lessons.schema import COPIES
 
 pytestmark = pytest.mark.anyio
 
@@ -35,19 +35,19 @@ async def consolidated(lessons, into, other):
     async def consolidator(_):
         return Proposals((Operation("merge", (into.id, other.id)),))
 
-    applied = await apply(await plan([[into, other]], consolidator), lessons.shelf)
+    applied = await apply(await plan([[into, other]], consolidator), lessons.repository)
     assert len(applied.done) == 1
 
 
 async def curated(lessons, into, other):
-    await Curator(lessons.shelf).merge(into.id, [other.id])
+    await Curator(lessons.repository).merge(into.id, [other.id])
 
 
 @pytest.mark.parametrize("merge", [curated, consolidated])
 @pytest.mark.parametrize("key", ["task", "both"])
 async def test_taking_a_merge_back_brings_both_lessons_back(make, merge, key):
     async with make(key=key, min_similarity=0.5) as lessons:
-        curator = Curator(lessons.shelf, by="ada")
+        curator = Curator(lessons.repository, by="ada")
         into, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
         await merge(lessons, into, other)
         assert await offered(lessons, HEAT) == (SINK,)
@@ -56,7 +56,7 @@ async def test_taking_a_merge_back_brings_both_lessons_back(make, merge, key):
         assert await lessons.get(other.id) == other
         assert await offered(lessons, HEAT) == (OVEN,)
         assert await offered(lessons, CLEAN) == (SINK,)
-        assert await lessons.shelf.queries_of(into.id) == (CLEAN.prompt,)
+        assert (await lessons.repository.read(into.id)).tasks == (CLEAN.prompt,)
         assert await lessons.count() == 2
         assert (await curator.history(other.id))[-1].operation == "unmerge"
 
@@ -72,7 +72,7 @@ async def test_taking_a_merge_back_brings_both_lessons_back(make, merge, key):
 
 async def test_what_was_learned_since_still_counts(make):
     async with make(min_similarity=0.5) as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         into, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
         await curator.merge(into.id, [other.id])
         far = Task("bring every dirty cup from the garden to the kitchen")
@@ -92,7 +92,7 @@ async def test_what_is_learned_at_the_same_moment_is_not_lost(make):
         await curated(lessons, into, other)
 
         async def roll_back() -> None:
-            await Curator(lessons.shelf).rollback(into.id, to=1)
+            await Curator(lessons.repository).rollback(into.id, to=1)
 
         async with anyio.create_task_group() as group:
             for number in range(8):
@@ -103,12 +103,12 @@ async def test_what_is_learned_at_the_same_moment_is_not_lost(make):
         assert now.support == 9
         assert len({note["run_id"] for note in now.metadata[COPIES]}) == 8
         assert await lessons.get(other.id) == other
-        assert await lessons.shelf.queries_of(into.id) == (CLEAN.prompt,)
+        assert (await lessons.repository.read(into.id)).tasks == (CLEAN.prompt,)
 
 
 async def test_a_merged_lesson_comes_back_in_the_state_that_it_had(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         into, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
         await curator.retire(other.id, reason="no microwave")
         await curator.merge(into.id, [other.id])
@@ -119,7 +119,7 @@ async def test_a_merged_lesson_comes_back_in_the_state_that_it_had(make):
 
 async def test_what_was_forgotten_since_does_not_come_back(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         into, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
         await curator.merge(into.id, [other.id])
         await lessons.forget(other.id)
@@ -131,32 +131,32 @@ async def test_what_was_forgotten_since_does_not_come_back(make):
 async def test_a_task_that_a_lesson_lost_is_not_found_and_comes_back_with_the_next_one(make):
     async with make(min_similarity=0.5) as lessons:
         lesson = await learn(lessons)
-        shelf = lessons.shelf
+        shelf = lessons.repository
 
         def louder(now):
             return replace(now, support=now.support + 1)
 
-        await shelf.change(lesson.id, louder, Change("more"), queries=(HEAT.prompt,))
+        await shelf.change(lesson.id, louder, Change("more"), tasks=(HEAT.prompt,))
         assert await offered(lessons, HEAT) == (SINK,)
         await shelf.change(lesson.id, louder, Change("less"), without=(HEAT.prompt,))
         assert await offered(lessons, HEAT) == ()
-        assert await shelf.queries_of_all([lesson.id]) == {lesson.id: (CLEAN.prompt,)}
+        assert await shelf.tasks_of([lesson.id]) == {lesson.id: (CLEAN.prompt,)}
         await Curator(shelf).retire(lesson.id, reason="x")
         await Curator(shelf).restore(lesson.id)
         assert await offered(lessons, HEAT) == ()
-        await shelf.change(lesson.id, louder, Change("more"), queries=(HEAT.prompt,))
+        await shelf.change(lesson.id, louder, Change("more"), tasks=(HEAT.prompt,))
         assert await offered(lessons, HEAT) == (SINK,)
         await shelf.change(lesson.id, louder, Change("none"), without=(HEAT.prompt, CLEAN.prompt))
-        assert await shelf.queries_of(lesson.id) == (SINK,)
+        assert (await shelf.read(lesson.id)).tasks == (SINK,)
         assert [hit.lesson.id for hit in await lessons.search(SINK)] == [lesson.id]
 
 
 async def test_the_first_change_of_a_lesson_of_the_first_format_is_taken_back(make):
     async with make(min_similarity=0.5) as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         lesson, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
         # That format kept no history, and no number of changes.
-        faces = await lessons.store.get_by_ids(face_ids(lesson.id))
+        faces = await lessons.store.get_by_ids(chunk_ids(lesson.id))
         await lessons.store.add(
             [replace(face, metadata={**face.metadata, "changes": 0}) for face in faces],
         )
