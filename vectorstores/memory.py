@@ -15,7 +15,6 @@ import anyio.to_thread
 import numpy as np
 
 from vectorstores._engine import Opened, Query, conflict_message, taken_message
-from vectorstores._matrix import Matrix
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -29,6 +28,7 @@ from vectorstores.base import (
     new_id,
 )
 from vectorstores.embedders import default_embedder
+from vectorstores.matrix import Matrix
 from vectorstores.store import Store
 
 if TYPE_CHECKING:

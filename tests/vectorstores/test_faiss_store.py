@@ -21,12 +21,11 @@ from vectorstores import (
     MissingDependencyError,
     StoreClosedError,
     StoreUnavailableError,
-    _sqlite,
     open_store,
 )
-from vectorstores._sqlite import Database
 from vectorstores.address import folder_of
-from vectorstores.sqlite_faiss import index, rows
+from vectorstores.sqlite_faiss import database, index, rows
+from vectorstores.sqlite_faiss.database import Database
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -139,7 +138,7 @@ async def test_writes_of_many_tasks_share_commits(tmp_path, monkeypatch):
 
 
 async def test_many_writers_wait_for_another_process_no_longer_than_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sqlite, "BUSY_TIMEOUT", 0.3)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.3)
     store = open_at(tmp_path)
     await store.add([Chunk("first", id="first")])
     refused: list[str] = []

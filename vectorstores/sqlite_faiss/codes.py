@@ -23,8 +23,8 @@ from vectorstores.base import MissingDependencyError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from vectorstores._matrix import Places
     from vectorstores.base import FloatArray
+    from vectorstores.matrix import Places
 
 # From how many vectors on there are how many cells, and how many of these a search visits at first.
 CELLS_FROM: Final = 400_000

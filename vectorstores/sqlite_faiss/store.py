@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio.lowlevel
 import anyio.to_thread
 
-from vectorstores._cache import EmbeddingCache
 from vectorstores._checks import cache_key, check_indexed
 from vectorstores._engine import Opened, Query
-from vectorstores._sqlite import Database
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError
 from vectorstores.embedders import default_embedder
 from vectorstores.sqlite_faiss import records, rows, schema, snapshot
 from vectorstores.sqlite_faiss.background import Background
+from vectorstores.sqlite_faiss.cache import EmbeddingCache
 from vectorstores.sqlite_faiss.codes import require_faiss
+from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import INDEX, prepare
 from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
 from vectorstores.sqlite_faiss.records import append_records

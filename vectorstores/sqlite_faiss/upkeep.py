@@ -22,10 +22,10 @@ from vectorstores.sqlite_faiss.namespace import Namespace
 from vectorstores.sqlite_faiss.snapshot import Moment, Place, Snapshot
 
 if TYPE_CHECKING:
-    from vectorstores._matrix import Places, View
-    from vectorstores._sqlite import Database
+    from vectorstores.matrix import Places, View
     from vectorstores.sqlite_faiss.background import Background
     from vectorstores.sqlite_faiss.columns import Column
+    from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.removal import Removal
 
 _log: Final = logging.getLogger(__name__)
