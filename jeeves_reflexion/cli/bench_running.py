@@ -50,7 +50,7 @@ from jeeves_reflexion.models import Prices
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.types import JSON, Task
 from vectorstores import Embedder, HashingEmbedder, VectorStore
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import default_embedder, embedder_or_default
 
 NAMESPACE: Final = "bench"
 
@@ -230,6 +230,8 @@ class TasksKit:
 
 
 def _embedder(order: Order) -> Embedder:
+    if order.embedder == "auto":
+        return embedder_or_default(None)
     return HashingEmbedder() if order.embedder == "hashing" else default_embedder()
 
 

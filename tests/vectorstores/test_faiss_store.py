@@ -18,7 +18,6 @@ from vectorstores import (
     FaissVectorStore,
     HashingEmbedder,
     InMemoryVectorStore,
-    MissingDependencyError,
     StoreClosedError,
     StoreUnavailableError,
     open_store,
@@ -260,25 +259,6 @@ async def test_a_store_is_not_used_across_a_fork(tmp_path, monkeypatch):
             with pytest.raises(StoreClosedError, match="fork"):
                 await store.count()
         assert await store.count() == 0
-
-
-async def test_without_faiss_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"jeeves-reflexion\[faiss\]"):
-        await open_at(tmp_path / "store").count()
-    assert not (tmp_path / "store").exists()
-
-
-async def test_without_a_model_the_default_embedder_names_the_extra(tmp_path, monkeypatch):
-    find = __import__("importlib.util").util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec",
-        lambda name: None if name in {"sentence_transformers", "onnxruntime"} else find(name),
-    )
-    for store in (FaissVectorStore(tmp_path / "s", namespace="a"), InMemoryVectorStore(namespace="a")):
-        with pytest.raises(MissingDependencyError, match=r"jeeves-reflexion\[minilm\]"):
-            await store.add([Chunk("x")])
-    assert not (tmp_path / "s").exists()
 
 
 async def test_addresses(tmp_path):

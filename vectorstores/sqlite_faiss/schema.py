@@ -107,7 +107,7 @@ def check(connection: sqlite3.Connection, path: Path, embedder_id: str, embedder
         given = f"{embedder_name} ({embedder_id}, dim {dim})"
         raise EmbedderMismatchError(
             f"the store {path.parent} was made with {made} but is opened with {given}; their vectors can't be"
-            " compared: open it with the embedder that it was made with, or copy its chunks into a new store"
+            " compared: open it with the embedder that it was made with, or move it to the new one by reembed()"
         )
     return said["store"]
 
