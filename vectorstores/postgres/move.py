@@ -15,7 +15,6 @@ import anyio.to_thread
 from psycopg import sql
 
 from vectorstores._engine import embed_checked
-from vectorstores._move import Reembedding
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
 from vectorstores.postgres import changes
 from vectorstores.postgres.address import split_schema
@@ -37,6 +36,7 @@ from vectorstores.postgres.security import grant_column
 from vectorstores.postgres.session import About, Connection
 from vectorstores.postgres.transaction import Change, Transactions
 from vectorstores.postgres.values import Vector
+from vectorstores.reembedding import Reembedding
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -65,7 +65,7 @@ _TRIGGER: Final = """
 
 
 class PostgresMove:
-    """See :class:`vectorstores._move.Move`. Needs the owner of the tables."""
+    """See :class:`vectorstores.reembedding.Move`. Needs the owner of the tables."""
 
     _place: Place
     _target: Opened
