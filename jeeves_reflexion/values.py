@@ -20,13 +20,13 @@ def checked(cls: C) -> C:
     """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
 
     A tuple takes any list of such items, but no single text, whose letters would be the items; a number takes one of
-    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field, and ``ValueError``
-    for nan and for what no float can hold.
+    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field, and
+    ``ValueError`` for nan and for what no float can hold.
     """
     readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
     after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
 
-    def __post_init__(self: Any, *init_vars: object) -> None:  # noqa: ANN401, N807 - any instance of any such class
+    def __post_init__(self: Any, *init_vars: object) -> None:  # noqa: ANN401, N807 - of any such class
         for name, reader in readers.items():
             given = getattr(self, name)
             try:

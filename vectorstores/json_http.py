@@ -148,7 +148,8 @@ def without(secrets: Sequence[str], text: str) -> str:
     """
     for secret in secrets:
         beginning = secret if _COMMON_BEGINNING.search(secret) else secret[:_TOLD_BY]
-        parts, at = [], 0
+        parts: list[str] = []
+        at = 0
         for match in re.finditer(re.escape(beginning), text, re.IGNORECASE):
             if match.start() >= at:
                 shown = text[match.start() : match.start() + len(secret)]
