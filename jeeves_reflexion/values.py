@@ -10,18 +10,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jeeves_reflexion.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from jeeves_reflexion.types import JSON
 
 C = TypeVar("C", bound=type)
 
 
-def checked(cls: C) -> C:
+def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
 
     A tuple takes any list of such items, but no single text, whose letters would be the items; a number takes one of
     numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field, and
-    ``ValueError`` for nan and for what no float can hold.
+    ``ValueError`` for nan and for what no float can hold; or ``refusal`` for either.
     """
     readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
     after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
@@ -33,7 +35,7 @@ def checked(cls: C) -> C:
                 value = reader(given)
             except (TypeError, ValueError) as error:
                 problem = f"{cls.__name__}.{name} must be {error}, not {given!r:.100}"
-                raise type(error)(problem) from None
+                raise (refusal or type(error))(problem) from None
             if value is not given:
                 object.__setattr__(self, name, value)
         if after is not None:
@@ -41,6 +43,11 @@ def checked(cls: C) -> C:
 
     cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
     return cls
+
+
+def checked_settings(cls: C) -> C:
+    """Have a class of settings check its fields as :func:`checked` does; raises ``ConfigurationError``."""
+    return checked(cls, refusal=ConfigurationError)
 
 
 def plain_number(value: object) -> object:

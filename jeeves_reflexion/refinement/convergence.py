@@ -14,7 +14,7 @@ from typing import Final
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Selection
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.values import checked
+from jeeves_reflexion.values import checked_settings
 
 RECENCY_WEIGHT: Final = 0.2
 """What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
@@ -24,7 +24,7 @@ _STABLE_REVISIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-@checked
+@checked_settings
 class Convergence:
     """The limits of the checks.
 

@@ -14,7 +14,7 @@ from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import StepCritic, Triggers
 from jeeves_reflexion.refinement.judge_watch import JudgeWatch
 from jeeves_reflexion.types import Evaluation, Task
-from jeeves_reflexion.values import checked
+from jeeves_reflexion.values import checked_settings
 
 Base: TypeAlias = Literal["best", "latest"]
 """Which draft a revision goes on from: the best so far (the latest of equals), or the latest whatever it is worth."""
@@ -62,7 +62,7 @@ class ComparesWithPrior(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-@checked
+@checked_settings
 class RefinementOptions:
     """What the loop can do besides its three parts.
 

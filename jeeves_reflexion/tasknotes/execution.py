@@ -22,6 +22,7 @@ from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with
 from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
 from jeeves_reflexion.tasknotes.tasks import EnsembleTask, Status, TaskOutcome
 from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task
+from jeeves_reflexion.values import checked_settings
 
 LESSONS_BLOCK = "reflexion_lessons"
 
@@ -29,6 +30,7 @@ AnyAgent: TypeAlias = ChatModel | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class EnsembleOptions:
     """What holds for every task of an ensemble, beside the task's own.
 
@@ -52,7 +54,7 @@ class EnsembleOptions:
         if not 0.0 <= self.threshold <= 1.0:
             raise ConfigurationError(f"threshold must lie in [0, 1], not {self.threshold!r}")
         for name in ("top_k_lessons", "notes_tokens", "store_seconds", "reflection_seconds"):
-            if not getattr(self, name) > 0:
+            if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
 
 

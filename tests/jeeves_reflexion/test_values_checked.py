@@ -26,6 +26,9 @@ from jeeves_reflexion import (
     Usage,
 )
 from jeeves_reflexion.cli.plain import as_json
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models import Retry
+from jeeves_reflexion.tasknotes import EnsembleOptions
 
 WRONG = [
     (lambda: Attempt(output=3), r"Attempt\.output must be a text \(str\), not 3"),
@@ -130,10 +133,15 @@ def test_what_is_no_number_after_all_is_a_value_error(make, name, number):
         (ReflectionPattern, "improvement_threshold"),
         (ReflectionPattern, "timeout"),
         (RefinementOptions, "timeout"),
+        (Retry, "retries"),
+        (Retry, "first_wait"),
+        (EnsembleOptions, "top_k_lessons"),
+        (EnsembleOptions, "threshold"),
+        (EnsembleOptions, "store_seconds"),
     ],
 )
 def test_a_setting_that_can_be_no_such_number_is_refused_by_name(kind, name, value):
-    with pytest.raises((TypeError, ValueError), match=f"{name} must"):
+    with pytest.raises(ConfigurationError, match=f"{name} must"):
         kind(**{name: value})
 
 
