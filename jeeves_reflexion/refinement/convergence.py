@@ -14,6 +14,7 @@ from typing import Final
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Selection
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.values import checked_settings
 
 RECENCY_WEIGHT: Final = 0.2
 """What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
@@ -23,6 +24,7 @@ _STABLE_REVISIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Convergence:
     """The limits of the checks.
 
@@ -57,10 +59,10 @@ class Convergence:
                 f"Convergence({', '.join(given)}) has no effect any more: drafts and issues are compared as they are"
                 " written, and not by an embedder",
                 DeprecationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         for name, least in (("plateau_iterations", 1), ("repeated_issues", 2)):
-            if not getattr(self, name) >= least:  # so that nan is refused
+            if getattr(self, name) < least:
                 raise ConfigurationError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
         for name in ("improvement_threshold", "epsilon"):
             if not 0.0 <= getattr(self, name) <= 1.0:

@@ -53,13 +53,16 @@ async def test_hung_agents_leave_the_stores_their_threads(tmp_path):
 
 
 HUNG = """
-    import sys, time
+    import sys, threading, time
     import anyio
     from jeeves_reflexion import Evaluation, Reflection, Reflexion
     from jeeves_reflexion.agents import as_agent
 
+    begun = threading.Event()
+
     def hung(prompt):
         print("begun", flush=True)
+        begun.set()
         time.sleep(600)
 
     loop = Reflexion(
@@ -69,8 +72,10 @@ HUNG = """
     )
 
     async def late():
-        with anyio.move_on_after(0.2):
-            await loop.run("x")
+        async with anyio.create_task_group() as group:
+            group.start_soon(loop.run, "x")
+            await anyio.to_thread.run_sync(begun.wait)
+            group.cancel_scope.cancel()
         print("returned", flush=True)
 
     if sys.argv[1] == "late":

@@ -25,6 +25,7 @@ from vectorstores.postgres.columns import (
     add_index,
     column_name,
     index_name,
+    require_vector,
     store_column,
 )
 from vectorstores.postgres.connection import on_connection, resolve
@@ -232,6 +233,7 @@ class PostgresMove:
         await connection.execute(
             f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
+        await connection.execute(require_vector(self._generation))
         if target.dim <= INLINE_DIM:
             await connection.execute(store_column(self._generation, "PLAIN"))
         await connection.execute("DELETE FROM embeddings")
