@@ -27,6 +27,7 @@ from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import RECALLED, TEXT_CHUNKS, one_each, readable
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import JSON, Lesson, Lift, RecalledLesson, Task
+from jeeves_reflexion.values import checked_settings
 from vectorstores.base import VectorStore
 
 _NUMBER: Final = re.compile(r"\d+")
@@ -107,6 +108,7 @@ _RENAMED: Final[Mapping[str, tuple[StrategyName, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Picking:
     """How lessons are picked from those that were found.
 
@@ -126,7 +128,7 @@ class Picking:
         if isinstance(self.strategy, str):
             if self.strategy in _RENAMED:
                 now, why = _RENAMED[self.strategy]
-                warnings.warn(why, DeprecationWarning, stacklevel=3)
+                warnings.warn(why, DeprecationWarning, stacklevel=4)
                 object.__setattr__(self, "strategy", now)
             elif self.strategy not in STRATEGIES:
                 raise ConfigurationError(

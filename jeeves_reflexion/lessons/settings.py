@@ -19,10 +19,12 @@ from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
+from jeeves_reflexion.values import checked_settings, plain_number
 from vectorstores.base import Filter
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Credit:
     """How recalls are turned into an experiment, and what comes of it.
 
@@ -107,8 +109,9 @@ class LessonSettings:
             object.__setattr__(self, "keep_copies", self.keep_copies or merging is None)
         if self.key not in ("task", "lesson", "both"):
             raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
-        if not -1.0 <= self.min_similarity <= 1.0:
-            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity}")
+        floor = plain_number(self.min_similarity)
+        if not isinstance(floor, int | float) or not -1.0 <= floor <= 1.0:
+            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
         if self.trust not in ("own", "shared", "imported"):
             raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):

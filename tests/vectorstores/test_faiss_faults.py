@@ -415,6 +415,28 @@ def test_a_damaged_row_is_named(tmp_path):
     anyio.run(use)
 
 
+@pytest.mark.parametrize("metadata", ["[1]", "3", "null", '"a"', "1" * 5000, "[" * 2000 + "]" * 2000])
+def test_metadata_that_no_store_writes_is_told_by_the_id_of_its_chunk(tmp_path, metadata):
+    anyio.run(fill, tmp_path)
+    with sqlite3.connect(tmp_path / "store.sqlite3") as connection:
+        connection.execute("UPDATE chunks SET metadata = ?, sum = NULL WHERE row = 4", (metadata,))
+        (id,) = connection.execute("SELECT id FROM chunks WHERE row = 4").fetchone()
+    connection.close()
+
+    async def use() -> None:
+        async with open_at(tmp_path) as store:
+            for call in (
+                store.scan,
+                lambda: store.get_by_ids([id]),
+                lambda: store.update(id, {"a": 1}),
+                lambda: store.search_by_vector(vectors(1)[0], k=20),
+            ):
+                with pytest.raises(StoreCorruptError, match=id):
+                    await call()
+
+    anyio.run(use)
+
+
 def test_places_that_cannot_hold_a_store(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("mine")
     cases = {
