@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from jeeves_reflexion.drafts import Revision, RevisionRequest, Strategy
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, asked_again
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.blocks import Markers, markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edited, apply_edits
@@ -97,7 +97,7 @@ class TextReviser:
             if edited.applied or (_cut(completion) and not parsed.edits):
                 why = f"{why}; at the second try" if again else why
                 return Revision(edited.text, "targeted_edit", why, problems=problems, usage=usage)
-            messages = _asked_again(messages, completion, _no_edit(problems, job.markers))
+            messages = asked_again(messages, completion, _no_edit(problems, job.markers))
         why += "; no edit applied in two tries, so another way was taken"
         revision = await self._write(replace(job, why=why, hybrid=False), instead)
         return replace(
@@ -118,9 +118,7 @@ class TextReviser:
             text = whole_text(completion.text, job.old, job.tag)
             if text.strip():
                 return Revision(text, way, job.why, usage=usage)
-            messages = _asked_again(
-                messages, completion, "Your answer was empty. Answer with the whole text."
-            )
+            messages = asked_again(messages, completion, "Your answer was empty. Answer with the whole text.")
         said = "" if completion.finish_reason == "stop" else f" ({completion.finish_reason})"
         return job.unchanged(way, f"the reply was empty, twice{said}: the old text was kept", usage)
 
@@ -187,14 +185,6 @@ class _Job:
 
     def unchanged(self, way: Strategy, problem: str, usage: Usage) -> Revision:
         return Revision(self.old, way, self.why, problems=(problem,), usage=usage)
-
-
-def _asked_again(messages: list[Message], completion: Completion, problem: str) -> list[Message]:
-    if completion.text.strip():
-        return [*messages, Message("assistant", completion.text), Message("user", problem)]
-    # Some endpoints refuse an assistant message without text.
-    *before, last = messages
-    return [*before, Message("user", f"{last.content}\n\n{problem}")]
 
 
 def _cut(completion: Completion) -> tuple[str, ...]:

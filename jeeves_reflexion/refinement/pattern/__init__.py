@@ -2,8 +2,7 @@
 
 from jeeves_reflexion.drafts import ConvergenceReason
 from jeeves_reflexion.evaluators.criteria import QualityCriterion
-from jeeves_reflexion.refinement.pattern.agent import PatternAgent
-from jeeves_reflexion.refinement.pattern.core import ReflectionPattern
+from jeeves_reflexion.refinement.pattern.core import PatternAgent, ReflectionPattern
 from jeeves_reflexion.refinement.pattern.values import (
     ReflectionCallbacks,
     ReflectionDecision,

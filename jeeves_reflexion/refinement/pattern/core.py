@@ -1,4 +1,4 @@
-"""``ReflectionPattern``: its parameters, turned into an inner loop."""
+"""``ReflectionPattern``: its parameters turned into an inner loop, and the agent with that loop around it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from jeeves_reflexion.agents.function import as_agent
+from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.drafts import Draft, Refined, RevisionRequest, Selection, Strategy
 from jeeves_reflexion.errors import ConfigurationError, SessionError
 from jeeves_reflexion.evaluators.compare import Comparison
@@ -19,9 +20,8 @@ from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
 from jeeves_reflexion.refinement.judge_watch import JudgeWatch
-from jeeves_reflexion.refinement.loop import Refinement
+from jeeves_reflexion.refinement.loop import Refinement, attempt_of
 from jeeves_reflexion.refinement.options import RefinementOptions
-from jeeves_reflexion.refinement.pattern.agent import PatternAgent
 from jeeves_reflexion.refinement.pattern.values import (
     CallbackHooks,
     ReflectionCallbacks,
@@ -31,6 +31,7 @@ from jeeves_reflexion.refinement.pattern.values import (
     ReflectionVersion,
 )
 from jeeves_reflexion.revisers import AgentReviser, ModelReviser
+from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 AnyAgent: TypeAlias = Agent | Callable[..., object]
@@ -254,6 +255,29 @@ class ReflectionPattern:
             on_tools=self.reflect_on_tools,
             quality_drop=DROP if drop is None and "quality_drop" in named else drop,
         )
+
+
+class PatternAgent:
+    """Answers by :meth:`run`; as an agent it nests in :class:`~jeeves_reflexion.Reflexion` as well."""
+
+    def __init__(self, pattern: ReflectionPattern, agent: Agent) -> None:
+        self.pattern = pattern
+        self.inner = agent
+        self.name = f"reflection({getattr(agent, 'name', type(agent).__name__)})"
+
+    async def run(self, query: str | Task) -> ReflectionResult:
+        """Answer a query; see :meth:`ReflectionPattern.execute`."""
+        return await self.pattern.execute(self.inner, query)
+
+    def run_sync(self, query: str | Task) -> ReflectionResult:
+        """Answer a query from code that is not async; raises :class:`SessionError` in code that is."""
+        return run_alone(lambda: self.run(query), "agent.run(query)")
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Return the best version as an attempt."""
+        refined = await self.pattern.refinement(self.inner, task).refine(task, session)
+        self.pattern.result_of(refined)
+        return attempt_of(refined)
 
 
 class _LossCritic:
