@@ -12,9 +12,9 @@ import anyio
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.evaluators.compare import check_terms
 from jeeves_reflexion.evaluators.function import as_evaluator
+from jeeves_reflexion.evaluators.panel import hopeless
 from jeeves_reflexion.evaluators.regex import RegexCheck
 from jeeves_reflexion.evaluators.scores import is_number
-from jeeves_reflexion.evaluators.side_by_side import hopeless
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Attempt, Evaluation, Task

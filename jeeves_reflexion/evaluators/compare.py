@@ -20,9 +20,9 @@ from jeeves_reflexion.evaluators.material import (
     object_schema,
     task_parts,
 )
+from jeeves_reflexion.evaluators.panel import side_by_side
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
 from jeeves_reflexion.evaluators.scores import check_share
-from jeeves_reflexion.evaluators.side_by_side import side_by_side
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message

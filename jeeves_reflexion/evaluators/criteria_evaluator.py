@@ -24,10 +24,9 @@ from jeeves_reflexion.evaluators.material import (
     object_schema,
 )
 from jeeves_reflexion.evaluators.overall import EXTERNAL, Scored, conclude
-from jeeves_reflexion.evaluators.panel import check_size, median_of
+from jeeves_reflexion.evaluators.panel import check_size, median_of, side_by_side
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.evaluators.scores import check_share
-from jeeves_reflexion.evaluators.side_by_side import side_by_side
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
 from jeeves_reflexion.text import bullets, read_prompt

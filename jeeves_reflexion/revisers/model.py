@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +18,13 @@ from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.blocks import Markers, markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edited, apply_edits
 from jeeves_reflexion.revisers.material import Shown, free_tag, material
-from jeeves_reflexion.revisers.replies import whole_text
 from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task, Usage
 
 _PACKAGE = "jeeves_reflexion.revisers"
 _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+_FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
 _CUT = frozenset({"length", "content_filter"})
 
 
@@ -203,3 +204,41 @@ def _no_edit(problems: tuple[str, ...], markers: Markers) -> str:
         f"the lines above the divider copied exactly from the draft:\n\n{markers.search}\n...\n{markers.divider}\n...\n"
         f"{markers.replace}"
     )
+
+
+def whole_text(reply: str, old: str, tag: str) -> str:
+    """Take the packing off a reply: tags ``<tag>``, and a code fence around all of it where ``old`` had none.
+
+    Nothing else is stripped. A fence that ends before the reply does belongs to the text.
+    """
+    reply = _untagged(reply, tag)
+    inner = _unfenced(reply)
+    return reply if inner is None or _unfenced(old) is not None else inner
+
+
+def _untagged(reply: str, tag: str) -> str:
+    match = re.fullmatch(rf"\s*<{tag}>(?:\r?\n)?(.*?)(?:\r?\n)?</{tag}>\s*", reply, re.DOTALL)
+    return reply if match is None or f"<{tag}>" in match[1] else match[1]
+
+
+def _unfenced(text: str) -> str | None:
+    """Return what stands within the one fence around all of a text, or None where there is no such fence."""
+    lines = text.strip().split("\n")
+    opening = _FENCE.fullmatch(lines[0].strip())
+    if opening is None or len(lines) < 2:
+        return None
+    run = opening[1]
+    within = ""  # the fence of a code block within the text
+    for number, line in enumerate(lines[1:], 1):
+        fence = _FENCE.fullmatch(line.strip())
+        if fence is None:
+            continue
+        bare = not fence[2].strip()
+        if within:
+            if bare and fence[1].startswith(within):
+                within = ""
+        elif bare and fence[1].startswith(run):
+            return "\n".join(lines[1:-1]).removesuffix("\r") if number == len(lines) - 1 else None
+        else:
+            within = fence[1]
+    return None
