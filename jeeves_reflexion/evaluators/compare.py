@@ -22,12 +22,12 @@ from jeeves_reflexion.evaluators.material import (
 )
 from jeeves_reflexion.evaluators.panel import side_by_side
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
-from jeeves_reflexion.evaluators.scores import check_share
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.values import check_share
 
 Against: TypeAlias = Literal["reference", "prior"]
 Better: TypeAlias = Literal["new", "old", "same"]

@@ -26,11 +26,11 @@ from jeeves_reflexion.evaluators.material import (
 from jeeves_reflexion.evaluators.overall import EXTERNAL, Scored, conclude
 from jeeves_reflexion.evaluators.panel import check_size, median_of, side_by_side
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
-from jeeves_reflexion.evaluators.scores import check_share
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
 from jeeves_reflexion.text import bullets, read_prompt
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_share
 
 PANEL_TEMPERATURE = 0.5
 """What the members of a panel are asked at: at 0 they would all say the same, and their spread would say nothing."""
@@ -135,8 +135,8 @@ class CriteriaEvaluator:
         for one in criteria:
             if one.evaluator == "compare" and self.model is not None:
                 checks[one.name] = Comparison(self.model, prior=self.prior, **one.evaluator_config)
-            elif one.evaluator in {"regex", "function"}:
-                checks[one.name] = check_of(one.name, one.evaluator, one.evaluator_config)
+            elif (check := check_of(one.name, one.evaluator, one.evaluator_config)) is not None:
+                checks[one.name] = check
         if self._external is not None:
             if any(one.name == EXTERNAL for one in criteria):
                 raise ConfigurationError(f"a criterion can't be called {EXTERNAL!r} beside external=")

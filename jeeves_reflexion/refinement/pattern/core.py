@@ -33,6 +33,7 @@ from jeeves_reflexion.refinement.pattern.values import (
 from jeeves_reflexion.revisers import AgentReviser, ModelReviser
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_share, check_whole
 
 AnyAgent: TypeAlias = Agent | Callable[..., object]
 
@@ -304,13 +305,8 @@ def with_completion(names: Sequence[str]) -> list[str]:
 
 def check_parameters(pattern: ReflectionPattern) -> None:
     """Raise for a wrong value now, where it was written, and not in a run."""
-    most = pattern.max_iterations
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise ConfigurationError(f"max_iterations must be a whole number of at least 1, not {most!r}")
-    threshold = pattern.quality_threshold
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if not (number and 0.0 <= threshold <= 1.0):
-        raise ConfigurationError(f"quality_threshold must lie in [0, 1], not {threshold!r}")
+    check_whole("max_iterations", pattern.max_iterations)
+    check_share("quality_threshold", pattern.quality_threshold)
     if pattern.revision_strategy not in get_args(Strategy):
         known = ", ".join(get_args(Strategy))
         raise ConfigurationError(
