@@ -21,14 +21,14 @@ def table(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Callable
 
     def over_rows(test: Callable) -> Callable:
         async def checked_async(**fixtures: Any) -> None:
-            failures: list[BaseException] = []
+            failures: list[Exception] = []
             for row in table:
                 with _kept(failures, row):
                     await test(**row, **fixtures)
             _tell(failures, len(table))
 
         def checked(**fixtures: Any) -> None:
-            failures: list[BaseException] = []
+            failures: list[Exception] = []
             for row in table:
                 with _kept(failures, row):
                     test(**row, **fixtures)
@@ -47,14 +47,22 @@ def table(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Callable
 
 
 @contextmanager
-def _kept(failures: list[BaseException], row: dict[str, Any]) -> Iterator[None]:
+def _kept(failures: list[Exception], row: dict[str, Any]) -> Iterator[None]:
     try:
         yield
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told when all rows are checked
-        error.add_note(f"the row: {row!r:.500}")
-        failures.append(error)
+    except (
+        pytest.fail.Exception
+    ) as failed:  # such as of raises(); it is no Exception, and a group of them neither
+        _keep(failures, AssertionError(str(failed)).with_traceback(failed.__traceback__), row)
+    except Exception as error:  # noqa: BLE001 - told when all rows are checked
+        _keep(failures, error, row)
 
 
-def _tell(failures: list[BaseException], rows: int) -> None:
+def _keep(failures: list[Exception], error: Exception, row: dict[str, Any]) -> None:
+    error.add_note(f"the row: {row!r:.500}")
+    failures.append(error)
+
+
+def _tell(failures: list[Exception], rows: int) -> None:
     if failures:
-        raise BaseExceptionGroup(f"{len(failures)} of {rows} rows fail", failures)
+        raise ExceptionGroup(f"{len(failures)} of {rows} rows fail", failures)
