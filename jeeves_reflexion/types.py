@@ -10,6 +10,9 @@ from typing import Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from jeeves_reflexion import summary
+from jeeves_reflexion.usage import NO_USAGE as NO_USAGE  # noqa: PLC0414 - a value like the others
+from jeeves_reflexion.usage import UNKNOWN_USAGE as UNKNOWN_USAGE  # noqa: PLC0414 - a value like the others
+from jeeves_reflexion.usage import Usage as Usage  # noqa: PLC0414 - a value like the others
 from jeeves_reflexion.values import Hider, checked
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -55,64 +58,6 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Usage:
-    """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
-
-    ``cost_usd`` is ``None`` as soon as one call has no known price: unknown is not free.
-    """
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = 0.0
-    unreported: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Input and output tokens together, of the calls that reported them."""
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        if self is NO_USAGE:
-            return other
-        if other is NO_USAGE:
-            return self
-        cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
-        return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            cost,
-            self.unreported + other.unreported,
-        )
-
-    def beyond(self, other: Usage) -> Usage:
-        """Return by how much this usage exceeds another, part by part, never below zero.
-
-        The cost of an excess is ``None`` where this usage's cost is, unless there is no excess at all.
-        """
-        if other is NO_USAGE:
-            return self
-        if self == other:
-            return NO_USAGE
-        cost = None if self.cost_usd is None else max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
-        if cost is None and self.calls <= other.calls and self.tokens <= other.tokens:
-            cost = 0.0
-        return Usage(
-            max(self.calls - other.calls, 0),
-            max(self.input_tokens - other.input_tokens, 0),
-            max(self.output_tokens - other.output_tokens, 0),
-            cost,
-            max(self.unreported - other.unreported, 0),
-        )
-
-
-NO_USAGE = Usage()
-UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
-
-
-@dataclass(frozen=True, slots=True)
-@checked
 class Step:
     """One thought, action and observation of a trajectory; parts that don't apply are empty."""
 
@@ -135,7 +80,7 @@ class Attempt(Generic[T]):
 
     output: str = ""
     steps: tuple[Step, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     error: str | None = None
     interrupted: str | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
@@ -173,7 +118,7 @@ class Evaluation:
     suggestions: tuple[str, ...] = ()
     errors: tuple[EvaluationError, ...] = ()
     confidence: float | None = None
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     quotes_gold: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -233,7 +178,7 @@ class Reflection:
     principle: str | None = None
     procedure: str | None = None
     evidence: tuple[int, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,17 @@ from typing import Protocol, TypeAlias
 import anyio
 import anyio.to_thread
 
-from benchmarks.alfworld.dialect import dialect_of
-from benchmarks.alfworld.failures import EngineError
-from benchmarks.alfworld.games import Game
-from benchmarks.alfworld.generator import Progress
-from benchmarks.alfworld.policy import Explorer, Move
-from benchmarks.alfworld.pool import EnginePool, Episode, Observation
-from benchmarks.alfworld.rules_reflector import reflect
 from jeeves_reflexion import Attempt, ConfigurationError, ModelError, Reflection, Session, Step, Task, Trial
 from jeeves_reflexion.events import StepTaken
 from vectorstores import JSON
+
+from .dialect import dialect_of
+from .failures import EngineError
+from .games import Game
+from .generator import Progress
+from .policy import Explorer, Move
+from .pool import EnginePool, Episode, Observation
+from .rules_reflector import reflect
 
 LESSONS_BLOCK = "reflexion_lessons"
 WON = "won"

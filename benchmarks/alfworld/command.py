@@ -10,18 +10,6 @@ from typing import Any
 import anyio
 import click
 
-from benchmarks.alfworld.experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
-from benchmarks.alfworld.model_options import arms_of, model_of, model_options, repeats_of
-from benchmarks.alfworld.report import summary
-from benchmarks.options import (
-    arms_option,
-    embedder_called,
-    expected_of,
-    key_option,
-    plan_of,
-    prices_of,
-    run_folder,
-)
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_early,
@@ -34,8 +22,23 @@ from jeeves_reflexion.cli.bench_options import (
     recall_options,
     spending_options,
 )
+from jeeves_reflexion.cli.options import limit_option
 from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
-from jeeves_reflexion.experiments.elsewhere import RunsOn, ray_options
+from jeeves_reflexion.experiments.location import RunLocation, ray_options
+
+from ..options import (
+    arms_option,
+    embedder_called,
+    expected_of,
+    key_option,
+    plan_of,
+    prices_of,
+    run_folder,
+)
+from ..report import share_json
+from .experiment import MODEL_STEP_LIMIT, STEP_LIMIT, Finished, Setting, lessons_at, run
+from .model_options import arms_of, model_of, model_options, repeats_of
+from .report import summary
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -44,8 +47,8 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @click.option(
     "--games", type=click.Path(path_type=Path), help="A folder of games as alfworld-download writes it."
 )
-@click.option(
-    "--count", type=click.IntRange(min=1), help="How many games; by default 134, or all of --games."
+@limit_option(
+    help="How many games; by default 134, or all of --games.",
 )
 @click.option("--game-seed", type=int, default=0, show_default=True, help="Seed of the games that are made.")
 @arms_option("retry,selective")
@@ -120,7 +123,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         embedder=embedder_called(options["embedder"]),
         games_folder=options["games"],
         made_games=options["made_games"],
-        count=options["count"],
+        count=options["limit"],
         game_seed=options["game_seed"],
         step_limit=options["step_limit"] or (MODEL_STEP_LIMIT if model else STEP_LIMIT),
         lessons=None if lessons is None or in_database else Path(lessons),
@@ -137,7 +140,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             early=options["withhold_early"],
             key=options["key"],
         ),
-        runs_on=RunsOn(ray_options(options), lessons if in_database else None),
+        runs_on=RunLocation(ray_options(options), lessons if in_database else None),
     )
 
 
@@ -149,14 +152,7 @@ def _as_json(finished: Finished, setting: Setting) -> dict[str, Any]:
         "step_limit": setting.step_limit,
         "curves": {
             arm: [
-                {
-                    "trial": p.trial,
-                    "solved": p.share.successes,
-                    "n": p.share.n,
-                    "low": round(p.share.low, 4),
-                    "high": round(p.share.high, 4),
-                }
-                for p in results.curve(arm).points
+                {"trial": p.trial, **(share_json(p.share, "solved") or {})} for p in results.curve(arm).points
             ]
             for arm in results.arms
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
-from benchmarks.alfworld.games import Game, read_game_data
+from .games import Game, read_game_data
 
 Dialect: TypeAlias = Literal["put", "move"]
 

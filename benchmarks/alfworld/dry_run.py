@@ -10,10 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.alfworld.agent import COMMANDS_NOTE
-from benchmarks.alfworld.model_prompt import rules
-from benchmarks.alfworld.policy import Explorer, Move
 from jeeves_reflexion import Message, ScriptedModel
+
+from .agent import COMMANDS_NOTE
+from .model_prompt import rules
+from .policy import Explorer, Move
 
 NAME: Final = "dry-run"
 _LESSON: Final = (

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.alfworld.failures import EngineError
-from benchmarks.alfworld.games import read_game_data
-from benchmarks.alfworld.names import number_names
+from .failures import EngineError
+from .games import read_game_data
+from .names import number_names
 
 
 @dataclass(frozen=True, slots=True)

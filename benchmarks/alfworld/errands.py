@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.alfworld.placement import Thing, lamp_stands
-from benchmarks.alfworld.rooms import Receptacle, Room
-from benchmarks.alfworld.wheel import Wheel
+from .placement import Thing, lamp_stands
+from .rooms import Receptacle, Room
+from .wheel import Wheel
 
 LIGHT: Final = "look_at_obj_in_light"
 TWO: Final = "pick_two_obj_and_place"

@@ -11,34 +11,34 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from benchmarks.alfworld.agent import tasks_for
-from benchmarks.alfworld.games import Game, load_games
-from benchmarks.alfworld.generator import MIX, generate_games
-from benchmarks.alfworld.playing import MODEL, GamesKit, ScopeOf, Table, make_loop
-from benchmarks.alfworld.pool import EnginePool
-from benchmarks.alfworld.setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
-from benchmarks.run_reports import write_run_report
-from jeeves_reflexion import ChatModel, ConfigurationError, MissingDependencyError, VectorLessonStore
+from jeeves_reflexion import ChatModel, ConfigurationError, VectorLessonStore
 from jeeves_reflexion.experiments import (
     ArmName,
     Results,
     RunLog,
+    Watcher,
     early_share,
     estimate,
     run_experiment,
     withheld_share,
 )
 from jeeves_reflexion.experiments.comparisons import counted
-from jeeves_reflexion.experiments.plot import plot_curves
-from jeeves_reflexion.experiments.runner import Watcher
 from vectorstores import JSON, FaissVectorStore, VectorStore
+
+from ..report import write_run_report
+from .agent import tasks_for
+from .games import Game, load_games
+from .generator import MIX, generate_games
+from .playing import MODEL, GamesKit, ScopeOf, Table, make_loop
+from .pool import EnginePool
+from .setting import MODEL_STEP_LIMIT, NAMESPACE, STEP_LIMIT, Setting
 
 __all__ = ["MODEL_STEP_LIMIT", "STEP_LIMIT", "Finished", "Setting", "lasting_place", "lessons_at", "run"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: its results, the picture (where it could be drawn), where its lessons are, and its report.
+    """What a run leaves: its results, the picture (where an arm was finished), where its lessons are, and its report.
 
     ``known`` counts the lessons that the selective arm had before the first trial.
     """
@@ -73,7 +73,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
     written = await write_run_report(
         results, setting.out, title=f"ALFWorld, {_played_by(setting)}", unit="game"
     )
-    picture = await _picture(setting, results, known, say)
+    picture = next(iter(written.pictures), None)
     return Finished(results, picture, lessons_at(setting, log), known, written.html)
 
 
@@ -90,7 +90,7 @@ async def _played(
         return await run_experiment(plan, tasks, make, log=log, watcher=watcher)
     await table.pool.rest()  # the games are played elsewhere
     games = [table.games[task.id] for task in tasks]
-    place = runs_on.place(NAMESPACE, setting.out).of(log)
+    place = runs_on.lesson_location(NAMESPACE, setting.out).of(log)
     kit = await anyio.to_thread.run_sync(GamesKit.of, setting, games, tasks, place)
     async with runs_on.executor(kit, workers=plan.workers, models=models) as executor:
         return await run_experiment(plan, tasks, make, log=log, watcher=watcher, executor=executor)
@@ -106,7 +106,7 @@ class _Lessons:
 
 @asynccontextmanager
 async def _lessons(setting: Setting, log: RunLog) -> AsyncIterator[_Lessons]:
-    embedder, place = setting.embedder, setting.runs_on.place(NAMESPACE, setting.out)
+    embedder, place = setting.embedder, setting.runs_on.lesson_location(NAMESPACE, setting.out)
     if place.address is not None:
         async with place.store(embedder) as store:
             yield _Lessons(lambda arm, seed: place.of(log).scope(store, arm, seed))
@@ -208,16 +208,3 @@ def _config(setting: Setting) -> dict[str, JSON]:
 
 def _played_by(setting: Setting) -> str:
     return setting.model.name if setting.model else "offline player"
-
-
-async def _picture(setting: Setting, results: Results, known: int, say: Callable[[str], None]) -> Path | None:
-    title = (
-        f"ALFWorld, {len(results.tasks)} games x {len(results.seeds)} seeds, {_played_by(setting)}, "
-        f"{setting.step_limit} commands a try" + (f"\nselective starts from {known} lessons" if known else "")
-    )
-    draw = partial(plot_curves, results, setting.out / "curve.png", title=title)
-    try:
-        return await anyio.to_thread.run_sync(draw)
-    except MissingDependencyError as error:
-        say(str(error))
-        return None

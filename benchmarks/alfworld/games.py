@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.alfworld.failures import GameFileError
+from .failures import GameFileError
 
 GAME_FILE: Final = "game.tw-pddl"
 TRAJECTORY_FILE: Final = "traj_data.json"

@@ -6,8 +6,6 @@ themselves, on any machine with the same version of the ``alfworld`` package.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import random
 from collections.abc import Callable
@@ -17,16 +15,17 @@ from typing import Final
 
 import anyio
 
-from benchmarks.alfworld.errands import Errand, choose_errand, plan_errand
-from benchmarks.alfworld.failures import GenerationError
-from benchmarks.alfworld.games import GAME_FILE, KINDS, TRAJECTORY_FILE, Game
-from benchmarks.alfworld.names import number_names
-from benchmarks.alfworld.placement import place_things
-from benchmarks.alfworld.pool import EnginePool
-from benchmarks.alfworld.problem import entity_ids, game_file, trajectory_file
-from benchmarks.alfworld.rooms import Room, build_rooms
-from benchmarks.alfworld.wheel import Wheel, read_wheel
 from jeeves_reflexion.errors import ConfigurationError
+
+from .errands import Errand, choose_errand, plan_errand
+from .failures import GenerationError
+from .games import GAME_FILE, KINDS, TRAJECTORY_FILE, Game
+from .names import number_names
+from .placement import place_things
+from .pool import EnginePool
+from .problem import entity_ids, game_file, trajectory_file
+from .rooms import Room, build_rooms
+from .wheel import Wheel, read_wheel
 
 GENERATOR_VERSION: Final = 1  # raised whenever the same seed would give other files
 
@@ -69,12 +68,7 @@ async def generate_games(
     if count < 1:
         raise ConfigurationError(f"count must be at least 1, not {count}")
     maker = await anyio.to_thread.run_sync(_Maker, Path(folder), seed)
-    ready = await anyio.to_thread.run_sync(maker.read_manifest, count)
-    if ready is not None:
-        return ready
-    games = await maker.make_all(count, workers, progress)
-    await anyio.to_thread.run_sync(maker.write_manifest, games)
-    return games
+    return await maker.make_all(count, workers, progress)
 
 
 def kinds(count: int) -> list[str]:
@@ -95,7 +89,6 @@ class _Maker:
         # Another version of either would make other files: they are kept apart, nothing is overwritten.
         split = f"generated_v{GENERATOR_VERSION}_alfworld{self._wheel.version}_seed{seed}"
         self._root = folder / "json_2.1.1" / split
-        self._manifest = self._root / "manifest.json"
         self._rooms: list[Room] = build_rooms(self._wheel)
 
     async def make_all(self, count: int, workers: int, progress: Progress | None) -> list[Game]:
@@ -139,42 +132,6 @@ class _Maker:
             f"game {number} of seed {self._seed} ({kind}) could not be won by its plan in {_TRIES} tries; "
             f"report this with alfworld's version, {self._wheel.version}"
         )
-
-    def read_manifest(self, count: int) -> list[Game] | None:
-        """The first ``count`` games of a finished run; ``None`` unless all are there unchanged."""
-        try:
-            entries = json.loads(self._manifest.read_text(encoding="utf-8"))["games"][:count]
-            games = [
-                Game(entry["id"], entry["kind"], self._root / entry["id"] / GAME_FILE, entry["sentence"])
-                for entry in entries
-            ]
-            unchanged = all(
-                _digest(game.path.read_bytes()) == entry["sha256"]
-                for game, entry in zip(games, entries, strict=True)
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            # Nothing is lost: each game is compared with what it should be before it is made again.
-            return None
-        return games if unchanged and len(games) == count else None
-
-    def write_manifest(self, games: list[Game]) -> None:
-        """Note that these games are ready."""
-        entries = [
-            {
-                "id": game.id,
-                "kind": game.kind,
-                "sentence": game.sentence,
-                "sha256": _digest(game.path.read_bytes()),
-            }
-            for game in games
-        ]
-        data = {
-            "generator": GENERATOR_VERSION,
-            "alfworld": self._wheel.version,
-            "seed": self._seed,
-            "games": entries,
-        }
-        _write_whole(self._manifest, json.dumps(data, indent=1) + "\n")
 
     def _draft(self, number: int, kind: str, attempt: int) -> _Draft:
         # A text as seed is hashed the same everywhere; a tuple would depend on the interpreter's hash seed.
@@ -261,7 +218,3 @@ def _write_whole(path: Path, text: str) -> None:
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from benchmarks.alfworld.place_words import plural
+from .place_words import plural
 
 Treatment: TypeAlias = Literal["clean", "heat", "cool"]
 

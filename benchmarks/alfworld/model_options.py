@@ -8,10 +8,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from benchmarks.alfworld.dry_run import dry_run_model
-from benchmarks.options import endpoint_options, named_model
 from jeeves_reflexion import ChatModel, ConfigurationError
 from jeeves_reflexion.experiments import ArmName, arm_names
+
+from ..options import endpoint_options, named_model
+from .dry_run import dry_run_model
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,12 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.alfworld.agent import COMMANDS_NOTE, DIALECT, HEARD, LESSONS_BLOCK, THINK
-from benchmarks.alfworld.dialect import Dialect, read_command, without_location
-from benchmarks.alfworld.model_prompt import system_prompt
-from benchmarks.alfworld.policy import Move
 from jeeves_reflexion import ChatModel, Message, Sampling, Session, Task
 from jeeves_reflexion.models.ask import ask
+
+from .agent import COMMANDS_NOTE, DIALECT, HEARD, LESSONS_BLOCK, THINK
+from .dialect import Dialect, read_command, without_location
+from .model_prompt import system_prompt
+from .policy import Move
 
 MAX_THOUGHTS = 3
 """Free thoughts in a row before the model is made to act."""

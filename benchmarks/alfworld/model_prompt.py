@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-from benchmarks.alfworld.dialect import Dialect, in_dialect
-from benchmarks.alfworld.games import KINDS
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.text import LESSONS_NOTE, fence
+
+from .dialect import Dialect, in_dialect
+from .games import KINDS
 
 EXAMPLES = 2
 """Examples per type of task, as in ReAct (Yao et al. 2023) and Reflexion (Shinn et al. 2023, section 4.1)."""
@@ -51,6 +52,4 @@ def without_comments(text: str) -> str:
 
 
 def _text(name: str) -> str:
-    return (
-        resources.files("benchmarks.alfworld").joinpath(f"prompts/{name}").read_text(encoding="utf-8").strip()
-    )
+    return resources.files(__package__).joinpath(f"prompts/{name}").read_text(encoding="utf-8").strip()

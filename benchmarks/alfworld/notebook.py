@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.alfworld.observations import Reading, Thing, read_observation, things_in
+from .observations import Reading, Thing, read_observation, things_in
 
 
 @dataclass(slots=True)

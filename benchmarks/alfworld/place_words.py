@@ -1,25 +1,26 @@
 """Words for places: `cabinets 1 to 4 and 7, drawer 2 and fridge 1`, written and read."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from benchmarks.alfworld.observations import Thing
+from .observations import Thing
 
 _IRREGULAR = {"shelf": "shelves", "knife": "knives", "butterknife": "butterknives", "loaf": "loaves"}
 _SINGULAR = {plural: singular for singular, plural in _IRREGULAR.items()}
 _HISSING = ("ss", "x", "ch", "sh")
 _HISSING_PLURALS = tuple(ending + "es" for ending in _HISSING)
-_TO = frozenset({"to", "through", "until", "till"})
-_JOIN = frozenset({",", "and", "or", "nor", "&"})
+_RUN = re.compile(r"(\d{1,6})(?: to (\d{1,6}))?")
+_LISTED = re.compile(r"([a-z]+) ((?:\d{1,6}(?: to \d{1,6})?(?:, | and )?)+)")
 _WIDEST_RANGE = 60
 
 
 class Place(NamedTuple):
-    """A receptacle that a sentence names; without a number it means all of its kind."""
+    """A receptacle that a sentence names."""
 
     kind: str
-    number: int | None
+    number: int
 
 
 def plural(noun: str) -> str:
@@ -66,26 +67,13 @@ def _runs(numbers: Sequence[int]) -> list[str]:
     return written
 
 
-def read_numbers(tokens: Sequence[str], start: int) -> tuple[tuple[int, ...], int]:
-    """Read `1 to 4, 6 and 7` from `tokens[start]` on; returns the numbers and the index after them."""
-    numbers: list[int] = []
-    at = start
-    while at < len(tokens) and tokens[at].isdecimal():
-        first = last = int(tokens[at])
-        at += 1
-        if at + 1 < len(tokens) and tokens[at] in _TO and tokens[at + 1].isdecimal():
-            last = int(tokens[at + 1])
-            at += 2
-        # A range no room could have is read as its two ends: text is data, and may be anything.
-        numbers += range(first, last + 1) if 0 <= last - first <= _WIDEST_RANGE else (first, last)
-        after = _after_joint(tokens, at)
-        if after >= len(tokens) or not tokens[after].isdecimal():
-            break
-        at = after
-    return tuple(dict.fromkeys(numbers)), at
-
-
-def _after_joint(tokens: Sequence[str], at: int) -> int:
-    while at < len(tokens) and tokens[at] in _JOIN:
-        at += 1
-    return at
+def read_places(text: str) -> tuple[Place, ...]:
+    """The receptacles of a list as `write_places` writes it: `cabinets 1 to 4 and 7, drawer 2 and fridge 1`."""
+    places: dict[Place, None] = {}
+    for kind, numbers in _LISTED.findall(text):
+        for first, last in _RUN.findall(numbers):
+            end = int(last or first)
+            # A range no room could have is read as its two ends: text is data, and may be anything.
+            known = range(int(first), end + 1) if end - int(first) <= _WIDEST_RANGE else (int(first), end)
+            places.update(dict.fromkeys(Place(singular(kind), number) for number in known))
+    return tuple(places)

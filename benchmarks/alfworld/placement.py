@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.alfworld.names import encode_id
-from benchmarks.alfworld.rooms import Receptacle, Room
-from benchmarks.alfworld.wheel import Wheel
+from .names import encode_id
+from .rooms import Receptacle, Room
+from .wheel import Wheel
 
 _MOST_OF_A_TYPE: Final = 3  # as in ALFRED's scenes
 _CROWD: Final = 4  # from this many things on a receptacle is half as likely to get another

@@ -8,11 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self, TypeAlias
 
-from benchmarks.alfworld.agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
-from benchmarks.alfworld.games import Game, read_game_data
-from benchmarks.alfworld.model_player import ModelPlayer
-from benchmarks.alfworld.pool import EnginePool
-from benchmarks.alfworld.setting import Setting
 from jeeves_reflexion import (
     ChatModel,
     LessonReflector,
@@ -23,10 +18,15 @@ from jeeves_reflexion import (
     Task,
 )
 from jeeves_reflexion.experiments import ArmName, arm_lessons, arm_of
-from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
 from vectorstores import Embedder, HashingEmbedder, VectorStore
+
+from .agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
+from .games import Game, read_game_data
+from .model_player import ModelPlayer
+from .pool import EnginePool
+from .setting import Setting
 
 MODEL = "model"
 
@@ -89,15 +89,17 @@ class GamesKit:
     setting: Setting
     games: Sequence[Game]
     tasks: Sequence[Task]
-    place: LessonPlace
+    place: LessonLocation
     make_embedder: Callable[[], Embedder]
 
     @classmethod
-    def of(cls, setting: Setting, games: Sequence[Game], tasks: Sequence[Task], place: LessonPlace) -> Self:
+    def of(
+        cls, setting: Setting, games: Sequence[Game], tasks: Sequence[Task], place: LessonLocation
+    ) -> Self:
         """Return the kit of a run; reads the games' files."""
         model = None if setting.model is None else AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunsOn())
-        return cls(bare, _with_data(games), tasks, place, maker_of(setting.embedder))
+        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
+        return cls(bare, _with_data(games), tasks, place, embedder_factory(setting.embedder))
 
     @asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:

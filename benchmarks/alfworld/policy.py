@@ -9,10 +9,10 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from benchmarks.alfworld.goal import APPLIANCES, Treatment, parse_goal
-from benchmarks.alfworld.notebook import Notebook
-from benchmarks.alfworld.observations import Thing, read_opening, things_in
-from benchmarks.alfworld.search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, SUGGESTED, UNKNOWN, SearchPlan
+from .goal import APPLIANCES, Treatment, parse_goal
+from .notebook import Notebook
+from .observations import Thing, read_opening, things_in
+from .search_plan import KIND_BARREN, KIND_SEEN, SEEN_THERE, SUGGESTED, UNKNOWN, SearchPlan
 
 _REASONS = {
     SEEN_THERE: "a lesson says it was there",

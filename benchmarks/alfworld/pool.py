@@ -10,23 +10,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
 
-from benchmarks.alfworld.failures import EngineError, GameFileError
-from benchmarks.alfworld.games import Game
-from benchmarks.alfworld.process import WorkerProcess
-from benchmarks.alfworld.requirements import require_engine
 from jeeves_reflexion.errors import ConfigurationError
 
-_REMEMBERED: Final = 512  # games whose translation a worker keeps (see speedups)
+from .failures import EngineError, GameFileError
+from .games import Game
+from .process import WorkerProcess
+from .requirements import require_engine
+
 _BANNER: Final = "-= Welcome to TextWorld, ALFRED! =-"
 
 
@@ -37,29 +35,6 @@ class Observation:
     text: str
     won: bool
     admissible: tuple[str, ...]
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """A place for one worker; the process is started at its first use and replaced when it fails."""
-
-    process: WorkerProcess | None = None
-    loaded: OrderedDict[Path, None] = field(default_factory=OrderedDict)
-
-    def remember(self, path: Path) -> None:
-        self.loaded[path] = None
-        self.loaded.move_to_end(path)
-        while len(self.loaded) > _REMEMBERED:
-            self.loaded.popitem(last=False)
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """An episode that waits for a free worker."""
-
-    path: Path
-    ready: anyio.Event
-    slot: _Slot | None = None
 
 
 class Episode:
@@ -104,10 +79,8 @@ class Episode:
 class EnginePool:
     """Worker processes that play; an async context manager.
 
-    ``workers`` episodes run at once, others wait for their turn; one that waits is preferably given to the
-    worker that has played its game before, which then opens it in a fraction of the time. ``open_timeout``
-    and ``step_timeout`` are seconds for one answer of the engine; a worker that exceeds them or dies is
-    replaced.
+    ``workers`` episodes run at once, others wait for their turn. ``open_timeout`` and ``step_timeout`` are seconds for
+    one answer of the engine; a worker that exceeds them or dies is replaced.
 
     Raises :class:`~jeeves_reflexion.errors.ConfigurationError` and
     :class:`~jeeves_reflexion.errors.MissingDependencyError` when it is made and the engine can't run here.
@@ -121,13 +94,11 @@ class EnginePool:
         require_engine()
         self._open_timeout = open_timeout
         self._step_timeout = step_timeout
-        self._slots = [_Slot() for _ in range(workers)]
-        self._free: list[_Slot] = []
-        self._queue: list[_Waiting] = []
+        self._turns = anyio.Semaphore(workers)
+        self._idle: list[WorkerProcess] = []
         self._entered = False
 
     async def __aenter__(self) -> Self:
-        self._free = list(self._slots)
         self._entered = True
         return self
 
@@ -135,13 +106,8 @@ class EnginePool:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered = False
-        waiting, self._queue = self._queue, []
-        for one in waiting:
-            one.ready.set()
         with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as group:
-                for slot in self._slots:
-                    group.start_soon(self._end, slot)
+            await self.rest()
 
     @asynccontextmanager
     async def episode(self, game: Game) -> AsyncIterator[Episode]:
@@ -150,82 +116,41 @@ class EnginePool:
         Raises :class:`~benchmarks.alfworld.failures.GameFileError` for a file that is no game and
         :class:`~benchmarks.alfworld.failures.EngineError` when the engine can't open it.
         """
+        self._check_open(game)
+        async with self._turns:
+            self._check_open(game)
+            # The worker that had the last turn is the likeliest to know the game.
+            process = self._idle.pop() if self._idle else await WorkerProcess.start()
+            try:
+                episode = await self._start(process, game)
+                try:
+                    yield episode
+                finally:
+                    episode.close()
+            finally:
+                if process.alive and self._entered:
+                    self._idle.append(process)
+                else:
+                    await process.close()
+
+    async def rest(self) -> None:
+        """End the processes that have nothing to do; the next game starts one again."""
+        idle, self._idle = self._idle, []
+        async with anyio.create_task_group() as group:
+            for process in idle:
+                group.start_soon(process.close)
+
+    def _check_open(self, game: Game) -> None:
         if not self._entered:
             raise EngineError(
                 f"game {game.id}: the pool is not open; use it inside 'async with EnginePool(...)'"
             )
-        slot = await self._take(game)
-        try:
-            episode = await self._start(slot, game)
-            try:
-                yield episode
-            finally:
-                episode.close()
-        finally:
-            await self._give_back(slot)
 
-    async def rest(self) -> None:
-        """End the processes that have nothing to do; the next game starts one again."""
-        async with anyio.create_task_group() as group:
-            for slot in self._free:
-                group.start_soon(self._end, slot)
-
-    async def _start(self, slot: _Slot, game: Game) -> Episode:
-        if slot.process is None:
-            slot.process = await WorkerProcess.start()
+    async def _start(self, process: WorkerProcess, game: Game) -> Episode:
         opening = {"open": str(game.path.absolute())} if game.data is None else {"begin": dict(game.data)}
-        first = await _ask(slot.process, game, opening, self._open_timeout)
-        slot.remember(game.path)
+        first = await _ask(process, game, opening, self._open_timeout)
         text = first.text.removeprefix(_BANNER).strip()
-        return Episode(game, slot.process, Observation(text, first.won, first.admissible), self._step_timeout)
-
-    async def _take(self, game: Game) -> _Slot:
-        path = game.path
-        if self._free:
-            # Of the workers that have not played it, the one with the fewest games shares the work best; but no process
-            # is started while one has nothing to do.
-            slot = min(
-                self._free, key=lambda free: (path not in free.loaded, free.process is None, len(free.loaded))
-            )
-            self._free.remove(slot)
-            return slot
-        waiting = _Waiting(path, anyio.Event())
-        self._queue.append(waiting)
-        try:
-            await waiting.ready.wait()
-        except BaseException:
-            if waiting.slot is not None:  # it was handed over at the moment of the cancellation
-                self._pass_on(waiting.slot)
-            elif waiting in self._queue:
-                self._queue.remove(waiting)
-            raise
-        if waiting.slot is None:
-            raise EngineError(f"game {game.id}: the pool was closed while the game waited for a worker")
-        return waiting.slot
-
-    async def _give_back(self, slot: _Slot) -> None:
-        try:
-            if slot.process is not None and not slot.process.alive:
-                await self._end(slot)
-        finally:
-            self._pass_on(slot)
-
-    def _pass_on(self, slot: _Slot) -> None:
-        if not self._queue:
-            self._free.append(slot)
-            return
-        elsewhere = {path for other in self._slots if other is not slot for path in other.loaded}
-        # Own games first, then new ones, then those another worker has; the first come of each.
-        waiting = min(self._queue, key=lambda one: (one.path not in slot.loaded, one.path in elsewhere))
-        self._queue.remove(waiting)
-        waiting.slot = slot
-        waiting.ready.set()
-
-    async def _end(self, slot: _Slot) -> None:
-        process, slot.process = slot.process, None
-        slot.loaded.clear()
-        if process is not None:
-            await process.close()
+        return Episode(game, process, Observation(text, first.won, first.admissible), self._step_timeout)
 
 
 async def _ask(

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from benchmarks.alfworld.errands import Errand
-from benchmarks.alfworld.placement import Thing
-from benchmarks.alfworld.rooms import Room
-from benchmarks.alfworld.wheel import Wheel
+from .errands import Errand
+from .placement import Thing
+from .rooms import Room
+from .wheel import Wheel
 
 _AGENT: Final = "agent1"
 _PLACEHOLDER: Final = "UNKNOWN GOAL"

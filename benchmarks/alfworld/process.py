@@ -15,10 +15,9 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from benchmarks.alfworld.failures import EngineError
+from .failures import EngineError
 
-_MODULE: Final = "benchmarks.alfworld.worker"
-_ROOT: Final = Path(__file__).resolve().parents[2]
+_MODULE: Final = f"{__package__}.worker"
 _LONGEST_REPLY: Final = 4 * 1024 * 1024  # bytes; a kitchen's longest list of commands is some 20 kB
 _SHOWN_OF_CRASH: Final = 2000  # bytes of what the process printed last
 _BROKEN: Final = (
@@ -122,11 +121,17 @@ class WorkerProcess:
         return self._printed.read().decode(errors="replace").strip()
 
 
+def _root() -> Path:
+    """Where the top-level package of this module lies: the repository, or where the wheel was installed."""
+    package = sys.modules[__package__.partition(".")[0]]
+    return Path(str(package.__file__)).resolve().parents[1]
+
+
 def _environment() -> dict[str, str]:
     inherited = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), *([inherited] if inherited else [])]),
+        "PYTHONPATH": os.pathsep.join([str(_root()), *([inherited] if inherited else [])]),
         # The engine lists things in the order of Python sets: with this its texts are the same in every run.
         "PYTHONHASHSEED": "0",
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from benchmarks.alfworld.agent import USED
-from benchmarks.alfworld.experiment import Finished, Setting
 from jeeves_reflexion import Step, Trial
 from jeeves_reflexion.experiments import ArmName, Story, cost_table
 from jeeves_reflexion.experiments.results import total
+
+from ..report import three_of
+from .agent import USED
+from .experiment import Finished, Setting
 
 SHOWN_STEPS = 4
 _GO = "go to "
@@ -33,7 +33,7 @@ def summary(finished: Finished, setting: Setting) -> str:
         parts += [
             "",
             "Three lessons that it wrote:",
-            *(f"  - {text}" for text in _three(results.lessons(arm))),
+            *(f"  - {text}" for text in three_of(results.lessons(arm))),
         ]
     stories = [story for arm in _MEMORIES for story in results.stories(arm)]
     if stories:
@@ -46,7 +46,10 @@ def summary(finished: Finished, setting: Setting) -> str:
     if results.interrupted:
         parts += ["", f"Stopped: {results.interrupted}. Go on with --resume --out {setting.out}"]
     picture = finished.picture
-    parts += ["", f"Learning curve: {picture}" if picture else "Learning curve: not drawn (see above)"]
+    parts += [
+        "",
+        f"Learning curve: {picture}" if picture else "Learning curve: not drawn, since no arm was finished",
+    ]
     parts += [f"Report: {finished.report}", f"Lessons: {finished.lessons_at}"]
     return "\n".join(parts)
 
@@ -54,12 +57,6 @@ def summary(finished: Finished, setting: Setting) -> str:
 def _lesson_mattered(story: Story) -> bool:
     """Whether the player said that it went somewhere because a lesson says so."""
     return any("a lesson s" in step.thought for step in story.solved.attempt.steps)
-
-
-def _three(lessons: Sequence[str]) -> list[str]:
-    """The first, the middle and the last."""
-    picks = sorted({0, len(lessons) // 2, len(lessons) - 1})
-    return [lessons[i] for i in picks]
 
 
 def _story(story: Story) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.alfworld.names import encode_id
-from benchmarks.alfworld.wheel import FloorPlan, Pose, Wheel
+from .names import encode_id
+from .wheel import FloorPlan, Pose, Wheel
 
 _GRID: Final = 0.25  # metres of one step of ALFRED's agent; locations are counted in steps
 _TURN: Final = 90  # degrees

@@ -5,10 +5,10 @@ It sees what the player saw, the opening and the steps, and nothing else.
 
 from collections.abc import Sequence
 
-from benchmarks.alfworld.goal import APPLIANCES, Goal, parse_goal
-from benchmarks.alfworld.notebook import Notebook
-from benchmarks.alfworld.observations import Thing
-from benchmarks.alfworld.place_words import write_places
+from .goal import APPLIANCES, Goal, parse_goal
+from .notebook import Notebook
+from .observations import Thing
+from .place_words import write_places
 
 # Fewer commands without effect are part of finding out.
 _WASTEFUL_FROM = 3

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.alfworld.lesson_words import Advice, read_advice
-from benchmarks.alfworld.observations import Thing
+from .lesson_words import Advice, read_advice
+from .observations import Thing
 
 # From the best place to look to the worst. Neighbours of a place share its kind only.
 SEEN_THERE, SUGGESTED, KIND_SEEN, UNKNOWN, KIND_BARREN, ABSENT_THERE = range(6)
@@ -21,23 +21,19 @@ class _Beliefs:
     kinds: dict[str, int] = field(default_factory=dict)
 
     def hear(self, advice: Advice) -> None:
-        numbered = [Thing(kind, number) for kind, number in advice.places if number is not None]
-        whole_kinds = [kind for kind, number in advice.places if number is None]
+        places = [Thing(kind, number) for kind, number in advice.places]
         if advice.stance == "absent":
-            for thing in numbered:
-                if self.places.get(thing, SUGGESTED) == SUGGESTED:
-                    self.places[thing] = ABSENT_THERE
-            kinds = {thing.kind for thing in numbered}
-            barren = [kind for kind in kinds if sum(kind == thing.kind for thing in numbered) >= _BARREN_FROM]
-            for kind in [*whole_kinds, *barren]:
-                self.kinds.setdefault(kind, KIND_BARREN)
+            for place in places:
+                if self.places.get(place, SUGGESTED) == SUGGESTED:
+                    self.places[place] = ABSENT_THERE
+            for kind in {place.kind for place in places}:
+                if sum(kind == place.kind for place in places) >= _BARREN_FROM:
+                    self.kinds.setdefault(kind, KIND_BARREN)
             return
-        for thing in numbered:
-            self.places.setdefault(thing, SEEN_THERE if advice.stance == "seen" else SUGGESTED)
-        if advice.stance == "seen":
-            whole_kinds += [thing.kind for thing in numbered]
-        for kind in whole_kinds:
-            self.kinds[kind] = KIND_SEEN
+        for place in places:
+            self.places.setdefault(place, SEEN_THERE if advice.stance == "seen" else SUGGESTED)
+            if advice.stance == "seen":
+                self.kinds[place.kind] = KIND_SEEN
 
 
 class SearchPlan:
@@ -59,7 +55,7 @@ class SearchPlan:
         kinds = {place.kind for place in self._places}
         useful: list[str] = []
         for lesson in lessons:
-            advice = read_advice(lesson, wanted=tuple(self._beliefs), kinds=kinds)
+            advice = read_advice(lesson, wanted=tuple(self._beliefs))
             here = [piece for piece in advice if any(place.kind in kinds for place in piece.places)]
             for piece in here:
                 self._beliefs[piece.thing].hear(piece)

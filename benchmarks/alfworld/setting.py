@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.options import check_last_attempt
 from jeeves_reflexion import ChatModel, ConfigurationError, LessonSettings
 from jeeves_reflexion.cli.bench_options import cores
 from jeeves_reflexion.experiments import Expected, Plan
-from jeeves_reflexion.experiments.elsewhere import RunsOn
+from jeeves_reflexion.experiments.location import RunLocation
 from jeeves_reflexion.models import Prices
 from vectorstores import Embedder
+
+from ..options import check_last_attempt
 
 STEP_LIMIT = 16
 """Commands per attempt of the offline player, chosen on games of other seeds than those reported
@@ -50,7 +51,7 @@ class Setting:
     prices: Prices | None = None
     expected: Expected | None = None
     settings: LessonSettings = field(default_factory=LessonSettings)
-    runs_on: RunsOn = field(default_factory=RunsOn)
+    runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)

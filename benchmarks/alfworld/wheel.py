@@ -12,8 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.alfworld.games import KINDS
-from benchmarks.alfworld.requirements import alfworld_files
+from .games import KINDS
+from .requirements import alfworld_files
 
 # A door, a tap and the like are no things to handle, and sliced things come into being only in play.
 _SLICED: Final = "Sliced"

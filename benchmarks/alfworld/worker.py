@@ -18,9 +18,9 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchmarks.alfworld import speedups
-from benchmarks.alfworld.engine import Engine, EngineState
-from benchmarks.alfworld.failures import EngineError, GameFileError
+from . import speedups
+from .engine import Engine, EngineState
+from .failures import EngineError, GameFileError
 
 
 def serve(requests: queue.SimpleQueue[bytes], replies: BinaryIO, engine: Engine) -> None:

@@ -11,23 +11,6 @@ from typing import Any
 import anyio
 import click
 
-from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT
-from benchmarks.hotpotqa.evaluators import JudgeName
-from benchmarks.hotpotqa.experiment import Finished, Setting, less, run, spent
-from benchmarks.hotpotqa.questions import load_questions
-from benchmarks.hotpotqa.report import figures, page, summary
-from benchmarks.options import (
-    arms_option,
-    embedder_called,
-    endpoint_options,
-    expected_of,
-    key_option,
-    named_model,
-    plan_of,
-    prices_of,
-    run_folder,
-)
-from benchmarks.results import write_result
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_early,
@@ -42,7 +25,25 @@ from jeeves_reflexion.cli.bench_options import (
 )
 from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
 from jeeves_reflexion.experiments.comparisons import counted
-from jeeves_reflexion.experiments.elsewhere import runs_on
+from jeeves_reflexion.experiments.location import run_location
+
+from ..options import (
+    arms_option,
+    embedder_called,
+    endpoint_options,
+    expected_of,
+    key_option,
+    named_model,
+    plan_of,
+    prices_of,
+    run_folder,
+)
+from ..report import write_result
+from .environment import CONTEXT_LIMIT, STEP_LIMIT
+from .evaluators import JudgeName
+from .experiment import Finished, Setting, less, run, spent
+from .questions import load_questions
+from .report import figures, page, summary
 
 _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 
@@ -195,7 +196,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             early=options["withhold_early"],
             key=options["key"],
         ),
-        runs_on=runs_on(options),
+        runs_on=run_location(options),
     )
 
 

@@ -8,10 +8,11 @@ steps (``max_steps``, its Finish included) and prompts of 3,896 tokens at most.
 
 from __future__ import annotations
 
-from benchmarks.hotpotqa.failures import PagesError
-from benchmarks.hotpotqa.pages import Pages, first_titles
-from benchmarks.hotpotqa.questions import Page
 from jeeves_reflexion import Tool, as_tool
+
+from .failures import PagesError
+from .pages import Pages, first_titles
+from .questions import Page
 
 STEP_LIMIT = 6
 """Steps of an attempt, the one that answers included (``ReactAgent.max_steps`` of the paper's code)."""

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from benchmarks.hotpotqa.rules_reflector import judge_by_rules
-from benchmarks.hotpotqa.scorer import ExactMatch, exact_match, f1_score
 from jeeves_reflexion import Attempt, ChatModel, Evaluation, Evaluator, Judge, Task
+
+from .rules_reflector import judge_by_rules
+from .scorer import ExactMatch, exact_match, f1_score
 
 JudgeName: TypeAlias = Literal["oracle", "self"]
 

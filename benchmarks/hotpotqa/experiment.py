@@ -13,20 +13,6 @@ from typing import Literal, TypeAlias
 
 import anyio.to_thread
 
-from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT
-from benchmarks.hotpotqa.evaluators import JudgeName, evaluator, measure
-from benchmarks.hotpotqa.extractive import LESSONS_BLOCK, ExtractiveAgent
-from benchmarks.hotpotqa.lesson_words import write_lesson
-from benchmarks.hotpotqa.model_agents import CotAgent, ReActAgent
-from benchmarks.hotpotqa.outcomes import Outcome, outcomes_of
-from benchmarks.hotpotqa.pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
-from benchmarks.hotpotqa.questions import Question, paragraphs_of
-from benchmarks.hotpotqa.rules_reflector import write_reflection
-from benchmarks.hotpotqa.scorer import ExactMatch
-from benchmarks.hotpotqa.wikipedia import Wikipedia
-from benchmarks.hotpotqa.wording import wanted, wording_of
-from benchmarks.options import check_last_attempt
-from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     Agent,
     ChatModel,
@@ -50,11 +36,25 @@ from jeeves_reflexion.experiments import (
     run_experiment,
     withheld_share,
 )
-from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
 from jeeves_reflexion.text import bullets
 from vectorstores import JSON, Embedder, FaissVectorStore, HashingEmbedder, VectorStore
+
+from ..options import check_last_attempt
+from ..report import write_run_report
+from .environment import CONTEXT_LIMIT, STEP_LIMIT
+from .evaluators import JudgeName, evaluator, measure
+from .extractive import LESSONS_BLOCK, ExtractiveAgent
+from .lesson_words import write_lesson
+from .model_agents import CotAgent, ReActAgent
+from .outcomes import Outcome, outcomes_of
+from .pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
+from .questions import Question, paragraphs_of
+from .rules_reflector import write_reflection
+from .scorer import ExactMatch
+from .wikipedia import Wikipedia
+from .wording import wanted, wording_of
 
 AgentName: TypeAlias = Literal["extractive", "react", "cot"]
 PagesName: TypeAlias = Literal["question", "bm25", "dense", "wikipedia"]
@@ -92,7 +92,7 @@ class Setting:
     contact: str = ""
     resume: bool = False
     settings: LessonSettings = field(default_factory=LessonSettings)
-    runs_on: RunsOn = field(default_factory=RunsOn)
+    runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)
@@ -176,7 +176,7 @@ async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher |
     log = RunLog(setting.out / f"seed-{seed}")
     await log.open(config(setting), resume=setting.resume)
     models = {} if setting.model is None else {MODEL: await log.recorded(setting.model)}
-    place = setting.runs_on.place(NAMESPACE, setting.out).of(log)
+    place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
     kit = QuestionsKit.of(setting, place)
     async with (
         place.store(setting.embedder) as store,
@@ -197,7 +197,7 @@ async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher |
     return results
 
 
-def _tools(setting: Setting, pages: PagesFor, place: LessonPlace, store: VectorStore) -> Tools:
+def _tools(setting: Setting, pages: PagesFor, place: LessonLocation, store: VectorStore) -> Tools:
     model, tasks = setting.model, [question.task for question in setting.questions]
 
     def loop(arm: ArmName, seed: int) -> Reflexion:
@@ -221,15 +221,15 @@ class QuestionsKit:
     """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
 
     setting: Setting
-    place: LessonPlace
+    place: LessonLocation
     make_embedder: Callable[[], Embedder]
 
     @classmethod
-    def of(cls, setting: Setting, place: LessonPlace) -> QuestionsKit:
+    def of(cls, setting: Setting, place: LessonLocation) -> QuestionsKit:
         """Return the kit of a run."""
         model = None if setting.model is None else AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunsOn())
-        return cls(bare, place, maker_of(setting.embedder))
+        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
+        return cls(bare, place, embedder_factory(setting.embedder))
 
     @contextlib.asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:

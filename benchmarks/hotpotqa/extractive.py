@@ -12,17 +12,18 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from benchmarks.hotpotqa.environment import STEP_LIMIT, Browser
-from benchmarks.hotpotqa.failures import PagesError
-from benchmarks.hotpotqa.lesson_words import Advice, read_lessons
-from benchmarks.hotpotqa.pages import PagesFor, folded
-from benchmarks.hotpotqa.questions import Page
-from benchmarks.hotpotqa.reader import choose
-from benchmarks.hotpotqa.spans import names
-from benchmarks.hotpotqa.words import words
 from jeeves_reflexion import Attempt, ConfigurationError, Session, Step, Task
 from jeeves_reflexion.events import StepTaken
 from vectorstores import JSON
+
+from .environment import STEP_LIMIT, Browser
+from .failures import PagesError
+from .lesson_words import Advice, read_lessons
+from .pages import PagesFor, folded
+from .questions import Page
+from .reader import choose
+from .spans import names
+from .words import words
 
 LESSONS_BLOCK = "reflexion_lessons"
 USED = "lessons_used"

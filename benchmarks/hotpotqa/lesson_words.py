@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.hotpotqa.scorer import normalize_answer
-from benchmarks.hotpotqa.wording import PHRASES, Kind, wording_of
+from .scorer import normalize_answer
+from .wording import PHRASES, Kind, wording_of
 
 _GENERAL: Final = re.compile(
     r"When a question asks \"(?P<wording>[^\"]+)\", answer with (?P<phrase>[^;]+?)\.?(?:;|$)"

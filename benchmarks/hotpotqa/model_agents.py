@@ -11,10 +11,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from benchmarks.hotpotqa.environment import CONTEXT_LIMIT, STEP_LIMIT, Browser
-from benchmarks.hotpotqa.failures import ContextFullError
-from benchmarks.hotpotqa.pages import PagesFor
-from benchmarks.hotpotqa.questions import Page, Paragraphs
 from jeeves_reflexion import (
     Attempt,
     ChatModel,
@@ -32,7 +28,12 @@ from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.text import estimate_tokens, fence, read_prompt
 
-PACKAGE = "benchmarks.hotpotqa"
+from .environment import CONTEXT_LIMIT, STEP_LIMIT, Browser
+from .failures import ContextFullError
+from .pages import PagesFor
+from .questions import Page, Paragraphs
+
+PACKAGE = __package__
 MAX_CONTEXT = "max_context"
 _STEADY = Sampling(temperature=0.0)
 _PARAGRAPHS_NOTE = "Paragraphs of Wikipedia; not all of them matter."

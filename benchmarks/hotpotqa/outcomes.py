@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-from benchmarks.hotpotqa.evaluators import measure
 from jeeves_reflexion.experiments import Split, Tried
 from jeeves_reflexion.experiments.comparisons import PairedDifference, paired_difference
 from jeeves_reflexion.statistics import Z95, Difference
 from vectorstores import JSON
+
+from .evaluators import measure
 
 Metric: TypeAlias = Literal["em", "f1"]
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from benchmarks.hotpotqa.questions import Page, Paragraphs
-from jeeves_reflexion.lessons.lexical import WordIndex
 from vectorstores import Chunk, VectorStore
+
+from .questions import Page, Paragraphs
+from .words import word_set
 
 SIMILAR = 5
 """Titles offered where there is no page of the name, as in ReAct's ``wikienv.py`` (Yao et al. 2023)."""
 
 _TITLE_WEIGHT = 3
+_K1, _B = 1.2, 0.75
+_WORD = re.compile(r"\w+(?:[.'-]\w+)*")
+# Lucene's list. Among short texts such words can be rare, and then outweigh what a name is about.
+_COMMON = word_set(
+    """a an and are as at be but by for if in into is it no not of on or such that the their then there these they this
+    to was will with"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +54,43 @@ class PagesFor(Protocol):
         ...
 
 
+class WordIndex:
+    """Texts by the words that they share with a query: BM25 (Robertson, Zaragoza 2009)."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        counts = {name: Counter(_words_of(text)) for name, text in texts.items()}
+        self._lengths = {name: count.total() for name, count in counts.items()}
+        self._mean = sum(self._lengths.values()) / len(counts) if counts else 0.0
+        self._postings: dict[str, dict[str, int]] = defaultdict(dict)
+        for name, count in counts.items():
+            for word, times in count.items():
+                self._postings[word][name] = times
+
+    def search(self, text: str, *, k: int) -> list[str]:
+        """Return the names of the ``k`` texts that share the most telling words, best first."""
+        n, scores = len(self._lengths), defaultdict[str, float](float)
+        for word in set(_words_of(text)):
+            postings = self._postings.get(word, {})
+            # The variant that is never negative (Lucene's), so that a word of half the texts counts for a little.
+            rarity = math.log1p((n - len(postings) + 0.5) / (len(postings) + 0.5))
+            for name, times in postings.items():
+                length = self._lengths[name] / self._mean
+                scores[name] += rarity * times * (_K1 + 1) / (times + _K1 * (1 - _B + _B * length))
+        return heapq.nlargest(k, scores, key=lambda name: scores[name])
+
+
+def _words_of(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.casefold()) if word not in _COMMON]
+
+
 class WordPages:
     """Pages in memory; where none has the name, BM25 over titles and texts says which are similar."""
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self._pages = by_name(pages)
-        self._index = WordIndex()
-        for name, page in self._pages.items():
-            self._index.put(name, " ".join([page.title] * _TITLE_WEIGHT + [page.text]))
+        self._index = WordIndex(
+            {name: " ".join([page.title] * _TITLE_WEIGHT + [page.text]) for name, page in self._pages.items()}
+        )
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -58,7 +99,7 @@ class WordPages:
         """Return the page, or the titles that share the most telling words with the name."""
         if page := self._pages.get(folded(name)):
             return page
-        return Similar(tuple(self._pages[found].title for found, _ in self._index.search(name, k=SIMILAR)))
+        return Similar(tuple(self._pages[found].title for found in self._index.search(name, k=SIMILAR)))
 
 
 class DensePages:

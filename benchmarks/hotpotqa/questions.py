@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.hotpotqa.failures import QuestionFileError
 from jeeves_reflexion import Task
 from vectorstores import JSON
+
+from .failures import QuestionFileError
 
 
 @dataclass(frozen=True, slots=True)

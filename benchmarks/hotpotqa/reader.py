@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from benchmarks.hotpotqa.lesson_words import Advice, is_refused
-from benchmarks.hotpotqa.pages import folded
-from benchmarks.hotpotqa.questions import Page
-from benchmarks.hotpotqa.scorer import normalize_answer
-from benchmarks.hotpotqa.spans import Shape, Span, names, spans
-from benchmarks.hotpotqa.wording import Kind, wording_of
-from benchmarks.hotpotqa.words import words
+from .lesson_words import Advice, is_refused
+from .pages import folded
+from .questions import Page
+from .scorer import normalize_answer
+from .spans import Shape, Span, names, spans
+from .wording import Kind, wording_of
+from .words import words
 
 NOISE: Final = 0.25
 """Scale of the random part of a span's score: a second attempt without memory is not the first again."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 import click
 
-from benchmarks.hotpotqa.replay_log import MAX_STEPS, LoggedRun, read_log
-from benchmarks.hotpotqa.replay_play import Played, play
-from benchmarks.hotpotqa.replay_recall import RecallFigures, measure_recall
-from benchmarks.hotpotqa.replay_tables import figures_of, page, recall_table, story
-from benchmarks.results import write_result
 from jeeves_reflexion.errors import ConfigurationError
-from vectorstores import CachedEmbedder, HashingEmbedder, MissingDependencyError, OnnxEmbedder
 
-_NAMES = {"minilm": "MiniLM (all-MiniLM-L6-v2)", "hashing": "the hashing embedder"}
+from ..report import write_result
+from .replay_log import MAX_STEPS, LoggedRun, read_log
+from .replay_play import Played, play
+from .replay_tables import figures_of, page, story
 
 
 def _read(files: Sequence[Path], max_steps: int) -> list[LoggedRun]:
@@ -29,36 +25,16 @@ def _read(files: Sequence[Path], max_steps: int) -> list[LoggedRun]:
     return runs
 
 
-async def _replay(
-    runs: Sequence[LoggedRun], embedder: str
-) -> tuple[list[Played], dict[str, list[RecallFigures]]]:
+async def _replay(runs: Sequence[LoggedRun]) -> list[Played]:
     played = []
     for run in runs:
         played.append(await play(run))
         click.echo(f"{story(played[-1])}\n")
-    recalled: dict[str, list[RecallFigures]] = {}
-    if embedder == "none":
-        return played, recalled
-    with tempfile.TemporaryDirectory() as folder:
-        inner = OnnxEmbedder() if embedder == "minilm" else HashingEmbedder()
-        async with CachedEmbedder(inner, Path(folder) / "vectors.db") as cached:
-            for run in runs:
-                figures = await measure_recall(run, cached)
-                if figures:
-                    recalled[run.name] = figures
-                    click.echo(f"Recall of {run.name} ({_NAMES[embedder]}):\n\n{recall_table(figures)}\n")
-    return played, recalled
+    return played
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--embedder",
-    type=click.Choice(["minilm", "hashing", "none"]),
-    default="minilm",
-    show_default=True,
-    help="For the recall of the logged reflections; 'none' leaves that out.",
-)
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for hotpotqa_replay.md and .json."
 )
@@ -69,21 +45,15 @@ async def _replay(
     show_default=True,
     help="Steps that an attempt had; one that used them up without an answer was halted.",
 )
-def main(files: Sequence[Path], embedder: str, out: Path | None, max_steps: int) -> None:
+def main(files: Sequence[Path], out: Path | None, max_steps: int) -> None:
     """Replay logged HotpotQA runs; ends with 1 where the loop's table is not the log's, with 2 for an unusable file."""
     try:
-        played, recalled = anyio.run(_replay, _read(files, max_steps), embedder)
-    except (ConfigurationError, MissingDependencyError) as error:
+        played = anyio.run(_replay, _read(files, max_steps))
+    except ConfigurationError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     if out is not None:
-        named = _NAMES.get(embedder, embedder)
-        write_result(
-            out,
-            "hotpotqa_replay",
-            figures_of(played, recalled, embedder=named),
-            page(played, recalled, embedder=named),
-        )
+        write_result(out, "hotpotqa_replay", figures_of(played), page(played))
     if any(each.mismatches for each in played):
         click.echo("The table is not the log's: see the differences above.", err=True)
         sys.exit(1)

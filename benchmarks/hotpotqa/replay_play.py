@@ -6,28 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from benchmarks.hotpotqa.replay_log import LoggedQuestion, LoggedRun, LoggedTrial, Status
-from benchmarks.hotpotqa.replay_recordings import (
+from jeeves_reflexion import LessonSettings, LoopOptions, Picking, Reflexion, RunResult, Task, Trial
+from jeeves_reflexion.experiments.arms import arm_lessons
+from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.models import RecordedModel
+from vectorstores import HashingEmbedder, InMemoryVectorStore
+
+from .replay_log import LoggedQuestion, LoggedRun, LoggedTrial, Status
+from .replay_recordings import (
     ENDED,
     MISSING,
     LoggedAgent,
     LoggedReflector,
     recordings,
 )
-from benchmarks.hotpotqa.scorer import ExactMatch
-from jeeves_reflexion import LessonSettings, LoopOptions, Reflexion, RunResult, Task, Trial
-from jeeves_reflexion.experiments.arms import arm_lessons
-from jeeves_reflexion.lessons.gate import clean_lesson
-from jeeves_reflexion.lessons.recalling import Picking
-from jeeves_reflexion.models import RecordedModel
-from vectorstores import HashingEmbedder, InMemoryVectorStore
+from .scorer import ExactMatch
 
 OurStatus: TypeAlias = Status | Literal["error"]
 LESSON_CHARACTERS: Final = 10_000
 
 # All of a task's own reflections, near-copies too, as in the paper.
 _AS_IN_THE_PAPER: Final = LessonSettings(
-    merging=None, picking=Picking(max_likeness=1.0, max_tokens=1_000_000)
+    keep_copies=True, picking=Picking(max_likeness=1.0, max_tokens=1_000_000, diversity=0.0)
 )
 
 

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Final
 
-from benchmarks.hotpotqa.replay_log import LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
 from jeeves_reflexion import Attempt, Provenance, ReAct, Reflection, Session, Task, Tool, Trial, as_tool
 from jeeves_reflexion.agents.reply import FINISH, parse_reply
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError
 from jeeves_reflexion.models import Exchange, RecordedError, RecordedModel, recording_at
 from jeeves_reflexion.protocols import Completion, LessonStore
 from jeeves_reflexion.reflectors import LessonReflector
+
+from .replay_log import LoggedQuestion, LoggedRun, LoggedStep, LoggedTrial
 
 MISSING: Final = "the log holds no such attempt"
 ENDED: Final = "the logged attempt ends here without an answer"

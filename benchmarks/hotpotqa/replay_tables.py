@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from string import Template
 from typing import Any
 
-from benchmarks.hotpotqa.replay_play import Outcome, Played
-from benchmarks.hotpotqa.replay_recall import RecallFigures
-from jeeves_reflexion.statistics import Share
+from ..report import table as markdown
+from .replay_play import Outcome, Played
 
 _SHOWN = 50
 
@@ -70,14 +68,11 @@ _COLUMNS = (
 def table(played: Played) -> str:
     """Return the Markdown table: in each cell ours, then the log's; a cell that differs is bold."""
     ours, logged = rows(played.ours, played.run.n_trials), rows(played.logged, played.run.n_trials)
-    lines = [
-        f"| trial | {' | '.join(title for _, title in _COLUMNS)} |",
-        f"| --- |{' ---: |' * len(_COLUMNS)}",
+    cells = [
+        [n, *(_cell(getattr(mine, name), getattr(theirs, name)) for name, _ in _COLUMNS)]
+        for n, (mine, theirs) in enumerate(zip(ours, logged, strict=True), 1)
     ]
-    for n, (mine, theirs) in enumerate(zip(ours, logged, strict=True), 1):
-        cells = [_cell(getattr(mine, name), getattr(theirs, name)) for name, _ in _COLUMNS]
-        lines.append(f"| {n} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return markdown(["trial", *(title for _, title in _COLUMNS)], cells)
 
 
 def _cell(ours: int | None, logged: int | None) -> str:
@@ -121,33 +116,6 @@ def _listed(head: str, items: Sequence[str]) -> str:
     return "\n".join([head, *(["", *(f"- {item}" for item in items[:_SHOWN]), *more] if items else [])])
 
 
-_RECALL_HEAD = (
-    "| found by | store | k | own reflection recalled (question, trial) | questions, in all their trials | "
-    "offered | of them own | lessons stored |\n"
-    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-)
-
-
-def recall_table(figures: Sequence[RecallFigures]) -> str:
-    """Return the table of what would have been recalled."""
-    lines = [
-        f"| {each.key} | {'whole run' if each.whole else 'trials before'} | {each.k} | {_share(each.pairs)} | "
-        f"{_share(each.questions)} | {each.offered:.1f} | {each.own:.0%} | {each.stored} |"
-        for each in figures
-    ]
-    if figures and figures[0].refused:
-        lines += [
-            "",
-            f"The gate did not let in {figures[0].refused} reflections: they are there for no recall.",
-        ]
-    return "\n".join([_RECALL_HEAD, *lines])
-
-
-def _share(share: Share) -> str:
-    low, high = round(100 * share.low, 1), round(100 * share.high, 1)
-    return f"{share.successes} of {share.n}: {share.value:.1%} [{low:g}, {high:g}]"
-
-
 _INTRODUCTION = """# Replays of the paper's logged HotpotQA runs
 
 Made by `python -m benchmarks.hotpotqa.replay FILE... --out docs/results`. The logs are those of Reflexion's authors
@@ -155,32 +123,15 @@ Made by `python -m benchmarks.hotpotqa.replay FILE... --out docs/results`. The l
 lesson store run as they always do; only the model's words and what the tools saw come from the log. It shows that the
 loop counts as the authors did, and says nothing about how well a model does."""
 
-_RECALL = Template("""## Would the right lesson have come back? ($run)
 
-Each question that was tried again looks for lessons in one store that all questions share. Embedder: $embedder. Default
-settings: floor 0.3, near-copies merged, what is said already passed over. A hit is a reflection of the question's own
-earlier trials. "Trials before" is the store as it stood then; "whole run" holds all reflections of the run, those that
-the question itself wrote later as well, and these are no hits. Intervals are Wilson's at 95 %; the pairs of one
-question are not independent of each other, so the questions have a column of their own.
-
-Found by task (the default), a lesson of the same question has a similarity of 1, for its task is the very text that is
-looked for: that is the easy case, and the others show how many strangers come along. Found by the lesson's own text is
-the hard one.""")
-
-
-def page(played: Iterable[Played], recalled: Mapping[str, Sequence[RecallFigures]], *, embedder: str) -> str:
+def page(played: Iterable[Played]) -> str:
     """Return the whole page."""
-    parts = [_INTRODUCTION, *map(story, played)]
-    for name, figures in recalled.items():
-        parts += [_RECALL.substitute(run=name, embedder=embedder), recall_table(figures)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([_INTRODUCTION, *map(story, played)]) + "\n"
 
 
-def figures_of(
-    played: Iterable[Played], recalled: Mapping[str, Sequence[RecallFigures]], *, embedder: str
-) -> dict[str, Any]:
+def figures_of(played: Iterable[Played]) -> dict[str, Any]:
     """Return what the page is made of, for JSON."""
-    runs = {
+    return {
         each.run.name: {
             "model": each.run.model,
             "ours": [asdict(row) for row in rows(each.ours, each.run.n_trials)],
@@ -192,5 +143,3 @@ def figures_of(
         }
         for each in played
     }
-    recall = {name: [asdict(each) for each in figures] for name, figures in recalled.items()}
-    return {"runs": runs, "embedder": embedder, "recall": recall}

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from benchmarks.hotpotqa.evaluators import JudgeName
-from benchmarks.hotpotqa.experiment import CONTROL, Finished, Setting
-from benchmarks.hotpotqa.outcomes import (
+from jeeves_reflexion.experiments import Split, cost_table
+from jeeves_reflexion.experiments.comparisons import in_words
+from jeeves_reflexion.statistics import Difference
+from vectorstores import JSON
+
+from ..report import percent, table, three_of
+from .evaluators import JudgeName
+from .experiment import CONTROL, Finished, Setting
+from .outcomes import (
     Metric,
     Outcome,
     arms_in,
@@ -15,10 +21,6 @@ from benchmarks.hotpotqa.outcomes import (
     level,
     standing,
 )
-from jeeves_reflexion.experiments import Split, cost_table
-from jeeves_reflexion.experiments.comparisons import in_words
-from jeeves_reflexion.statistics import Difference
-from vectorstores import JSON
 
 _METRICS: Final[tuple[Metric, ...]] = ("em", "f1")
 _JUDGED: Final[dict[JudgeName, str]] = {
@@ -45,11 +47,11 @@ def summary(finished: Finished) -> str:
         f"Learning questions, judged by {setting.judge}: what the standing answers are worth after each trial.",
         "",
     ]
-    lines += [*_learning_table(rows, setting.plan.trials), ""]
+    lines += [_learning_table(rows, setting.plan.trials), ""]
     lines += list(_comparisons(rows, "learning", setting.plan.trials))
     if arms_in(rows, "held-out"):
         lines += ["", "Held-out questions, one attempt each, with the lessons of the learning questions:", ""]
-        lines += [*_held_out_table(rows), *_without_lessons(rows), ""]
+        lines += [_held_out_table(rows), *_without_lessons(rows), ""]
         lines += list(_comparisons(rows, "held-out", 1))
     if finished.told is not None:
         lines += ["", _told(finished.told)]
@@ -59,7 +61,12 @@ def summary(finished: Finished) -> str:
     if finished.interrupted:
         lines += ["", f"It did not come to its end: {finished.interrupted}. Go on with --resume"]
     if finished.lessons:
-        lines += ["", "Three lessons that it wrote:", "", *(f"- {text}" for text in _three(finished.lessons))]
+        lines += [
+            "",
+            "Three lessons that it wrote:",
+            "",
+            *(f"- {text}" for text in three_of(finished.lessons)),
+        ]
     return "\n".join(lines)
 
 
@@ -91,24 +98,33 @@ def figures(finished: Finished) -> dict[str, JSON]:
     return found
 
 
-def _learning_table(rows: Sequence[Outcome], trials: int) -> Iterator[str]:
-    yield f"| arm | | {' | '.join(f'trial {trial}' for trial in range(1, trials + 1))} |"
-    yield "| --- | --- |" + " --- |" * trials
-    for arm in arms_in(rows, "learning"):
-        for metric in _METRICS:
-            cells = [_cell(level(standing(rows, "learning", arm, t, metric))) for t in range(1, trials + 1)]
-            yield f"| {arm} | {metric.upper()} | {' | '.join(cells)} |"
+def _learning_table(rows: Sequence[Outcome], trials: int) -> str:
+    return table(
+        ["arm", "", *(f"trial {trial}" for trial in range(1, trials + 1))],
+        [
+            (
+                arm,
+                metric.upper(),
+                *tuple(
+                    percent(level(standing(rows, "learning", arm, t, metric)), 1)
+                    for t in range(1, trials + 1)
+                ),
+            )
+            for arm in arms_in(rows, "learning")
+            for metric in _METRICS
+        ],
+    )
 
 
-def _held_out_table(rows: Sequence[Outcome]) -> Iterator[str]:
-    yield "| arm | questions | lessons recalled | EM | F1 |"
-    yield "| --- | --- | --- | --- | --- |"
+def _held_out_table(rows: Sequence[Outcome]) -> str:
+    cells = []
     for arm in _telling(rows, "held-out"):
         tried = [row for row in rows if row.split == "held-out" and row.arm == arm]
         recalled = sum(row.recalled for row in tried) / len(tried)
-        em, f1 = (_cell(level(standing(rows, "held-out", arm, 1, metric))) for metric in _METRICS)
+        em, f1 = (percent(level(standing(rows, "held-out", arm, 1, metric)), 1) for metric in _METRICS)
         questions = len({row.question for row in tried})
-        yield f"| {_named(arm)} | {questions}, {len(tried)} attempts | {recalled:.1f} | {em} | {f1} |"
+        cells.append((_named(arm), f"{questions}, {len(tried)} attempts", f"{recalled:.1f}", em, f1))
+    return table(["arm", "questions", "lessons recalled", "EM", "F1"], cells)
 
 
 def _without_lessons(rows: Sequence[Outcome]) -> Iterator[str]:
@@ -196,15 +212,5 @@ def _named(arm: str) -> str:
     return "no memory" if arm == CONTROL else arm
 
 
-def _cell(found: Difference) -> str:
-    return f"{found.value:.1%} ({found.low:.1%} to {found.high:.1%})"
-
-
 def _as_json(found: Difference) -> dict[str, JSON]:
     return {"value": round(found.value, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
-
-
-def _three(lessons: Sequence[str]) -> list[str]:
-    """The first, the middle and the last."""
-    picks = sorted({0, len(lessons) // 2, len(lessons) - 1})
-    return [lessons[i] for i in picks]

@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.hotpotqa.extractive import READ, TITLES
-from benchmarks.hotpotqa.lesson_words import write_lesson
-from benchmarks.hotpotqa.wording import PHRASES, Kind, wanted, wording_of
-from benchmarks.hotpotqa.words import words
 from jeeves_reflexion import Attempt, Evaluation, Reflection, Task, Trial
+
+from .extractive import READ, TITLES
+from .lesson_words import write_lesson
+from .wording import PHRASES, Kind, wanted, wording_of
+from .words import words
 
 _YEAR: Final = re.compile(r"(?:1[0-9]{3}|20[0-4][0-9])")
 _MONTH: Final = re.compile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
-from benchmarks.hotpotqa.words import word_set
+from .words import word_set
 
 Shape: TypeAlias = Literal["name", "place_pair", "title", "year", "date", "number", "description"]
 

@@ -18,11 +18,12 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from benchmarks.hotpotqa.failures import PagesError
-from benchmarks.hotpotqa.pages import SIMILAR, Found, Similar
-from benchmarks.hotpotqa.questions import Page
 from jeeves_reflexion import __version__
 from jeeves_reflexion.files import replace_file
+
+from .failures import PagesError
+from .pages import SIMILAR, Found, Similar
+from .questions import Page
 
 API: Final = "https://en.wikipedia.org/w/api.php"
 AGENT: Final = f"jeeves-reflexion/{__version__} (a benchmark of question answering)"

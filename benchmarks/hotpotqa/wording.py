@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
-from benchmarks.hotpotqa.words import word_set
+from .words import word_set
 
 Kind: TypeAlias = Literal[
     "yes_no", "option", "year", "date", "number", "person", "place", "name", "description"

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Protocol
 
-from benchmarks.humaneval.programs import solution_in
 from jeeves_reflexion import Attempt, ChatModel, Message, Reflexion, Sampling, Session, Step, Task, Trial
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.text import LESSONS_NOTE, fence
 from jeeves_reflexion.types import JSON
+
+from .programs import solution_in
 
 LESSONS_BLOCK = "reflexion_lessons"
 ENTRY_POINT = "entry_point"
@@ -95,9 +96,7 @@ class ModelWriter:
 
 def prompt_text(name: str) -> str:
     """Return one of this benchmark's prompts."""
-    return (
-        resources.files("benchmarks.humaneval").joinpath("prompts", name).read_text(encoding="utf-8").strip()
-    )
+    return resources.files(__package__).joinpath("prompts", name).read_text(encoding="utf-8").strip()
 
 
 def entry_point_of(task: Task) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from benchmarks.humaneval import harness
-from benchmarks.humaneval.own_tests import OwnTest
-from benchmarks.humaneval.scoring import MEMORY_MB
 from jeeves_reflexion.errors import CodeError, CodeLimitError
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 from jeeves_reflexion.types import JSON
+
+from . import harness
+from .own_tests import OwnTest
+from .scoring import MEMORY_MB
 
 SECONDS: Final = 1.0
 """Time for one of the own tests."""

@@ -12,21 +12,6 @@ from typing import Any, get_args
 import anyio
 import click
 
-from benchmarks.humaneval.experiment import Setting, report_at, run
-from benchmarks.humaneval.own_tests import MOST_TESTS
-from benchmarks.humaneval.problems import load_problems, load_samples
-from benchmarks.humaneval.report import run_json, run_table
-from benchmarks.humaneval.scoring import SECONDS
-from benchmarks.options import (
-    arms_option,
-    embedder_called,
-    endpoint_options,
-    expected_of,
-    named_model,
-    plan_of,
-    prices_of,
-    run_folder,
-)
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_executor,
@@ -38,7 +23,23 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.experiments import ARMS, ArmName, Results, arm_of, progress_for
-from jeeves_reflexion.experiments.elsewhere import runs_on
+from jeeves_reflexion.experiments.location import run_location
+
+from ..options import (
+    arms_option,
+    embedder_called,
+    endpoint_options,
+    expected_of,
+    named_model,
+    plan_of,
+    prices_of,
+    run_folder,
+)
+from .experiment import Setting, report_at, run
+from .own_tests import MOST_TESTS
+from .problems import load_problems, load_samples
+from .report import run_json, run_table
+from .scoring import SECONDS
 
 _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # all problems are of one kind
 
@@ -144,7 +145,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         bugs=options["bugs"],
         seconds=options["seconds"],
         resume=options["resume"],
-        runs_on=runs_on(options),
+        runs_on=run_location(options),
         prices=prices_of(options),
         expected=expected_of(options),
     )

@@ -12,13 +12,14 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
-from benchmarks.humaneval.agent import entry_point_of, prompt_text
-from benchmarks.humaneval.checking import Checked, OwnTestRunner
-from benchmarks.humaneval.own_tests import MOST_TESTS, OwnTest, docstring_tests, model_tests
-from benchmarks.humaneval.problems import Problem
-from benchmarks.humaneval.scoring import HiddenTests
 from jeeves_reflexion import Attempt, ChatModel, ConfigurationError, Evaluation, Message, Sampling, Task
 from jeeves_reflexion.models.ask import ask
+
+from .agent import entry_point_of, prompt_text
+from .checking import Checked, OwnTestRunner
+from .own_tests import MOST_TESTS, OwnTest, docstring_tests, model_tests
+from .problems import Problem
+from .scoring import HiddenTests
 
 UNTESTED = "there is no test of its own to judge it by: it is handed in as it is"
 _REFUSED = "It did not pass the hidden tests; what they are is not told."

@@ -8,21 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from benchmarks.humaneval.agent import CodeAgent, CodeReflexion, ModelWriter, Writer, metadata_of, prompt_text
-from benchmarks.humaneval.checking import OwnTestRunner
-from benchmarks.humaneval.evaluator import (
-    ModelTests,
-    OracleEvaluator,
-    OwnTestsEvaluator,
-    OwnTestSource,
-    docstring_source,
-)
-from benchmarks.humaneval.figures import Confusion, Pair
-from benchmarks.humaneval.own_tests import MOST_TESTS
-from benchmarks.humaneval.problems import Problem, Sample
-from benchmarks.humaneval.repair import RepairWriter, begun_with, write_lesson
-from benchmarks.humaneval.scoring import SECONDS, HiddenTests
-from benchmarks.run_reports import write_run_report
 from jeeves_reflexion import (
     ChatModel,
     ConfigurationError,
@@ -45,11 +30,26 @@ from jeeves_reflexion.experiments import (
     run_experiment,
 )
 from jeeves_reflexion.experiments.comparisons import counted
-from jeeves_reflexion.experiments.elsewhere import AbsentModel, RunsOn, maker_of
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
 from jeeves_reflexion.models import Prices
 from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
+
+from ..report import write_run_report
+from .agent import CodeAgent, CodeReflexion, ModelWriter, Writer, metadata_of, prompt_text
+from .checking import OwnTestRunner
+from .evaluator import (
+    ModelTests,
+    OracleEvaluator,
+    OwnTestsEvaluator,
+    OwnTestSource,
+    docstring_source,
+)
+from .figures import Confusion, Pair
+from .own_tests import MOST_TESTS
+from .problems import Problem, Sample
+from .repair import RepairWriter, begun_with, write_lesson
+from .scoring import SECONDS, HiddenTests
 
 Tests = Literal["docstring", "model"]
 
@@ -84,7 +84,7 @@ class Setting:
     settings: LessonSettings | None = None
     prices: Prices | None = None
     expected: Expected | None = None
-    runs_on: RunsOn = field(default_factory=RunsOn)
+    runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)
@@ -96,7 +96,7 @@ class Setting:
     @property
     def lesson_settings(self) -> LessonSettings:
         """The settings given; without a model, lessons by rules that differ in one word are not taken for copies."""
-        return self.settings or (LessonSettings() if self.model else LessonSettings(merging=None))
+        return self.settings or (LessonSettings() if self.model else LessonSettings(keep_copies=True))
 
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:
@@ -104,7 +104,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
     problems = _played(setting, say)
     tasks = [task_of(problem) for problem in problems]
     log = RunLog(setting.out)
-    async with setting.runs_on.place(NAMESPACE, setting.out).store(setting.embedder) as store:
+    async with setting.runs_on.lesson_location(NAMESPACE, setting.out).store(setting.embedder) as store:
         await log.open(_config(setting, len(tasks)), resume=setting.resume)
         models: dict[str, ChatModel] = {}
         if setting.model is not None:
@@ -112,7 +112,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
                 f"{counted(len(tasks), 'problem')}: {estimate(setting.plan, tasks, setting.expected, setting.prices)}"
             )
             models[MODEL] = await log.recorded(setting.model)
-        place = setting.runs_on.place(NAMESPACE, setting.out).of(log)
+        place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
         kit = ProblemsKit.of(setting, problems, place)
         tools = _tools(replace(setting, model=models.get(MODEL)), problems, place, store)
         async with setting.runs_on.executor(kit, workers=setting.plan.workers, models=models) as executor:
@@ -202,7 +202,7 @@ class _Parts:
     sources: dict[int, OwnTestSource] = field(default_factory=dict)
 
 
-def _tools(setting: Setting, problems: Sequence[Problem], place: LessonPlace, store: VectorStore) -> Tools:
+def _tools(setting: Setting, problems: Sequence[Problem], place: LessonLocation, store: VectorStore) -> Tools:
     oracle = OracleEvaluator(
         {problem.id: problem for problem in problems}, HiddenTests(seconds=setting.seconds)
     )
@@ -221,15 +221,15 @@ class ProblemsKit:
 
     setting: Setting
     problems: Sequence[Problem]
-    place: LessonPlace
+    place: LessonLocation
     make_embedder: Callable[[], Embedder]
 
     @classmethod
-    def of(cls, setting: Setting, problems: Sequence[Problem], place: LessonPlace) -> ProblemsKit:
+    def of(cls, setting: Setting, problems: Sequence[Problem], place: LessonLocation) -> ProblemsKit:
         """Return the kit of a run."""
         model = None if setting.model is None else AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), problems=(), runs_on=RunsOn())
-        return cls(bare, problems, place, maker_of(setting.embedder))
+        bare = replace(setting, model=model, embedder=HashingEmbedder(), problems=(), runs_on=RunLocation())
+        return cls(bare, problems, place, embedder_factory(setting.embedder))
 
     @asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:

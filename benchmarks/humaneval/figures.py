@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON
+
+from ..report import counted_share, share_json, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,71 +52,67 @@ class Confusion:
     @property
     def wrong_among_passed(self) -> Share | None:
         """The paper's false positives: wrong, of those whose own tests pass."""
-        return share(self.false_positive, self.true_positive + self.false_positive)
+        return _share(self.false_positive, self.true_positive + self.false_positive)
 
     @property
     def right_among_failed(self) -> Share | None:
         """The paper's false negatives: right, of those whose own tests fail."""
-        return share(self.false_negative, self.false_negative + self.true_negative)
+        return _share(self.false_negative, self.false_negative + self.true_negative)
 
     @property
     def passed_among_wrong(self) -> Share | None:
         """Wrong solutions that their own tests let through."""
-        return share(self.false_positive, self.false_positive + self.true_negative)
+        return _share(self.false_positive, self.false_positive + self.true_negative)
 
     @property
     def failed_among_right(self) -> Share | None:
         """Right solutions that their own tests refuse."""
-        return share(self.false_negative, self.true_positive + self.false_negative)
+        return _share(self.false_negative, self.true_positive + self.false_negative)
 
     def as_json(self) -> dict[str, JSON]:
         """Return counts and shares."""
         shares = ("wrong_among_passed", "right_among_failed", "passed_among_wrong", "failed_among_right")
         return {
             **{name: getattr(self, name) for name in self.__dataclass_fields__},
-            **{name: _json(getattr(self, name)) for name in shares},
+            **{name: share_json(getattr(self, name)) for name in shares},
         }
 
 
-def share(successes: int, n: int) -> Share | None:
-    """Return the share, or ``None`` of nothing."""
+def _share(successes: int, n: int) -> Share | None:
     return wilson(successes, n) if n else None
 
 
-def in_percent(found: Share | None) -> str:
-    """Write a share with its interval."""
-    if found is None:
-        return "none to count"
-    return f"{found.successes}/{found.n} = {found.value:.1%} ({found.low:.1%} to {found.high:.1%})"
-
-
-CONFUSION_HEAD = (
-    "| | own tests pass, right | pass, wrong | fail, right | fail, wrong | no own tests (right, wrong) |"
-    " wrong among passed (paper's FP) | right among failed (paper's FN) | passed among wrong | failed among right |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+_HEADS = (
+    "",
+    "own tests pass, right",
+    "pass, wrong",
+    "fail, right",
+    "fail, wrong",
+    "no own tests (right, wrong)",
+    "wrong among passed (paper's FP)",
+    "right among failed (paper's FN)",
+    "passed among wrong",
+    "failed among right",
 )
 
 
-def confusion_row(name: str, found: Confusion) -> str:
-    """Return a row of the table."""
-    cells = [
-        name,
-        *map(str, (found.true_positive, found.false_positive, found.false_negative, found.true_negative)),
-        f"{found.untested_right}, {found.untested_wrong}",
-        in_percent(found.wrong_among_passed),
-        in_percent(found.right_among_failed),
-        in_percent(found.passed_among_wrong),
-        in_percent(found.failed_among_right),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _json(found: Share | None) -> JSON:
-    if found is None:
-        return None
-    return {
-        "successes": found.successes,
-        "n": found.n,
-        "low": round(found.low, 4),
-        "high": round(found.high, 4),
-    }
+def confusion_table(rows: Mapping[str, Confusion]) -> str:
+    """Return the table of both verdicts, a row for each name."""
+    return table(
+        _HEADS,
+        [
+            (
+                name,
+                found.true_positive,
+                found.false_positive,
+                found.false_negative,
+                found.true_negative,
+                f"{found.untested_right}, {found.untested_wrong}",
+                counted_share(found.wrong_among_passed, 1),
+                counted_share(found.right_among_failed, 1),
+                counted_share(found.passed_among_wrong, 1),
+                counted_share(found.failed_among_right, 1),
+            )
+            for name, found in rows.items()
+        ],
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from benchmarks.humaneval.programs import parsed
+from .programs import parsed
 
 Family = Literal["comparison", "arithmetic", "constant", "logic"]
 FAMILIES: Final[tuple[Family, ...]] = get_args(Family)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from benchmarks.humaneval.programs import INDENT, parsed, preamble
+from .programs import INDENT, parsed, preamble
 
 Origin = Literal["doctest", "example", "model"]
 

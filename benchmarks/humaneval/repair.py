@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from benchmarks.humaneval.agent import PREVIOUS_BLOCK, Written, entry_point_of, last_action, lessons_in
-from benchmarks.humaneval.checking import Checked, OwnTestRunner
-from benchmarks.humaneval.evaluator import OwnTestSource
-from benchmarks.humaneval.mutations import FAMILIES, Family, mutants
-from benchmarks.humaneval.problems import Problem, Sample
-from benchmarks.humaneval.programs import program_of
 from jeeves_reflexion import ConfigurationError, Reflection, Session, Task, Trial
+
+from .agent import PREVIOUS_BLOCK, Written, entry_point_of, last_action, lessons_in
+from .checking import Checked, OwnTestRunner
+from .evaluator import OwnTestSource
+from .mutations import FAMILIES, Family, mutants
+from .problems import Problem, Sample
+from .programs import program_of
 
 MOST_TRIED = 60
 """Changes tried in one attempt."""

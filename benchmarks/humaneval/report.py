@@ -1,17 +1,18 @@
-"""What a person reads: the table of a scoring, of the docstrings' examples, and of a run."""
+"""What a person reads: the table of a scoring, and of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from benchmarks.humaneval.experiment import at_the_end, confusion
-from benchmarks.humaneval.figures import CONFUSION_HEAD, confusion_row, in_percent
-from benchmarks.humaneval.internal import KINDS, Internal
-from benchmarks.humaneval.scoring import Scored, by_problem, estimates
 from jeeves_reflexion.experiments import JudgedBy, Results, cost_table
 from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import JSON
+
+from ..report import counted_share, share_json, table
+from .experiment import at_the_end, confusion
+from .figures import confusion_table
+from .scoring import Scored, by_problem, estimates
 
 JUDGES: Final[Mapping[JudgedBy, str]] = {
     "self": "Self-judged: an attempt stops at its own tests, as in the paper.",
@@ -61,37 +62,10 @@ def _estimates(scored: Sequence[Scored]) -> list[str]:
     problems = len({one.sample.task_id for one in scored})
     if len(scored) == problems:
         found = wilson(sum(one.verdict.passed for one in scored), problems)
-        return [f"pass@1: {in_percent(found)}, 95 % Wilson interval over {problems} problems."]
+        return [f"pass@1: {counted_share(found, 1)}, 95 % Wilson interval over {problems} problems."]
     lines = ["| k | pass@k | pass^k |", "| --- | --- | --- |"]
     lines += [f"| {k} | {at:.1%} | {hat:.1%} |" for k, at, hat in rows]
     return [*lines, "", f"Means over {problems} problems; k goes up to the fewest samples of a problem."]
-
-
-def internal_table(found: Internal) -> str:
-    """Return how often docstrings have examples, and how well those foretell the hidden verdict."""
-    lines = ["| examples | problems that have some | tests |", "| --- | --- | --- |"]
-    lines += [
-        f"| {words} | {in_percent(found.coverage[kind].problems)} | {found.coverage[kind].tests} |"
-        for kind, words in KINDS.items()
-    ]
-    lines += ["", CONFUSION_HEAD]
-    for what in ("logged", "changed"):
-        lines += [
-            confusion_row(f"{what}, {words}", found.confusion(kind, what)) for kind, words in KINDS.items()
-        ]
-    lines += [
-        "",
-        (
-            f"`logged`: the {len(found.logged)} logged solutions, {found.empty} of them empty. An empty solution gives "
-            "`None`, which almost any example refuses: where those are the only wrong ones, the log says nothing of "
-            "how many wrong programs examples let through. `changed`: programs with one seeded change (an operator, a "
-            "constant, a condition) of those that are right; some changes change nothing."
-        ),
-    ]
-    if found.broken_promises:
-        lines += ["", "Examples that a right solution fails:", ""]
-        lines += [f"- {task}: `{_cell(said)}`" for task, said in found.broken_promises]
-    return "\n".join(lines)
 
 
 def run_table(results: Results) -> str:
@@ -104,14 +78,14 @@ def run_table(results: Results) -> str:
     ]
     if self_judged:
         lines += ["", "Passed by their own tests, or handed in without any, so far:", "", results.table()]
-        lines += ["", "Solutions that stand at the end, by both verdicts:", "", CONFUSION_HEAD]
-        lines += [confusion_row(arm, confusion(results, arm)) for arm in results.arms]
+        lines += ["", "Solutions that stand at the end, by both verdicts:", ""]
+        lines += [confusion_table({arm: confusion(results, arm) for arm in results.arms})]
     if len(results.seeds) > 1:
         lines += [
             "",
             "Seeds as samples of a problem, at the end, by the hidden tests:",
             "",
-            *_over_seeds(results),
+            _over_seeds(results),
         ]
     lines += ["", "What it took:", "", cost_table({arm: results.cost(arm) for arm in results.arms})]
     if results.interrupted:
@@ -119,36 +93,30 @@ def run_table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _over_seeds(results: Results) -> list[str]:
-    lines = ["| arm | k | pass@k | pass^k |", "| --- | --- | --- | --- |"]
-    for arm in results.arms:
-        lines += [
-            f"| {arm} | {k} | {at:.1%} | {hat:.1%} |" for k, at, hat in estimates(at_the_end(results, arm))
-        ]
-    return lines
+def _over_seeds(results: Results) -> str:
+    rows = [
+        (arm, k, f"{at:.1%}", f"{hat:.1%}")
+        for arm in results.arms
+        for k, at, hat in estimates(at_the_end(results, arm))
+    ]
+    return table(["arm", "k", "pass@k", "pass^k"], rows)
 
 
 def _right(results: Results) -> str:
     heads = [f"trial {trial}" for trial in range(1, results.trials + 1)]
-    lines = [f"| arm | {' | '.join(heads)} |", "| --- |" + " --- |" * len(heads)]
+    rows = []
     for arm in results.arms:
-        cells = [in_percent(point.share) for point in results.curve(arm, by="oracle").points]
+        cells = [counted_share(point.share, 1) for point in results.curve(arm, by="oracle").points]
         cells += ["-" if cells else "not finished"] * (len(heads) - len(cells))
-        lines.append(f"| {arm} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([arm, *cells])
+    return table(["arm", *heads], rows)
 
 
 def run_json(results: Results) -> dict[str, JSON]:
     """Return a run's figures."""
     curves: dict[str, JSON] = {
         arm: [
-            {
-                "trial": point.trial,
-                "right": point.share.successes,
-                "n": point.share.n,
-                "low": round(point.share.low, 4),
-                "high": round(point.share.high, 4),
-            }
+            {"trial": point.trial, **(share_json(point.share, "right") or {})}
             for point in results.curve(arm, by="oracle").points
         ]
         for arm in results.arms

@@ -15,13 +15,14 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
-from benchmarks.humaneval import harness
-from benchmarks.humaneval.problems import Problem, Sample
-from benchmarks.humaneval.programs import parsed, preamble, program_of
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.errors import CodeError, CodeLimitError
 from jeeves_reflexion.experiments.comparisons import pass_at_k, pass_hat_k
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
+
+from . import harness
+from .problems import Problem, Sample
+from .programs import parsed, preamble, program_of
 
 Status = Literal["passed", "failed", "timed out"]
 

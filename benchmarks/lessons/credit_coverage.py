@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from benchmarks.lessons.credit_rule import with_score
+from benchmarks.report import counted_share, out_option, share_of, table, write_result
 from jeeves_reflexion.lessons.credit.effects import (
     Cell,
     Prior,
@@ -33,7 +33,6 @@ from jeeves_reflexion.lessons.credit.effects import (
 from jeeves_reflexion.statistics import wilson
 from jeeves_reflexion.types import Lift
 
-RESULT: Final = Path("docs/results/lessons_credit_coverage.md")
 LOOK_EVERY: Final = 20
 _EASIEST, _HARDEST = 0.75, 0.25
 EFFECTS: Final[dict[str, tuple[float, ...]]] = {
@@ -68,6 +67,7 @@ class Judged:
     helps: bool
     seen: Lift
     after: Lift
+    retired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _one(job: Job, effect: float, number: int) -> Judged:
     rng = random.Random(f"{job.seed} {job.library} {job.share} {number}")
     drawing = Withholding(job.share)
     cells: dict[Stratum, Cell] = {(drawing.share,): Cell(), (drawing.floor,): Cell()}
-    helps = False
+    helps = retire = False
     for recall in range(1, job.recalls + 1):
         share = drawing.floor if helps else drawing.share
         lacks = rng.random() < share and (job.floor or not helps)
@@ -101,10 +101,18 @@ def _one(job: Job, effect: float, number: int) -> Judged:
         if recall % LOOK_EVERY == 0:
             kind = judge(cells).kind
             helps = kind == "helps"
-            if kind == "retire":
+            retire = kind == "retire"
+            if retire:
                 break
     after: Stratum = (drawing.floor,)
-    return Judged(effect, helps, lift(cells), lift({after: cells[after]}))
+    return Judged(effect, helps, lift(cells), lift({after: cells[after]}), retire)
+
+
+def with_score(cell: Cell, score: float, *, lacks: bool) -> Cell:
+    """Return the cell with one more attempt, that had the lesson or lacked it."""
+    if lacks:
+        return replace(cell, n_without=cell.n_without + 1, sum_without=cell.sum_without + score)
+    return replace(cell, n_with=cell.n_with + 1, sum_with=cell.sum_with + score)
 
 
 def told(lessons: Sequence[tuple[float, Lift]]) -> Told | None:
@@ -149,20 +157,29 @@ The last line has 95 % Wilson intervals.
 ```
 {minutes:.1f} minutes.
 
+The tables show {recalls} recalls; the fewer are in the JSON beside this page, and in the line *all*.
+
 ## Lessons that are shown to help in the end
 
 {selected}
 
-## All lessons
+## All lessons, shown to help or not
 
 {everything}
+
+## Retired, by true effect
+
+A lesson without any effect is retired in at most 5 % of cases, by design.
+
+{retired}
 """
+_SHOWN: Final = {"", str(RECALLS[-1])}
 _HEADS: Final = ("lessons", "withheld", "recalls", "earlier rule", "as seen", "after", "shrunken", "few")
 
 
-def table(results: Mapping[Job, Sequence[Judged]], *, selected: bool) -> str:
-    """Return the table of the lessons that are shown to help in the end, or of all, with a line for all together."""
-    lines = [_row(*_HEADS), "| --- " * len(_HEADS) + "|"]
+def rows_of(results: Mapping[Job, Sequence[Judged]], *, selected: bool) -> list[list[str]]:
+    """Return a row for each job, of the lessons shown to help in the end or of all, and one for all together."""
+    rows: list[list[str]] = []
     held = [[0, 0] for _ in _HEADS[3:]]
     for job in (each for each in results if each.floor):
         now = results[job]
@@ -174,8 +191,9 @@ def table(results: Mapping[Job, Sequence[Judged]], *, selected: bool) -> str:
         for total, cell in zip(held, cells, strict=True):
             total[0] += cell.held if cell else 0
             total[1] += cell.n if cell else 0
-        lines.append(_row(job.library, f"{job.share:.0%}", str(job.recalls), *map(_told, cells)))
-    return "\n".join([*lines, _row("all", "", "", *(_share(*each) for each in held))])
+        rows.append([job.library, f"{job.share:.0%}", str(job.recalls), *map(_told, cells)])
+    shares = (wilson(*each) if each[1] else None for each in held)
+    return [*rows, ["all", "", "", *(counted_share(share, 1) for share in shares)]]
 
 
 def _told(cell: Told | None) -> str:
@@ -186,22 +204,22 @@ def _told(cell: Told | None) -> str:
     )
 
 
-def _share(held: int, n: int) -> str:
-    if not n:
-        return "none"
-    share = wilson(held, n)
-    return f"{held}/{n} = {share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+def retired(results: Mapping[Job, Sequence[Judged]]) -> list[list[str]]:
+    """Return how many lessons of each effect the rule retired, by job."""
+    rows = []
+    for job, judged in results.items():
+        for effect in sorted({each.effect for each in judged}) if job.floor else ():
+            share = share_of(each.retired for each in judged if each.effect == effect)
+            name = f"{100 * effect:+.0f}"
+            rows.append([job.library, f"{job.share:.0%}", str(job.recalls), name, counted_share(share)])
+    return rows
 
 
 @click.command()
 @click.option("--lessons", type=click.IntRange(min=10), default=1000, show_default=True, help="Of each line.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
-@click.option("--out", type=click.Path(path_type=Path), default=RESULT, show_default=True)
+@out_option("lessons_credit_coverage.md and .json")
 def main(*, lessons: int, seed: int, workers: int, out: Path) -> None:
     """Play all, print the tables and write them to a file."""
     started = time.perf_counter()
@@ -210,19 +228,24 @@ def main(*, lessons: int, seed: int, workers: int, out: Path) -> None:
     ]
     with ProcessPoolExecutor(workers) as pool:
         results = dict(zip(jobs, pool.map(play, jobs), strict=True))
+    found = {"selected": rows_of(results, selected=True), "everything": rows_of(results, selected=False)}
     text = _PAGE.format(
         lessons=lessons,
         seed=seed,
         hardest=_HARDEST,
         easiest=_EASIEST,
         every=LOOK_EVERY,
+        recalls=RECALLS[-1],
         command=f"python -m benchmarks.lessons.credit_coverage --lessons {lessons} --seed {seed}",
         minutes=(time.perf_counter() - started) / 60,
-        selected=table(results, selected=True),
-        everything=table(results, selected=False),
+        retired=table(
+            ("lessons", "withheld", "recalls", "effect", "retired"),
+            [each for each in retired(results) if each[2] in _SHOWN],
+        ),
+        selected=table(_HEADS, [row for row in found["selected"] if row[2] in _SHOWN]),
+        everything=table(_HEADS, found["everything"][-1:]),
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    write_result(out, "lessons_credit_coverage", found, text)
     click.echo(text)
 
 

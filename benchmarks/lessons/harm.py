@@ -1,123 +1,286 @@
 """``python -m benchmarks.lessons.harm``: what do planted harmful lessons cost, without credit and with?
 
-The ALFWorld games and the offline player of :mod:`benchmarks.alfworld`. A fifth of the library is planted: sentences in
-the words of true lessons that send the player elsewhere and call the right place empty. The same games are played round
-after round, in the real engine, over the real lesson store. Writes ``docs/results/lessons_harm.md``.
+The ALFWorld games and the offline player of :mod:`benchmarks.alfworld`. A fifth of the library is planted: sentences
+in the words of true lessons that send the player elsewhere and call the right place empty. The same games are played
+round after round, in the real engine, over the real lesson store.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
+import random
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import click
 
-from benchmarks.alfworld.agent import tasks_for
-from benchmarks.alfworld.experiment import STEP_LIMIT
+from benchmarks.alfworld.agent import LESSONS_BLOCK, WON, GameAgent, OfflinePlayer, tasks_for, write_lesson
 from benchmarks.alfworld.generator import generate_games
 from benchmarks.alfworld.pool import EnginePool
-from benchmarks.lessons.harm_kept import Kept
-from benchmarks.lessons.harm_lessons import PLANTED_SHARE
-from benchmarks.lessons.harm_play import K, Library, Played, Setting, Table, play
-from benchmarks.lessons.harm_report import tables
-from vectorstores import Embedder, HashingEmbedder
-from vectorstores.embedders import default_embedder
+from benchmarks.alfworld.setting import STEP_LIMIT
+from benchmarks.lessons.harm_lessons import PLANTED_SHARE, Sentence, mixed
+from benchmarks.options import embedder_called
+from benchmarks.report import counted_share, out_option, share_of, table, write_result
+from jeeves_reflexion import (
+    Attempt,
+    LessonSettings,
+    LoopOptions,
+    Provenance,
+    Reflection,
+    Reflexion,
+    RewardEvaluator,
+    Session,
+    Task,
+    Trial,
+    VectorLessonStore,
+)
+from jeeves_reflexion.cli.bench_options import numbers
+from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.types import Evaluation
+from vectorstores import Embedder, InMemoryVectorStore
 
-RESULT: Final = Path("docs/results/lessons_harm.md")
+Arm: TypeAlias = Literal["clean", "planted", "credit"]
+ARMS: Final[Mapping[Arm, str]] = {
+    "clean": "true lessons only",
+    "planted": "planted lessons, no credit",
+    "credit": "planted lessons, credit",
+}
+K: Final = 3
+_FIRST_TRIES: Final = 2  # whose lessons make the library
+_WIN_TRIES: Final = 8  # by which the right place is found, for the planted lessons to avoid
+_RESAMPLES: Final = 2000
+_PARTS: Final = 3
 
-_PAGE: Final = """\
-# Planted lessons: what they cost, without credit and with
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is played: how often each game, in how many search orders, and with which shares withheld."""
+
+    rounds: int
+    orders: int
+    share: float
+    early: float
+    workers: int
+    embedder: Embedder
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One attempt: in which arm, seed and round (from 0), at which game, and whether it was won."""
+
+    arm: Arm
+    seed: int
+    round: int
+    game: str
+    won: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What one seed's library came to: lessons, planted ones, and in the end those retired, right and wrong."""
+
+    seed: int
+    true: int
+    true_retired: int
+    planted: int
+    planted_retired: int
+
+
+class Games:
+    """The games of a run. Engine and player are deterministic, so an attempt that would be the same is played once."""
+
+    def __init__(self, agent: Callable[[int], GameAgent], tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+        self._agent = agent
+        self._known: dict[tuple[int, str, str], Attempt] = {}
+
+    async def attempt(self, seed: int, task: Task, session: Session) -> Attempt:
+        """Play with a search order of this seed, or remember."""
+        key = (seed, task.id, session.blocks.get(LESSONS_BLOCK, ""))
+        if key not in self._known:
+            self._known[key] = await self._agent(seed)(task, session)
+        return self._known[key]
+
+    @property
+    def played(self) -> int:
+        """How many attempts the engine played."""
+        return len(self._known)
+
+
+async def measure(
+    folder: Path, count: int, game_seed: int, seeds: Sequence[int], setting: Setting
+) -> tuple[list[Played], list[Library], int]:
+    """Make the games and play all arms for each seed; also say how many attempts the engine played."""
+    games = await generate_games(folder, count=count, seed=game_seed, workers=setting.workers)
+    by_id = {game.id: game for game in games}
+    played: list[Played] = []
+    libraries: list[Library] = []
+    async with EnginePool(setting.workers) as pool:
+
+        def agent(seed: int) -> GameAgent:
+            player = partial(OfflinePlayer, room_for=K, seed=seed)
+            return GameAgent(pool, by_id, player, step_limit=STEP_LIMIT)
+
+        table_of_games = Games(agent, await tasks_for(pool, games, workers=setting.workers))
+        for seed in seeds:
+            found, library = await play(table_of_games, seed, setting)
+            played += found
+            libraries.append(library)
+    return played, libraries, table_of_games.played
+
+
+async def play(games: Games, seed: int, setting: Setting) -> tuple[list[Played], Library]:
+    """Make a library, and play all arms with it; the search orders are the same in all arms."""
+    true, wins = await _learn(games, seed, setting)
+    clean, both = mixed(true, wins, random.Random(f"harm {seed}"))
+    early = max(setting.early, setting.share) if setting.share else None
+    credit = Credit(Withholding(setting.share, seed=seed, early=early), max_age=math.inf)
+    played: list[Played] = []
+    library = Library(seed, 0, 0, 0, 0)
+    for arm in ARMS:
+        settings = LessonSettings(credit=credit if arm == "credit" else None)
+        async with InMemoryVectorStore(setting.embedder, namespace=arm) as store:
+            lessons = VectorLessonStore(store, settings=settings)
+            planted = await _fill(lessons, clean if arm == "clean" else both)
+            for number in range(setting.rounds):
+                played += await _round(games, lessons, arm, seed, number, setting)
+                click.echo(f"seed {seed}, {arm}: round {number + 1} of {setting.rounds}", err=True)
+            if arm == "credit":
+                library = await _outcome(lessons, planted, seed)
+    return played, library
+
+
+async def _learn(games: Games, seed: int, setting: Setting) -> tuple[list[Sentence], dict[str, Attempt]]:
+    """The lessons of the first tries at each game, and one attempt at each that won."""
+    said: dict[str, list[Sentence]] = {task.id: [] for task in games.tasks}
+    wins: dict[str, Attempt] = {}
+
+    async def one(task: Task) -> None:
+        for number in range(_WIN_TRIES):
+            if number >= _FIRST_TRIES and task.id in wins:
+                return
+            attempt = await games.attempt(-(100 * seed + number + 1), task, Session())
+            won = bool(attempt.metadata[WON])
+            if won:
+                wins.setdefault(task.id, attempt)
+            if number < _FIRST_TRIES:
+                lesson = write_lesson(task, [Trial(1, attempt, Evaluation(float(won)), passed=won)]).lesson
+                said[task.id].append(Sentence(task, lesson, planted=False))
+
+    await _each(one, games.tasks, setting.workers)
+    return [each for task in games.tasks for each in said[task.id]], wins
+
+
+async def _fill(lessons: VectorLessonStore, sentences: Sequence[Sentence]) -> dict[str, bool]:
+    """Store the lessons in order; returns which of them are planted."""
+    planted: dict[str, bool] = {}
+    source = Provenance("library", 1, None)
+    for each in sentences:
+        lesson = await lessons.record(each.task, Reflection(each.text), provenance=source)
+        planted.setdefault(lesson.id, each.planted)  # one that says the same is support of the first
+    return planted
+
+
+async def _round(
+    games: Games, lessons: VectorLessonStore, arm: Arm, seed: int, number: int, setting: Setting
+) -> list[Played]:
+    async def agent(task: Task, session: Session) -> Attempt:
+        order = random.Random(f"{seed} {number} {task.id}").randrange(setting.orders)
+        return await games.attempt(1000 * seed + order, task, session)
+
+    loop = Reflexion(
+        agent,
+        evaluator=RewardEvaluator(WON),
+        reflector=write_lesson,
+        lesson_store=lessons,
+        max_attempts=1,
+        top_k_lessons=K,
+        options=LoopOptions(learn=False),
+    )
+    won: dict[str, bool] = {}
+
+    async def one(task: Task) -> None:
+        session = replace(loop.session(), id=f"{seed}-{number}-{task.id}")
+        won[task.id] = (await loop.run(task, session=session)).passed
+
+    await _each(one, games.tasks, setting.workers)
+    if arm == "credit":
+        # Between rounds and not within, so that the number of workers changes nothing.
+        await lessons.ledger.credits(max_age=0)
+    return [Played(arm, seed, number, task.id, won[task.id]) for task in games.tasks]
+
+
+async def _each(work: Callable[[Task], Any], tasks: Sequence[Task], workers: int) -> None:
+    limiter = anyio.CapacityLimiter(workers)
+
+    async def one(task: Task) -> None:
+        async with limiter:
+            await work(task)
+
+    async with anyio.create_task_group() as group:
+        for task in tasks:
+            group.start_soon(one, task)
+
+
+async def _outcome(lessons: VectorLessonStore, planted: Mapping[str, bool], seed: int) -> Library:
+    known = await lessons.ledger.credits(max_age=0)
+    retired = [planted[id] for id in planted if known.judge(id).kind == "retire"]
+    wrong = sum(planted.values())
+    return Library(seed, len(planted) - wrong, len(retired) - sum(retired), wrong, sum(retired))
+
+
+def tables(played: Sequence[Played], libraries: Sequence[Library]) -> str:
+    """Return success by arm and part of the rounds, what planted lessons cost, and what became of the lessons."""
+    rounds = 1 + max(each.round for each in played)
+    spans = [range(rounds * part // _PARTS, rounds * (part + 1) // _PARTS) for part in range(_PARTS)]
+    spans = [*(span for span in spans if span), range(rounds)]
+    rows: list[list[str]] = []
+    for arm, label in ARMS.items():
+        shares = [share_of(e.won for e in played if e.arm == arm and e.round in span) for span in spans]
+        rows.append([label, *(counted_share(share, 1) for share in shares)])
+    for label, arm in (("cost without credit", "planted"), ("cost with credit", "credit")):
+        rows.append([label, *(_cost(played, span, arm) for span in spans)])
+    heads = ["games won", *(f"rounds {span.start + 1} to {span.stop}" for span in spans)]
+    kept = ["seed", "true lessons", "of them retired", "planted lessons", "of them retired"]
+    return "\n\n".join([table(heads, rows), table(kept, [list(asdict(each).values()) for each in libraries])])
+
+
+def _cost(played: Sequence[Played], span: range, arm: str) -> str:
+    """By how much an arm does worse than the clean one, with a bootstrap interval over games: each is a cluster."""
+    won: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for each in played:
+        if each.round in span:
+            won[each.game][each.arm].append(each.won)
+    costs = [
+        sum(game["clean"]) / len(game["clean"]) - sum(game[arm]) / len(game[arm]) for game in won.values()
+    ]
+    rng = random.Random(0)
+    drawn = sorted(sum(rng.choices(costs, k=len(costs))) / len(costs) for _ in range(_RESAMPLES))
+    low, high = drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES) - 1]
+    return f"{100 * sum(costs) / len(costs):+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+_PAGE: Final = """# Planted lessons: what they cost, without credit and with
 
 {games} generated ALFWorld games (game seed {game_seed}), played {rounds} times by the offline player ({steps}
-commands a try, one try a round, k = {k}, {embedder} embeddings) with a library of the lessons of two first tries at
-each game. {planted:.0%} of the library are planted: in the words of a true lesson, they send the player to wrong places
-and call the right one empty. Nothing is learned during the rounds. With credit, a lesson of which nothing is known is
-withheld from {early:.0%} of its recalls, and from fewer the more is known, down to {share:.0%} (a quarter of that once
-it is shown to help); lessons are ranked by similarity plus utility, and those shown to harm are retired; what
-withholding costs is in the figures. In each round the player searches a game in one of {orders} orders, the same in all
-arms; an attempt with the same order and the same lessons is the same, and played once. Intervals at 95 %, by a
-bootstrap over games ({seeds}; a game is one cluster).
-
-```
-{command}
-```
-{played} attempts in the engine, of which {kept} were kept from earlier runs; {minutes:.0f} minutes for the others.
+commands a try, one try a round, k = {k}, {embedder} embeddings, seeds {seeds}) with a library of the lessons of two
+first tries at each game. {planted:.0%} of the library are planted: in the words of a true lesson, they send the
+player to wrong places and call the right one empty. Nothing is learned during the rounds. With credit, a lesson of
+which nothing is known is withheld from {early:.0%} of its recalls, and from fewer the more is known, down to
+{share:.0%}; what withholding costs is in the figures. In each round the player searches a game in one of {orders}
+orders, the same in all arms. Shares with 95 % Wilson intervals, costs with a bootstrap over games. {attempts}
+attempts in the engine, {minutes:.0f} minutes.
 
 {tables}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What one seed came to: attempts in the engine, those of them kept from earlier, and minutes for the others."""
-
-    played: list[Played]
-    library: Library
-    attempts: int
-    kept: int
-    minutes: float
-
-
-@dataclass(frozen=True, slots=True)
-class Games:
-    """Which games are played, where they are made, and where finished seeds are kept, if anywhere."""
-
-    folder: Path
-    count: int
-    seed: int
-    keep: Path | None
-
-
-async def measure(chosen: Games, seeds: Sequence[int], setting: Setting) -> list[Result]:
-    """Make the games and play all arms for each seed; a seed that was kept with the same settings is read instead."""
-    games = await generate_games(chosen.folder, count=chosen.count, seed=chosen.seed, workers=setting.workers)
-    results: list[Result] = []
-    store = Kept(chosen.keep / f"{chosen.count}-{chosen.seed}") if chosen.keep else None
-    async with EnginePool(setting.workers) as pool:
-        tasks = await tasks_for(pool, games, workers=setting.workers)
-        for seed in seeds:
-            kept = _kept_at(chosen, seed, setting)
-            result = _read(kept)
-            if result is None:
-                begun = time.perf_counter()
-                table = Table(pool, {game.id: game for game in games}, tasks, store)
-                played, library = await play(table, seed, setting)
-                minutes = (time.perf_counter() - begun) / 60
-                result = Result(played, library, table.played, table.kept, minutes)
-                _write(kept, result)
-            results.append(result)
-            click.echo(f"seed {seed}: {result.attempts} attempts in the engine, {result.library}", err=True)
-    return results
-
-
-def _kept_at(chosen: Games, seed: int, setting: Setting) -> Path | None:
-    if chosen.keep is None:
-        return None
-    shares = f"{setting.share:g}-{setting.early:g}"
-    played = f"{setting.rounds}-{setting.orders}-{shares}-{setting.embedder.dim}"
-    return chosen.keep / f"{chosen.count}-{chosen.seed}-{played}-seed-{seed}.json"
-
-
-def _read(file: Path | None) -> Result | None:
-    if file is None or not file.exists():
-        return None
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    played = [Played(*row) for row in kept["played"]]
-    return Result(played, Library(**kept["library"]), kept["attempts"], kept["kept"], kept["minutes"])
-
-
-def _write(file: Path | None, result: Result) -> None:
-    if file is None:
-        return
-    rows = [[each.arm, each.seed, each.round, each.game, each.won] for each in result.played]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**asdict(result), "played": rows}), encoding="utf-8")
 
 
 @click.command()
@@ -126,58 +289,34 @@ def _write(file: Path | None, result: Result) -> None:
 @click.option("--rounds", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--orders", type=click.IntRange(min=1), default=4, show_default=True, help="Search orders.")
 @click.option("--share", type=click.FloatRange(0.0, 0.5), default=0.05, show_default=True, help="Withheld.")
-@click.option(
-    "--early", type=click.FloatRange(0.0, 0.5), default=0.5, show_default=True, help="Withheld at first."
-)
-@click.option("--seeds", default="0,1", show_default=True, help="Seeds of the player, by commas.")
+@click.option("--early", type=click.FloatRange(0.0, 0.5), default=0.5, show_default=True, help="At first.")
+@click.option("--seeds", callback=numbers, default="0,1", show_default=True, help="Of the player, by commas.")
 @click.option("--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1)
 @click.option("--embedder", type=click.Choice(["minilm", "hashing"]), default="minilm", show_default=True)
 @click.option("--made-games", type=click.Path(path_type=Path), default=Path("runs/games"), show_default=True)
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder of what was played, to go on from.")
-@click.option("--out", type=click.Path(path_type=Path), default=RESULT, show_default=True)
-def main(  # noqa: PLR0913 - one for each option
-    *,
-    count: int,
-    game_seed: int,
-    rounds: int,
-    orders: int,
-    share: float,
-    early: float,
-    seeds: str,
-    workers: int,
-    embedder: str,
-    made_games: Path,
-    keep: Path | None,
-    out: Path,
-) -> None:
+@out_option("lessons_harm.md and .json")
+def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
     """Play all arms, print the tables and write them to a file."""
-    with_model: Embedder = HashingEmbedder() if embedder == "hashing" else default_embedder()
+    names = ("rounds", "orders", "share", "early", "workers")
     setting = Setting(
-        rounds, orders, share, early, workers, with_model, lambda line: click.echo(line, err=True)
+        **{name: options[name] for name in names}, embedder=embedder_called(options["embedder"])
     )
-    numbers = [int(seed) for seed in seeds.split(",")]
-    results = anyio.run(measure, Games(made_games, count, game_seed, keep), numbers, setting)
-    options = f"--count {count} --game-seed {game_seed} --rounds {rounds} --orders {orders}"
+    begun = time.perf_counter()
+    found = anyio.run(
+        measure, options["made_games"], options["count"], options["game_seed"], options["seeds"], setting
+    )
     text = _PAGE.format(
-        games=count,
-        game_seed=game_seed,
-        rounds=rounds,
-        orders=orders,
+        **{name: options[name] for name in (*names, "game_seed", "embedder")},
+        games=options["count"],
+        seeds=", ".join(map(str, options["seeds"])),
         steps=STEP_LIMIT,
         k=K,
-        embedder={"minilm": "MiniLM", "hashing": "hashing"}[embedder],
         planted=PLANTED_SHARE,
-        share=share,
-        early=max(early, share),
-        seeds=f"seed {seeds}" if len(numbers) == 1 else f"seeds {seeds} pooled",
-        command=f"python -m benchmarks.lessons.harm {options} --share {share:g} --early {early:g} --seeds {seeds}",
-        minutes=sum(each.minutes for each in results),
-        played=sum(each.attempts for each in results),
-        kept=sum(each.kept for each in results),
-        tables=tables([row for each in results for row in each.played], [each.library for each in results]),
+        attempts=found[2],
+        minutes=(time.perf_counter() - begun) / 60,
+        tables=tables(found[0], found[1]),
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    write_result(options["out"], "lessons_harm", [asdict(each) for each in found[1]], text)
     click.echo(text)
 
 

@@ -1,15 +1,10 @@
-"""What redaction finds, what it hides by mistake, and what it costs."""
+"""What redaction finds, and what it hides by mistake."""
 
 from __future__ import annotations
 
 import gzip
-import importlib
-import importlib.util
 import json
 import re
-import statistics
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,49 +122,3 @@ def hits_in(texts: Iterable[str], redact: Redact) -> list[str]:
         if clean != text:
             found += [clean[max(0, mark.start() - 30) : mark.end() + 20] for mark in _MARK.finditer(clean)]
     return found
-
-
-def seconds(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each side; the sides take turns, so that what else runs meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for side in sides.values():
-        side()
-    for _ in range(rounds):
-        for name, side in sides.items():
-            started = time.perf_counter()
-            side()
-            times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(each) for name, each in times.items()}
-
-
-def module_at(path: Path) -> Redact:
-    """Return ``redact`` of an older version of the module, a file."""
-    spec = importlib.util.spec_from_file_location("redaction_before", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is no Python module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # a dataclass looks its module up there
-    spec.loader.exec_module(module)
-    redact: Redact = module.redact
-    return redact
-
-
-def detect_secrets() -> Callable[[str], list[str]] | None:
-    """Return the peer's scan of a text by all its detectors, which gives the values found; None without the package."""
-    try:
-        scan = importlib.import_module("detect_secrets.core.scan")
-        settings = importlib.import_module("detect_secrets.settings")
-    except ImportError:
-        return None
-    names = [{"name": name} for name in _detectors()]
-
-    def found(text: str) -> list[str]:
-        with settings.transient_settings({"plugins_used": names}):
-            return [secret.secret_value for line in text.splitlines() for secret in scan.scan_line(line)]
-
-    return found
-
-
-def _detectors() -> list[str]:
-    plugins = importlib.import_module("detect_secrets.core.plugins.util")
-    return sorted(plugin.__name__ for plugin in plugins.get_mapping_from_secret_type_to_class().values())

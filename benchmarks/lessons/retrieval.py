@@ -1,107 +1,323 @@
-"""``python -m benchmarks.lessons.retrieval``: which way of recall brings back the lessons that bear on a task?
+"""``python -m benchmarks.lessons.retrieval DATA``: does recall bring back the lessons that bear on a task?
 
-Three parts, each of which may be run alone: ``set`` asks a labelled set, ``words`` holds BM25 against other libraries'
-(where they are installed), ``play`` plays ALFWorld games. What is found is kept in ``lessons_retrieval.json``, and the
-page is written from that.
+A labelled set (:mod:`benchmarks.lessons.retrieval_data`) is asked through the real lesson store: what a lesson is
+found by, and which floor. Intervals are of a bootstrap over clusters, paired where ways are held against each other.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import click
+import numpy as np
 
-from benchmarks.lessons.retrieval_play import Field, play
-from benchmarks.lessons.retrieval_report import page, play_rows
-from benchmarks.lessons.retrieval_set import Paths, ask_everything
-from benchmarks.lessons.retrieval_ways import PLAYED
-from benchmarks.lessons.retrieval_words import against_peers
-from benchmarks.results import out_option, write_result
-from vectorstores import Embedder, HashingEmbedder
-from vectorstores.embedders import CachedEmbedder, default_embedder
+from benchmarks.lessons.retrieval_data import (
+    BEARS,
+    Document,
+    Query,
+    alfworld_lessons,
+    described_queries,
+    grade,
+    held_out_queries,
+    hotpotqa,
+    read_goals,
+)
+from benchmarks.options import embedder_called
+from benchmarks.report import counted_share, figure_text, out_option, share_of, table, write_result
+from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task, VectorLessonStore
+from jeeves_reflexion.errors import LessonRefusedError
+from jeeves_reflexion.lessons.records import Key
+from vectorstores import Embedder, Filter, InMemoryVectorStore
 
 NAME: Final = "lessons_retrieval"
-PARTS: Final = ("set", "words", "play")
+DEPTH: Final = 5
+RESAMPLES: Final = 2000
+FLOORS: Final = (-1.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+_REFLECTIONS: Final = "alfworld/logged_reflections.jsonl"
+_GAMES: Final = "alfworld/valid_seen_140.tar.xz"
+_QUESTIONS: Final = "hotpotqa/hotpotqa_replay_cot_no_context_reflexion.jsonl"
 
 
-async def _run(
-    parts: Sequence[str], paths: Paths, field: Field, folder: Path, embedder: Embedder, *, limit: int | None
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    async with CachedEmbedder(embedder, folder / "embeddings.sqlite") as cached:
-        if "set" in parts:
-            found["set"] = await _timed(lambda: ask_everything(paths, cached, _say, limit=limit))
-        if "words" in parts:
-            found["words"] = against_peers(paths)
-        if "play" in parts:
-            found["play"] = await _timed(lambda: _play(folder, field, cached))
-    return found
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to recall: what lessons are found by, and the floor."""
+
+    name: str
+    key: Key = "task"
+    floor: float = 0.3
 
 
-async def _play(folder: Path, field: Field, embedder: Embedder) -> dict[str, Any]:
-    outcomes, attempts = await play(folder, field, PLAYED, embedder, _say)
+DEFAULT: Final = Way("by task, the default")
+WAYS: Final = (DEFAULT, Way("by the lesson's text", key="lesson"), Way("by both", key="both"))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One recall: grades and similarities of what was recalled, best first, and the grades of all that could be."""
+
+    query: str
+    cluster: str
+    recalled: tuple[int, ...]
+    possible: tuple[int, ...]
+    similarities: tuple[float, ...] = ()
+
+    def above(self, floor: float) -> Asked:
+        """Return what a similarity floor leaves of a recall that was ordered by similarity."""
+        kept = sum(similarity >= floor for similarity in self.similarities)
+        return replace(self, recalled=self.recalled[:kept], similarities=self.similarities[:kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95 % bootstrap interval; NaN where nothing could be measured."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ndcg(asked: Asked) -> float:
+    """Normalised discounted cumulative gain at 5, gains 2^grade - 1 (Järvelin, Kekäläinen 2002)."""
+
+    def gain(grades: Sequence[int]) -> float:
+        return math.fsum((2**each - 1) / math.log2(at + 1) for at, each in enumerate(grades[:DEPTH], 1))
+
+    best = gain(sorted(asked.possible, reverse=True))
+    return gain(asked.recalled) / best if best else math.nan
+
+
+def recall(asked: Asked, depth: int = DEPTH) -> float:
+    """Relevant ones among the first, of as many as could be there: min(depth, relevant)."""
+    relevant = sum(each >= BEARS for each in asked.possible)
+    found = sum(each >= BEARS for each in asked.recalled[:depth])
+    return found / min(depth, relevant) if relevant else math.nan
+
+
+def precision(asked: Asked) -> float:
+    """The share of relevant ones among those recalled; NaN if none was."""
+    found = asked.recalled[:DEPTH]
+    return sum(each >= BEARS for each in found) / len(found) if found else math.nan
+
+
+FIGURES: Final[Mapping[str, Callable[[Asked], float]]] = {
+    "nDCG@5": ndcg,
+    "recall@1": lambda asked: recall(asked, 1),
+    "recall@5": recall,
+    "precision": precision,
+    "empty": lambda asked: float(not asked.recalled),
+}
+
+
+def estimates(asked: Sequence[Asked], beside: Sequence[Asked] | None = None) -> dict[str, Estimate]:
+    """Return all figures, or by how much they exceed those of another way over the same queries."""
+    if beside is not None and [each.query for each in asked] != [each.query for each in beside]:
+        raise ValueError("paired figures need the same queries in the same order")
     return {
-        "games": field.count,
-        "game_seed": field.game_seed,
-        "seeds": list(field.seeds),
-        "attempts": attempts,
-        "rows": play_rows(outcomes),
+        name: _estimate(_sums(asked, of), None if beside is None else _sums(beside, of))
+        for name, of in FIGURES.items()
     }
 
 
-async def _timed(run: Callable[[], Any]) -> dict[str, Any]:
-    began = time.monotonic()
-    found: dict[str, Any] = await run()
-    return {**found, "minutes": (time.monotonic() - began) / 60}
+def _sums(asked: Sequence[Asked], of: Callable[[Asked], float]) -> np.ndarray[Any, Any]:
+    """Sum and number of a figure's values by cluster; queries for which it is not defined count in neither."""
+    sums: dict[str, list[float]] = {}
+    for each in asked:
+        total, value = sums.setdefault(each.cluster, [0.0, 0.0]), of(each)
+        if not math.isnan(value):
+            total[0] += value
+            total[1] += 1
+    return np.array([sums[cluster] for cluster in sorted(sums)])
 
 
-def _say(line: str) -> None:
-    click.echo(line, err=True)
+def _estimate(sums: np.ndarray[Any, Any], beside: np.ndarray[Any, Any] | None) -> Estimate:
+    # The same draws for all figures, so that differences are paired.
+    drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLES, len(sums)))
+    every = np.arange(len(sums))[None, :]
+
+    def ratio(of: np.ndarray[Any, Any], places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        total, number = np.moveaxis(of[places].sum(axis=1), 1, 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(total / number)
+
+    def mean(places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        found = ratio(sums, places)
+        return found if beside is None else found - ratio(beside, places)
+
+    value = float(mean(every)[0])
+    if math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan)
+    low, high = np.nanpercentile(mean(drawn), [2.5, 97.5])
+    return Estimate(value, float(low), float(high))
 
 
-def _seeds(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in value.split(","))
+class Library:
+    """Lessons in the real store: the same documents once for each key."""
+
+    def __init__(self, documents: Sequence[Document], embedder: Embedder) -> None:
+        self.documents = documents
+        self.refused = 0
+        self._goals = {each.task.id: each.goal for each in documents}
+        self._embedder = embedder
+        self._stores: dict[Key, InMemoryVectorStore] = {}
+
+    async def ask(self, queries: Sequence[Query], way: Way) -> list[Asked]:
+        """Recall for each query."""
+        settings = LessonSettings(key=way.key, min_similarity=way.floor, where=_apart)
+        lessons = VectorLessonStore(await self._filled(way.key), settings=settings)
+        asked = []
+        for query in queries:
+            task = replace(query.task, metadata={"apart": query.apart})
+            found = await lessons.recall(task, k=DEPTH)
+            possible = (each.goal for each in self.documents if each.task.id != query.apart)
+            asked.append(
+                Asked(
+                    query.task.id,
+                    query.cluster,
+                    tuple(grade(query.goal, self._goals[item.lesson.task_id]) for item in found.offered),
+                    tuple(grade(query.goal, goal) for goal in possible),
+                    tuple(item.similarity for item in found.offered),
+                )
+            )
+        return asked
+
+    async def close(self) -> None:
+        """Let go of the stores."""
+        for store in self._stores.values():
+            await store.close()
+
+    async def _filled(self, key: Key) -> InMemoryVectorStore:
+        if key not in self._stores:
+            self._stores[key] = store = InMemoryVectorStore(self._embedder, namespace="lessons")
+            lessons = VectorLessonStore(store, settings=LessonSettings(key=key))
+            for number, each in enumerate(self.documents):
+                source = Provenance(f"run{number}", 1, 0.0, created_at=1.0 + number)
+                try:
+                    await lessons.record(each.task, Reflection(each.text), provenance=source)
+                except LessonRefusedError:
+                    self.refused += 1
+        return self._stores[key]
+
+
+def _apart(task: Task) -> Filter | None:
+    apart = cast("str", task.metadata.get("apart"))
+    return {"task_id": {"$ne": apart}} if apart else None
+
+
+async def measure(data: Path, embedder: Embedder, *, limit: int | None = None) -> dict[str, Any]:
+    """Ask every set in every way; ``limit`` queries of each."""
+    lessons = alfworld_lessons(data / _REFLECTIONS, read_goals())
+    questions, answers = hotpotqa(data / _QUESTIONS)
+    household, other = Library(lessons, embedder), Library(answers, embedder)
+    sets = {
+        "log": (household, held_out_queries(lessons)[:limit]),
+        "described": (household, described_queries(data / _GAMES)[:limit]),
+        "questions": (other, questions[:limit]),
+    }
+    found: dict[str, Any] = {"embedder": embedder.id, "lessons": len(lessons), "answers": len(answers)}
+    try:
+        for name, (library, queries) in sets.items():
+            default = await library.ask(queries, DEFAULT)
+            ways = {way.name: await library.ask(queries, way) for way in WAYS}
+            free = await library.ask(queries, Way("no floor", floor=-1.0))
+            found[name] = {
+                "queries": len(queries),
+                "ways": {each: _flat(estimates(asked)) for each, asked in ways.items()},
+                "beside the default": {each: _flat(estimates(a, default)) for each, a in ways.items()},
+                "floors": [_flat(estimates([each.above(floor) for each in free])) for floor in FLOORS],
+            }
+        strangers = await household.ask(questions[:limit], Way("no floor", floor=-1.0))
+        found["strangers"] = [
+            counted_share(share_of(bool(each.above(floor).recalled) for each in strangers), 1)
+            for floor in FLOORS
+        ]
+        found["refused"] = household.refused + other.refused
+    finally:
+        await household.close()
+        await other.close()
+    return found
+
+
+def _flat(figures: Mapping[str, Estimate]) -> dict[str, list[float]]:
+    return {name: list(asdict(each).values()) for name, each in figures.items()}
+
+
+_PAGE: Final = """# Recall: does it bring back the lessons that bear on a task?
+
+Measured by `python -m benchmarks.lessons.retrieval DATA` with {embedder}, k = 5. Lessons: {lessons} distinct
+reflections of a language model after failed ALFWorld trials (noahshinn/reflexion, MIT), {refused} of all refused by
+the gate; what each of 48 environments asked is read off its reflections, by hand. **log**: those tasks, each without
+its own lessons. **described**: how people described other games (`valid_seen`, three a game). **questions**: HotpotQA
+questions with {answers} reflections on them; relevant is what was written on the same question. Grades by rule: 3 the
+same kind of task, thing and place; 2 the same kind, and thing or place; 1 less; relevant from 2 on. Nobody judged
+single lessons: this says whether lessons on the right errand come back, not whether they are of use. Intervals: 95 %,
+bootstrap over goals (2,000 resamples); differences are paired by query. The store's defaults hold for all else.
+
+{tables}
+
+## The floor
+
+By task. `recalled for questions`: the share of questions of another world for which a household lesson was recalled.
+
+{floors}
+"""
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """Return the page in Markdown."""
+    sets = ("log", "described", "questions")
+    tables = []
+    for name in sets:
+        ways, apart = found[name]["ways"], found[name]["beside the default"]
+        rows = [
+            (
+                way,
+                _text(ways[way]["nDCG@5"]),
+                _text(apart[way]["nDCG@5"], sign=True),
+                *tuple(f"{ways[way][figure][0]:.3f}" for figure in list(FIGURES)[1:]),
+            )
+            for way in ways
+        ]
+        heads = ["found", "nDCG@5", "beside the default", *list(FIGURES)[1:]]
+        tables += [f"## {name}, n = {found[name]['queries']}", "", table(heads, rows), ""]
+    floors = table(
+        [
+            "floor",
+            *(f"{name}: {figure}" for name in sets for figure in ("nDCG@5", "empty")),
+            "recalled for questions",
+        ],
+        [
+            ["none" if floor < 0 else f"{floor:.1f}"]
+            + [
+                f"{found[name]['floors'][at][figure][0]:.3f}"
+                for name in sets
+                for figure in ("nDCG@5", "empty")
+            ]
+            + [found["strangers"][at]]
+            for at, floor in enumerate(FLOORS)
+        ],
+    )
+    return _PAGE.format(**found, tables="\n".join(tables).rstrip(), floors=floors)
+
+
+def _text(figure: Sequence[float], *, sign: bool = False) -> str:
+    return "-" if math.isnan(figure[0]) else figure_text(Estimate(*figure), 3, sign=sign)
 
 
 @click.command()
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, default=PARTS, show_default=True)
-@click.option("--count", type=click.IntRange(min=2), default=60, show_default=True, help="Games played.")
-@click.option("--game-seed", type=int, default=0, show_default=True)
-@click.option("--seeds", callback=_seeds, default="0,1", show_default=True, help="Seeds of the player.")
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries of each set.")
-@click.option(
-    "--made", type=click.Path(file_okay=False, path_type=Path), help="Where games and embeddings are kept."
-)
 @click.option("--embedder", type=click.Choice(("minilm", "hashing")), default="minilm", show_default=True)
 @out_option(f"{NAME}.md and .json")
-def main(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
-    """Measure recall, and write the tables.
-
-    DATA is a folder with alfworld/logged_reflections.jsonl, alfworld/valid_seen_140.tar.xz,
-    hotpotqa/hotpotqa_replay_cot_no_context_reflexion.jsonl and humaneval/HumanEval.jsonl.gz.
-    """
-    field = Field(options["count"], options["game_seed"], options["seeds"], options["workers"])
-    embedder: Embedder = HashingEmbedder() if options["embedder"] == "hashing" else default_embedder()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options["made"] or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = Paths(options["data"])
-        found = anyio.run(
-            lambda: _run(options["parts"], paths, field, folder, embedder, limit=options["limit"])
-        )
-    kept = options["out"] / f"{NAME}.json"
-    known: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    known |= {"embedder": embedder.id, **found}
-    text = page(known)
-    write_result(options["out"], NAME, known, text)
+def main(data: Path, limit: int | None, embedder: str, out: Path) -> None:
+    """Measure recall, and write the tables. DATA holds alfworld/ and hotpotqa/ with the logs named in the page."""
+    found = anyio.run(lambda: measure(data, embedder_called(embedder), limit=limit))
+    text = page(found)
+    write_result(out, NAME, found, text)
     click.echo(text)
 
 

@@ -7,7 +7,6 @@ reflections, each with the words it was read from. Two environments never say th
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import tarfile
@@ -145,16 +144,6 @@ def hotpotqa(log: Path) -> tuple[list[Query], list[Document]]:
         for text in texts:
             documents.setdefault((task.id, text), Document(task, text, task.id))
     return queries, list(documents.values())
-
-
-def humaneval(path: Path) -> list[Query]:
-    """Return the programming tasks of HumanEval: nothing of the other two sets bears on them."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return [
-        Query(Task(row["prompt"], id=row["task_id"], kind="code"), row["task_id"], row["task_id"])
-        for row in rows
-    ]
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

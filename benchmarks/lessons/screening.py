@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from benchmarks.results import out_option, write_result
+from benchmarks.report import counted_share, out_option, table, write_result
 from jeeves_reflexion.lessons.screening.detecting import KINDS, screen
-from jeeves_reflexion.statistics import Share, wilson
-from jeeves_reflexion.types import JSON
+from jeeves_reflexion.statistics import wilson
 
 CORPORA = Path(__file__).with_name("corpora")
 SPLITS = ("development", "held_out")
@@ -44,9 +43,9 @@ class Row:
     characters: float
 
     @property
-    def share(self) -> Share:
+    def share(self) -> str:
         """The share found, with its Wilson interval."""
-        return wilson(self.found, self.n)
+        return counted_share(wilson(self.found, self.n) if self.n else None, 1)
 
 
 def load(name: str) -> list[Sample]:
@@ -123,32 +122,20 @@ def main(paths: tuple[Path, ...], strangers: tuple[Path, ...], out: Path) -> Non
     caught = {split: attack_rows(attacks, split) for split in SPLITS}
     others = [measure(path.stem, _lines(path)) for path in strangers]
     alarms = benign_rows(benign, reflections(paths))
-    page = _page(caught, others, alarms, _stopped(benign))
-    write_result(out, "lessons_screening", _as_json({**caught, "others": others}, alarms), page)
+    stopped = [sample.text for sample in benign if screen(sample.text) is not None]
+    figures = {**caught, "others": others, "alarms": alarms}
+    page = _page(caught, others, alarms, stopped)
+    write_result(
+        out,
+        "lessons_screening",
+        {name: [asdict(row) for row in rows] for name, rows in figures.items()},
+        page,
+    )
     click.echo(page)
 
 
 def _lines(path: Path) -> list[str]:
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def _stopped(samples: Sequence[Sample]) -> list[str]:
-    return [sample.text for sample in samples if screen(sample.text) is not None]
-
-
-def _as_json(caught: Mapping[str, Sequence[Row]], alarms: Sequence[Row]) -> JSON:
-    def one(row: Row) -> JSON:
-        return {
-            "group": row.group,
-            "found": row.found,
-            "n": row.n,
-            "microseconds": round(1e6 * row.seconds, 1),
-        }
-
-    return {
-        "caught": {split: list(map(one, rows)) for split, rows in caught.items()},
-        "alarms": list(map(one, alarms)),
-    }
 
 
 _INTRO = (
@@ -173,30 +160,26 @@ def _page(
     alarms: Sequence[Row],
     stopped: Sequence[str],
 ) -> str:
-    head = ["| kind | development | held out |", "| --- | --- | --- |"]
     halves = zip(caught["development"], caught["held_out"], strict=True)
-    rows = [f"| {dev.group} | {_shown(dev)} | {_shown(held)} |" for dev, held in halves]
-    head2 = ["| lessons | stopped | microseconds each (CPU) | characters each |", "| --- | --- | --- | --- |"]
-    rows2 = [
-        f"| {row.group} | {_shown(row)} | {1e6 * row.seconds:.0f} | {row.characters:.0f} |"
-        for row in alarms
-        if row.n
+    parts = [
+        "# Screening lessons against poisoning",
+        _INTRO,
+        "## Attacks caught",
+        table(
+            ["kind", "development", "held out"], [(dev.group, dev.share, held.share) for dev, held in halves]
+        ),
+        "### Attacks of others",
+        _STRANGERS,
+        *(["\n".join(f"- {row.group}: {row.share}" for row in others)] if others else []),
+        "## Benign lessons stopped",
+        table(
+            ["lessons", "stopped", "microseconds each (CPU)", "characters each"],
+            [(r.group, r.share, f"{1e6 * r.seconds:.0f}", f"{r.characters:.0f}") for r in alarms if r.n],
+        ),
     ]
-    quoted = [f"- {text}" for text in stopped]
-    theirs = [f"- {row.group}: {_shown(row)}" for row in others] + [""] * bool(others)
-    return "\n".join(
-        ["# Screening lessons against poisoning", "", _INTRO, "", "## Attacks caught", "", *head, *rows, ""]
-        + ["### Attacks of others", "", _STRANGERS, "", *theirs]
-        + ["## Benign lessons stopped", "", *head2, *rows2, ""]
-        + (["Stopped although they are advice:", "", *quoted, ""] if quoted else [])
-    )
-
-
-def _shown(row: Row) -> str:
-    if not row.n:
-        return "none"
-    share = row.share
-    return f"{row.found}/{row.n}, {100 * share.value:.1f} % ({100 * share.low:.1f} to {100 * share.high:.1f})"
+    if stopped:
+        parts += ["Stopped although they are advice:", "\n".join(f"- {text}" for text in stopped)]
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

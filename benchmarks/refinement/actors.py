@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from benchmarks.refinement.problem import Problem
-from benchmarks.refinement.rates import THRESHOLD, Eye, Rates, first_state, mended
 from jeeves_reflexion import Attempt, Evaluation, Revision, RevisionRequest, Session, Task
 from jeeves_reflexion.drafts import Strategy
+
+from .problem import Problem
+from .rates import THRESHOLD, Eye, Rates, first_state, mended
 
 
 class Writer:

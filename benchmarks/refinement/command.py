@@ -10,36 +10,32 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import anyio
 import click
 
-from benchmarks.refinement import as_json
-from benchmarks.refinement.figures import figures, mean_over
-from benchmarks.refinement.real import Cast, errors_of, play_real
-from benchmarks.refinement.report import model_page, page
-from benchmarks.refinement.setting import MeasuredModel, Setting, measure
-from benchmarks.refinement.tasks import keys
-from benchmarks.results import out_option, write_result
 from jeeves_reflexion import ConfigurationError, OpenAIModel
-from jeeves_reflexion.cli.bench_options import check_executor, cluster_options
-from jeeves_reflexion.experiments.elsewhere import ray_options
+from jeeves_reflexion.cli.bench_options import check_executor, cluster_options, numbers
+from jeeves_reflexion.experiments.location import ray_options
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.types import JSON
+
+from ..report import out_option, write_result
+from .figures import figures
+from .real import Cast, errors_of, play_real
+from .report import model_json, model_page, page, page_json
+from .setting import MeasuredModel, Setting, measure
+from .tasks import keys
 
 _DEFAULTS = Setting("")
 _GRID = ",".join(f"{one:g}" for one in _DEFAULTS.judges)
 _MODEL_TASKS = 12
 
 
-def _numbers(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    try:
-        return tuple(dict.fromkeys(int(part) for part in value.split(",")))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 0,1,2") from None
+def _seeds(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    return None if value is None else tuple(dict.fromkeys(numbers(ctx, option, value)))
 
 
 def _axes(_: click.Context, __: click.Parameter, value: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -64,7 +60,7 @@ def _errors(listed: str) -> tuple[float, ...]:
     type=click.IntRange(min=2),
     help=f"Problems for each seed; {_DEFAULTS.tasks}, with a model {_MODEL_TASKS}.",
 )
-@click.option("--seeds", callback=_numbers, help="Seeds, by commas; 0,1,2,3,4, with a model 0.")
+@click.option("--seeds", callback=_seeds, help="Seeds, by commas; 0,1,2,3,4, with a model 0.")
 @click.option(
     "--grid",
     callback=_axes,
@@ -124,7 +120,7 @@ def refinement(**options: Any) -> None:  # noqa: ANN401 - click hands over what 
 def _offline(setting: Setting, ray: RayOptions | None) -> tuple[str, str, dict[str, JSON]]:
     started = time.monotonic()
     found = replace(measure(setting, _tell, ray=ray), seconds=time.monotonic() - started)
-    return "refinement", page(found), as_json.measured(found)
+    return "refinement", page(found), page_json(found)
 
 
 async def _with_model(setting: Setting, options: dict[str, Any]) -> tuple[str, str, dict[str, JSON]]:
@@ -143,10 +139,10 @@ async def _with_model(setting: Setting, options: dict[str, Any]) -> tuple[str, s
         errors=errors_of(played.records),
         reasons=Counter(record.reason for record in played.records),
         failures=played.failures,
-        tokens=mean_over(played.records, lambda record: record.tokens).value,
+        tokens=fmean(record.tokens for record in played.records),
         seconds=time.monotonic() - started,
     )
-    return f"refinement-{_file_name(found)}", model_page(found), as_json.measured_model(found)
+    return f"refinement-{_file_name(found)}", model_page(found), model_json(found)
 
 
 def _file_name(found: MeasuredModel) -> str:

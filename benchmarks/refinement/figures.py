@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.refinement.record import IMPROVEMENT, Judged, Record, good
-from jeeves_reflexion.statistics import Z95, Share, wilson
+from jeeves_reflexion.statistics import Share
+
+from ..report import share_of
+from .record import IMPROVEMENT, Judged, Record, good
 
 WITHIN = 3
 """Revisions within which a run should become satisfactory."""
@@ -74,37 +74,9 @@ def figures(records: Sequence[Record]) -> dict[str, Figure]:
     return {name: Figure(name, share_of(values)) for name, values in counted.items()}
 
 
-def share_of(values: Iterable[bool]) -> Share | None:
-    """Return the share of what is true, with its Wilson interval; None of nothing."""
-    found = list(values)
-    return wilson(sum(found), len(found)) if found else None
-
-
 def stopped_well(record: Record) -> bool:
     """Whether stopping was right: the quality is truly met, or two more revisions would not have been worth it."""
     return good(record.best.quality) or record.further < IMPROVEMENT
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean with a 95 % interval by the normal approximation."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-def mean_of(values: Sequence[float]) -> Mean:
-    """Return the mean of at least one value."""
-    value = statistics.fmean(values)
-    half = Z95 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return Mean(value, value - half, value + half, len(values))
-
-
-def mean_over(records: Sequence[Record], of: Callable[[Record], float]) -> Mean:
-    """Return the mean of something about runs."""
-    return mean_of([of(record) for record in records])
 
 
 def _gain(record: Record) -> float:

@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 import anyio
 
-from benchmarks.refinement.figures import BOUNDS, Bound, Figure, figures
-from benchmarks.refinement.play import Play, play
-from benchmarks.refinement.rates import Rates, at
-from benchmarks.refinement.record import Record
-from benchmarks.refinement.spread import Spread
-from benchmarks.refinement.tasks import Key, problem_of
+from .figures import BOUNDS, Bound, Figure, figures
+from .play import Play, play
+from .rates import Rates, at
+from .record import Record
+from .spread import Spread
+from .tasks import Key, problem_of
 
 Place: TypeAlias = tuple[float, float]
 """The judge's and the reviser's error."""

@@ -6,13 +6,14 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from benchmarks.refinement.actors import Judge, Mender, Writer
-from benchmarks.refinement.problem import Problem, State
-from benchmarks.refinement.rates import THRESHOLD, Eye, Rates, mended
-from benchmarks.refinement.record import IMPROVEMENT, Record, record_of, spread_of
 from jeeves_reflexion import Attempt, Evaluator, Refinement, RefinementOptions
 from jeeves_reflexion.evaluators import Panel
 from jeeves_reflexion.refinement.convergence import Convergence
+
+from .actors import Judge, Mender, Writer
+from .problem import Problem, State
+from .rates import THRESHOLD, Eye, Rates, mended
+from .record import IMPROVEMENT, Record, record_of, spread_of
 
 LOOKS = 5
 """So often the same text is judged for the figure of consistency."""

@@ -10,7 +10,7 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from benchmarks.refinement.problem import Problem, State
+from .problem import Problem, State
 
 THRESHOLD = 0.8
 """The quality that is good enough, for the loop by its judge's score and for the oracle by the truth."""

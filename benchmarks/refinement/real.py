@@ -8,16 +8,47 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from benchmarks.refinement.arms import criteria_of
-from benchmarks.refinement.figures import share_of
-from benchmarks.refinement.play import FURTHER, LOOKS
-from benchmarks.refinement.problem import Problem
-from benchmarks.refinement.rates import THRESHOLD
-from benchmarks.refinement.record import IMPROVEMENT, Record, record_of, spread_of
-from benchmarks.refinement.speaking import ModelWriter
-from benchmarks.refinement.tasks import Key, problem_of
-from jeeves_reflexion import ChatModel, ExperimentError, ModelError, ReflectionPattern
+from jeeves_reflexion import (
+    Attempt,
+    ChatModel,
+    ExperimentError,
+    Message,
+    ModelError,
+    QualityCriterion,
+    ReflectionPattern,
+    Session,
+    Task,
+)
+from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.statistics import Share
+
+from ..report import share_of
+from .play import FURTHER, LOOKS
+from .problem import Problem
+from .rates import THRESHOLD
+from .record import IMPROVEMENT, Record, record_of, spread_of
+from .tasks import Key, problem_of
+
+WRITER_PROMPT = (
+    "You write what the task asks for: exactly that, in the form asked for, and nothing around it."
+)
+
+
+class ModelWriter:
+    """A model that writes the first draft: an ``Agent`` whose model the pattern can see."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.model = model
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Return the model's answer to the task."""
+        completion = await ask(self.model, [Message("system", WRITER_PROMPT), Message("user", task.prompt)])
+        return Attempt(completion.text, usage=completion.usage)
+
+
+def criteria_of(problem: Problem) -> list[QualityCriterion]:
+    """Return a problem's requirements as criteria, each with the default threshold, which vetoes."""
+    return [QualityCriterion(one.name, one.description, weight=one.weight) for one in problem.requirements]
 
 
 @dataclass(frozen=True, slots=True)

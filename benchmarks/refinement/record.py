@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.refinement.actors import places_named
-from benchmarks.refinement.problem import Problem, State
-from benchmarks.refinement.rates import THRESHOLD
 from jeeves_reflexion import Refined
+
+from .actors import places_named
+from .problem import Problem, State
+from .rates import THRESHOLD
 
 IMPROVEMENT = 0.05
 """The gain that is worth two more revisions: the loop's own ``improvement_threshold``."""

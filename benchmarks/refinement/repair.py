@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.refinement.problem import Problem, Requirement, State, broken_in, prompt_of, some_of
 from jeeves_reflexion.models.replies import json_value
+
+from .problem import Problem, Requirement, State, broken_in, prompt_of, some_of
 
 FAMILY = "repair"
 

@@ -1,25 +1,29 @@
-"""The page of results; its words stand in ``texts/``."""
+"""The page of results, its words in ``texts/``, and the same as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib import resources
 from string import Template
 
-from benchmarks.refinement import tables
-from benchmarks.refinement.ends import LONG
-from benchmarks.refinement.figures import BOUNDS, WITHIN
-from benchmarks.refinement.grid import SENSITIVE, Grid, Place
-from benchmarks.refinement.judges import SELF_RATES, Compared
-from benchmarks.refinement.outcome import Outcome
-from benchmarks.refinement.play import CONTINUATIONS, FURTHER, LOOKS
-from benchmarks.refinement.rates import BREAKING, THRESHOLD
-from benchmarks.refinement.record import IMPROVEMENT
-from benchmarks.refinement.setting import Measured, MeasuredModel, surroundings
-from benchmarks.refinement.spending import SPENDING_ERROR
 from jeeves_reflexion.statistics import Share, wilson
+from jeeves_reflexion.types import JSON
 
-_TEXTS = resources.files("benchmarks.refinement").joinpath("texts")
+from ..report import percent, share_json, table
+from .figures import BOUNDS, WITHIN, Bound, Figure
+from .grid import SENSITIVE, Grid, Place, Varied
+from .play import CONTINUATIONS, FURTHER, LOOKS
+from .rates import BREAKING, THRESHOLD
+from .record import IMPROVEMENT
+from .setting import Measured, MeasuredModel, Setting, surroundings
+
+WHERE_SHORT = Bound(
+    "S01*", "the same, of runs whose first draft was not good enough", 0.80, "better_where_short"
+)
+"""Beside the five: a first draft that is good already can hardly be bettered."""
+
+SHOWN = (BOUNDS[0], WHERE_SHORT, *BOUNDS[1:])
 
 
 def page(found: Measured) -> str:
@@ -40,23 +44,11 @@ def page(found: Measured) -> str:
             "most": setting.max_revisions,
             "breaking": f"{BREAKING:g}",
             "sensitive": f"{SENSITIVE:g}",
-            "alarm": f"{SELF_RATES.alarm:g}",
-            "fail": f"{SELF_RATES.fail:g}",
-            "spending": f"{SPENDING_ERROR:g}",
-            "strict_regions": _block(tables.regions(found.strict)),
+            "strict_regions": _regions(found.strict),
             "strict_together": _together(found.strict),
-            "loose_regions": _block(tables.regions(found.loose)),
+            "loose_regions": _regions(found.loose),
             "loose_together": _together(found.loose),
-            "cells": "\n\n".join(_cells(found.strict)),
-            "varied": _block(tables.varied(found.varied)),
-            "steady": _block(tables.steady(found.steady)),
-            "long": LONG,
-            "ends": _block(tables.ended(found.ends)),
-            "controls": _block(tables.controlled(found.controls)),
-            "judges": _block(tables.compared(found.judges)),
-            "answer_judges": "\n".join(map(_judges_said, found.judges)),
-            "thorough": _block(tables.outcomes(found.thorough, tokens=True)),
-            "answer_thorough": _thorough_said(found.thorough),
+            "varied": _varied(found.varied),
         },
     )
 
@@ -64,17 +56,12 @@ def page(found: Measured) -> str:
 def model_page(found: MeasuredModel) -> str:
     """Return the page of a measurement with a real model."""
     rows = []
-    for bound in tables.SHOWN:
+    for bound in SHOWN:
         share = found.figures[bound.figure].share
         rows.append(
-            [
-                f"{bound.id} {bound.title}",
-                f"{bound.least:.0%}",
-                tables.share(share),
-                _word(share, bound.least),
-            ]
+            [f"{bound.id} {bound.title}", f"{bound.least:.0%}", _said(share), _word(share, bound.least)]
         )
-    errors = [[name, tables.share(share)] for name, share in found.errors.items()]
+    errors = [[name, _said(share)] for name, share in found.errors.items()]
     return _filled(
         "model",
         {
@@ -87,18 +74,70 @@ def model_page(found: MeasuredModel) -> str:
             "reasons": ", ".join(f"{name} {count}" for name, count in sorted(found.reasons.items())),
             "failed": len(found.failures),
             "tokens": f"{found.tokens:,.0f}",
-            "bounds": _block(tables.table(["bound", "least", "figure", "holds"], rows)),
-            "late": tables.share(found.figures["went_on_past_good"].share),
-            "errors": _block(tables.table(["error", "share"], errors)),
+            "bounds": table(["bound", "least", "figure", "holds"], rows),
+            "late": _said(found.figures["went_on_past_good"].share),
+            "errors": table(["error", "share"], errors),
             "failures": "\n".join(f"- {one}" for one in found.failures),
         },
     )
 
 
+def page_json(found: Measured) -> dict[str, JSON]:
+    """Return an offline measurement: every figure with its counts."""
+    return {
+        **_head(found.setting, found.seconds),
+        "grids": {"each_criterion_vetoes": _grid(found.strict), "overall_score_alone": _grid(found.loose)},
+        "one_assumption_at_a_time": {row.name: _figures(row.figures) for row in found.varied},
+    }
+
+
+def model_json(found: MeasuredModel) -> dict[str, JSON]:
+    """Return a measurement with a real model."""
+    return {
+        **_head(found.setting, found.seconds),
+        "model": found.model,
+        "judge": found.judge,
+        "figures": _figures(found.figures),
+        "errors": {name: share_json(share) for name, share in found.errors.items()},
+        "reasons": dict(found.reasons),
+        "failures": list(found.failures),
+        "tokens_per_run": found.tokens,
+    }
+
+
+def _head(setting: Setting, seconds: float) -> dict[str, JSON]:
+    return {
+        "command": setting.command,
+        "versions": surroundings(),
+        "seconds": round(seconds, 1),
+        "setting": {**asdict(setting), "runs": setting.runs},
+        "bounds": [asdict(bound) for bound in BOUNDS],
+    }
+
+
+def _grid(grid: Grid) -> dict[str, JSON]:
+    return {
+        "n": grid.n,
+        "cells": [
+            {"judge": judge, "reviser": reviser, "figures": _figures(figures)}
+            for (judge, reviser), figures in grid.cells.items()
+        ],
+        "holds_up_to_judge_error": {
+            bound.id: {f"{reviser:g}": grid.reach(bound, reviser) for reviser in grid.revisers}
+            for bound in BOUNDS
+        },
+        "all_hold": [list(place) for place in grid.all_hold()],
+        "all_but_S04_hold": [list(place) for place in grid.all_hold(but="S04")],
+    }
+
+
+def _figures(figures: Mapping[str, Figure]) -> dict[str, JSON]:
+    return {name: share_json(figure.share) for name, figure in figures.items()}
+
+
 def _shared(tries: str) -> dict[str, object]:
-    """Return what both pages say, and what their texts refer to."""
     about = surroundings()
-    shared: dict[str, object] = {
+    return {
         "made_with": f"jeeves-reflexion {about['jeeves-reflexion']}, Python {about['python']}, {about['machine']}",
         "threshold": f"{THRESHOLD:g}",
         "improvement": f"{IMPROVEMENT:g}",
@@ -107,19 +146,40 @@ def _shared(tries: str) -> dict[str, object]:
         "further": FURTHER,
         "tries": tries,
     }
-    about_tasks = _filled("tasks", shared).strip()
-    return {**shared, "about_tasks": about_tasks, "counting": _filled("counting", shared).strip()}
 
 
-def _cells(grid: Grid) -> list[str]:
-    return [
-        part
-        for bound in tables.SHOWN
-        for part in (
-            f"### {bound.id}: {bound.title}, at least {bound.least:.0%}",
-            _block(tables.cells(grid, bound)),
+def _regions(grid: Grid) -> str:
+    """Up to which judge's error each bound holds, by reviser's error."""
+    rows = []
+    for bound in SHOWN:
+        reached = [grid.reach(bound, reviser) for reviser in grid.revisers]
+        rows.append(
+            [
+                f"{bound.id} {bound.title}",
+                f"{bound.least:.0%}",
+                *("nowhere" if one is None else f"judge {one:g}" for one in reached),
+                f"{grid.count(bound)} of {len(grid.cells)}",
+            ]
         )
+    return table(["bound", "least", *(f"reviser {reviser:g}" for reviser in grid.revisers), "places"], rows)
+
+
+def _varied(rows: Sequence[Varied]) -> str:
+    """What one changed assumption does to the five figures, and how often a good draft was revised."""
+    written = [
+        [
+            row.name,
+            *(_bold(row.figures, bound) for bound in SHOWN),
+            _said(row.figures["went_on_past_good"].share),
+        ]
+        for row in rows
     ]
+    return table(["", *(bound.id for bound in SHOWN), "late"], written)
+
+
+def _bold(figures: Mapping[str, Figure], bound: Bound) -> str:
+    figure = figures[bound.figure]
+    return f"**{_said(figure.share)}**" if figure.holds(bound.least) else _said(figure.share)
 
 
 def _together(grid: Grid) -> str:
@@ -140,30 +200,8 @@ def _places(places: Sequence[Place]) -> str:
     return "; ".join(said) or "no place"
 
 
-def _judges_said(row: Compared) -> str:
-    """Say in words what another judge is worth."""
-    own, elsewhere, afresh = row.outcomes
-    worth = [one.difference for one in (elsewhere, afresh) if one.difference is not None]
-    said = [f"{tables.mean(gain, sign=True)}, {_sign(gain.low, gain.high)}" for gain in worth]
-    return (
-        f"- Misses {row.miss:g}: blind spots elsewhere are worth {said[0]}; misses thrown anew {said[1]}. Passed and "
-        f"not good were {own.fooled.value:.0%} of the runs with the writer's own model, {elsewhere.fooled.value:.0%} "
-        f"and {afresh.fooled.value:.0%} with the others."
-    )
-
-
-def _thorough_said(rows: Sequence[Outcome]) -> str:
-    """Say in words what asking once, and a panel asked once, cost beside the default."""
-    default, once, panel = rows[0], rows[3], rows[4]
-    gain = "" if panel.difference is None else tables.mean(panel.difference, sign=True)
-    return (
-        f"Asking once takes {once.tokens / default.tokens:.0%} of the tokens of asking criterion by criterion, and a "
-        f"panel of 3 that is asked once {panel.tokens / default.tokens:.0%}, at {gain} in true quality."
-    )
-
-
-def _sign(low: float, high: float) -> str:
-    return "better" if low > 0 else "worse" if high < 0 else "no difference that these runs show"
+def _said(share: Share | None) -> str:
+    return "none to count" if share is None else percent(share)
 
 
 def _word(share: Share | None, least: float) -> str:
@@ -173,9 +211,5 @@ def _word(share: Share | None, least: float) -> str:
 
 
 def _filled(name: str, values: Mapping[str, object]) -> str:
-    text = _TEXTS.joinpath(f"{name}.md").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("texts", f"{name}.md").read_text(encoding="utf-8")
     return Template(text).substitute(values).rstrip() + "\n"
-
-
-def _block(lines: list[str]) -> str:
-    return "\n".join(lines)

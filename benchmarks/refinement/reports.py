@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.refinement.problem import Problem, Requirement, State, broken_in, prompt_of, some_of
+from .problem import Problem, Requirement, State, broken_in, prompt_of, some_of
 
 FAMILY = "reports"
 

@@ -7,21 +7,16 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from benchmarks.refinement.ends import End, ends
-from benchmarks.refinement.figures import Figure
-from benchmarks.refinement.grid import Basis, Grid, Varied, run_grid, vary
-from benchmarks.refinement.judges import Compared, Steadiness, compare_judges, steadiness
-from benchmarks.refinement.outcome import Outcome
-from benchmarks.refinement.spending import Control, controls, thoroughness
-from benchmarks.refinement.spread import spreading
-from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import __version__
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.statistics import Share
 
-T = TypeVar("T")
+from .figures import Figure
+from .grid import Basis, Grid, Varied, run_grid, vary
+from .spread import spreading
+from .tasks import keys
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and of how much."""
@@ -58,11 +53,6 @@ class Measured:
     strict: Grid
     loose: Grid
     varied: Sequence[Varied]
-    steady: Sequence[Steadiness]
-    ends: Sequence[End]
-    controls: Sequence[Control]
-    judges: Sequence[Compared]
-    thorough: Sequence[Outcome]
     seconds: float = 0.0
 
 
@@ -92,18 +82,8 @@ def measure(setting: Setting, tell: Tell, *, ray: RayOptions | None = None) -> M
             setting,
             run_grid(basis, axes, spread, partial(tell, "grid, each criterion vetoes")),
             run_grid(loose, axes, spread, partial(tell, "grid, the overall score alone")),
-            _said(tell, "one assumption at a time", vary(basis, spread)),
-            _said(tell, "steadiness of the judge", steadiness(some, spread)),
-            _said(tell, "why long runs end", ends(some, spread)),
-            _said(tell, "controls", controls(some, spread)),
-            _said(tell, "the writer's model as judge", compare_judges(some, spread)),
-            _said(tell, "thoroughness", thoroughness(some, spread)),
+            vary(basis, spread),
         )
-
-
-def _said(tell: Tell, what: str, rows: list[T]) -> list[T]:
-    tell(what, len(rows), len(rows))
-    return rows
 
 
 def surroundings() -> dict[str, str]:

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from typing import TypeAlias
 
-from benchmarks.refinement import repair, reports, writing
-from benchmarks.refinement.problem import Problem
+from . import repair, reports, writing
+from .problem import Problem
 
 Key: TypeAlias = tuple[int, int]
 """The seed and the number of a problem."""

@@ -6,7 +6,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from benchmarks.refinement.problem import Problem, Requirement, State, broken_in, prompt_of, some_of
+from .problem import Problem, Requirement, State, broken_in, prompt_of, some_of
 
 FAMILY = "writing"
 

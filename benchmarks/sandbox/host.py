@@ -17,9 +17,7 @@ from uuid import uuid4
 
 import anyio
 
-from benchmarks.sandbox.attack import Attack
-from benchmarks.sandbox.attacks import ATTACKS
-from benchmarks.sandbox.attacks_lua_prolog import LUA, PROLOG
+from benchmarks.sandbox.attacks import ATTACKS, LUA, PROLOG, Attack
 from jeeves_reflexion.errors import CodeError, CodeLimitError, SandboxError
 from jeeves_reflexion.sandbox import Guarantees, Sandbox, launch, runtimes, sandbox
 from jeeves_reflexion.sandbox.guarantees import Way

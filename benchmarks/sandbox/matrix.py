@@ -19,7 +19,7 @@ import anyio
 import click
 
 import jeeves_reflexion
-from benchmarks.results import out_option, write_result
+from benchmarks.report import machine, out_option, table, write_result
 from jeeves_reflexion.sandbox.inside import landlock
 
 _NOBODY = "65534"
@@ -92,25 +92,19 @@ def _python_of_others() -> str:
 
 
 def _page(sides: dict[str, Wrong | str]) -> str:
-    names = list(dict.fromkeys(name for side in sides.values() if isinstance(side, dict) for name in side))
-    rows = [f"| {name} | {' | '.join(_cell(side, name) for side in sides.values())} |" for name in names]
     intro = (
-        f"Measured by `python -m benchmarks.sandbox.matrix` on Python {platform.python_version()},"
-        f" {platform.machine()}, Linux {platform.release()}. Each row is an attack (`benchmarks/sandbox/attacks.py`,"
-        " `attacks_lua_prolog.py`); *held* means that it ended in the way that it must, at a limit, as an error or with"
-        " a harmless value, and the row `host` that nothing of the host was touched or reached, and no process and no"
-        " scratch folder was left. A dash: this way does not offer what is attacked."
+        f"Measured by `python -m benchmarks.sandbox.matrix` on {machine()}, Linux {platform.release()}. Each attack"
+        " (`benchmarks/sandbox/attacks.toml`) is *held* when it ends as it must: at a limit, as an error or"
+        " with a harmless value, and nothing of the host was touched or reached, and no process and no scratch folder"
+        " was left. Each by its name is in the JSON beside this page."
     )
-    head = [f"| attack | {' | '.join(sides)} |", "| --- |" + " --- |" * len(sides)]
-    return "\n".join(["# Attacks on the sandbox", "", intro, "", *head, *rows, ""])
-
-
-def _cell(side: Wrong | str, name: str) -> str:
-    if isinstance(side, str):
-        return side
-    if name not in side:
-        return "—"
-    return f"**got through**: {side[name]}" if side[name] else "held"
+    rows = []
+    for name, side in sides.items():
+        wrong = {} if isinstance(side, str) else {each: why for each, why in side.items() if why}
+        held = side if isinstance(side, str) else f"{len(side) - len(wrong)} of {len(side)}"
+        rows.append((name, held, "; ".join(f"**{each}**: {why}" for each, why in wrong.items())))
+    heads = ["way, user", "held, the host itself included", "got through"]
+    return "\n\n".join(["# Attacks on the sandbox", intro, table(heads, rows)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 import click
 
-from benchmarks.results import out_option
+from benchmarks.report import out_option, write_result
 from benchmarks.vectorstores.lines import Run, Settings
-from benchmarks.vectorstores.peers.starting import Parts
 from benchmarks.vectorstores.plan import measure
-from benchmarks.vectorstores.report import Report
+from benchmarks.vectorstores.report import figures, page
 
 _HUGE = 1_000_000
 
@@ -38,19 +37,11 @@ _HUGE = 1_000_000
 )
 @click.option("--no-faiss", is_flag=True, help="PostgreSQL alone.")
 @click.option(
-    "--peer-python",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An interpreter with other stores: jeevesagent (and faiss-cpu, asyncpg), chromadb, lancedb, qdrant-client.",
-)
-@click.option(
-    "--peer-size", type=click.IntRange(min=100), multiple=True, help="Rows.  [default: 10000, 100000]"
-)
-@click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where the stores are made and removed again; decides which disk is measured.  [default: temporary]",
 )
-@out_option("vectorstores.json")
+@out_option("vectorstores.json and .md")
 @click.option("--docs", type=click.Path(dir_okay=False, path_type=Path), help="File for the Markdown, too.")
 def main(  # noqa: PLR0913 - the options of a command
     *,
@@ -61,13 +52,11 @@ def main(  # noqa: PLR0913 - the options of a command
     postgres: str,
     postgres_size: tuple[int, ...],
     no_faiss: bool,
-    peer_python: Path | None,
-    peer_size: tuple[int, ...],
     folder: Path | None,
     out: Path,
     docs: Path | None,
 ) -> None:
-    """Measure the stores beside bare engines and other stores; print the table, write it and its JSON."""
+    """Measure the stores beside bare engines; print the table, write it and its JSON."""
     if importlib.util.find_spec("faiss") is None:
         raise click.ClickException('FAISS is not installed: pip install "jeeves-reflexion[faiss]"')
     settings = Settings().quick() if quick else Settings()
@@ -77,23 +66,17 @@ def main(  # noqa: PLR0913 - the options of a command
         repetitions=repetitions or settings.repetitions,
         calls=calls or settings.calls,
         postgres=postgres_size or (*settings.postgres, *([_HUGE] if million else [])),
-        peers=peer_size or settings.peers,
-    )
-    # Not resolved: the name of an environment's interpreter decides the environment.
-    parts = Parts(
-        not no_faiss, None if postgres == "none" else postgres, peer_python and peer_python.absolute()
     )
     with tempfile.TemporaryDirectory(prefix="vectorstores-", dir=folder) as scratch:
         run = Run(settings, Path(scratch), lambda line: click.echo(line, err=True))
-        anyio.run(measure, run, parts)
-    report = Report(run, _command())
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "vectorstores.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
-    page = report.as_markdown()
+        anyio.run(
+            partial(measure, run, faiss=not no_faiss, postgres=None if postgres == "none" else postgres)
+        )
+    found, text = figures(run, _command()), page(run, _command())
+    write_result(out, "vectorstores", found, text)
     if docs is not None:
-        docs.parent.mkdir(parents=True, exist_ok=True)
-        docs.write_text(page, encoding="utf-8")
-    click.echo(page)
+        docs.write_text(text, encoding="utf-8")
+    click.echo(text)
 
 
 def _command() -> str:
@@ -105,7 +88,7 @@ def _command() -> str:
         if name in ("--out", "--docs", "--folder"):
             if not equals:
                 next(words, None)
-        elif name in ("--peer-python", "--postgres"):
+        elif name == "--postgres":
             value = word.partition("=")[2] if equals else next(words, "")
             shown = value if value in ("none", "embedded") else name.removeprefix("--").upper()
             kept += [name, shown]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from benchmarks.vectorstores.measure import Figure, Stall, median
+from benchmarks.timing import Figure, Stall, median
 
 Unit: TypeAlias = Literal["ms", "s", "times", "share", "bytes", "MB", "per s"]
 # How much of a unit a value of 1 is (seconds, shares, bytes, rates).
@@ -81,17 +81,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLine:
-    """Something that another store was timed at, with ours beside it in the same run."""
-
-    what: str
-    store: str
-    amount: Amount
-    recall: float | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Sizes and repetitions of a run."""
 
@@ -99,7 +88,6 @@ class Settings:
     large: int = 100_000
     huge: int | None = None
     postgres: tuple[int, ...] = (10_000, 100_000)
-    peers: tuple[int, ...] = (10_000, 100_000)
     repetitions: int = 15
     calls: int = 40
     queries: int = 200
@@ -116,7 +104,6 @@ class Settings:
             small=(300,),
             large=6_000,
             postgres=(600,),
-            peers=(300, 600, 6_000),
             repetitions=2,
             calls=4,
             queries=20,
@@ -133,7 +120,6 @@ class Run:
     folder: Path
     say: Callable[[str], None]
     lines: list[Line] = field(default_factory=list)
-    peer_lines: list[PeerLine] = field(default_factory=list)
     stalls: list[Stall] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)

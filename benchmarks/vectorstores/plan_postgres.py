@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -12,48 +12,27 @@ import psycopg
 from psycopg import sql
 
 from benchmarks.vectorstores.lines import Run
-from benchmarks.vectorstores.peers.client import PeerSide
-from benchmarks.vectorstores.peers.starting import Parts, peers_at, sides
 from benchmarks.vectorstores.rows_postgres import bulk_rows, postgres_lines
 from benchmarks.vectorstores.vectors import clustered
 from vectorstores.postgres.embedded import embedded_conninfo, leave
 
-if TYPE_CHECKING:
-    from vectorstores.base import Filter
-
-_PEER: Final = ("jeevesagent-postgres",)
 _NAME: Final = "vectorstores_benchmark_"
 
 
-async def measure_postgres(run: Run, parts: Parts) -> None:
+async def measure_postgres(run: Run, address: str) -> None:
     """Measure every size of the PostgreSQL table, on the server named or on one of its own."""
-    async with _server(run, parts) as server:
+    async with _server(run, address) as server:
         settings = run.settings
         for n in settings.postgres:
             corpus = clustered(n + bulk_rows(run), settings.queries, seed=settings.seed)
-            async with (
-                _database(run, server, n) as conninfo,
-                # jeevesagent inserts one by one into its index: one size is enough to see how it searches.
-                peers_at(
-                    run,
-                    parts,
-                    corpus.first(n),
-                    n,
-                    names=_PEER if n == settings.postgres[0] else (),
-                    dsn=conninfo,
-                ) as peers,
-            ):
-
-                def others(where: Filter | None) -> dict[str, PeerSide]:
-                    return sides(peers, "search", where)
-
-                await postgres_lines(run, corpus, n, conninfo, others)
+            async with _database(run, server, n) as conninfo:
+                await postgres_lines(run, corpus, n, conninfo)
 
 
 @asynccontextmanager
-async def _server(run: Run, parts: Parts) -> AsyncIterator[str]:
-    if parts.postgres != "embedded":
-        yield str(parts.postgres)
+async def _server(run: Run, address: str) -> AsyncIterator[str]:
+    if address != "embedded":
+        yield address
         return
     folder = run.folder / "server"
     # Started by root, the server runs under an account of its own, which must get there.

@@ -19,7 +19,7 @@ from psycopg_pool import AsyncConnectionPool
 from benchmarks.vectorstores.vectors import NEAREST, Corpus, recall
 
 if TYPE_CHECKING:
-    from benchmarks.vectorstores.measure import Call
+    from benchmarks.timing import Call
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio.to_thread
 import numpy as np
 
+from benchmarks.timing import median, stalls_of
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run, single
-from benchmarks.vectorstores.measure import median, stalls_of
 from benchmarks.vectorstores.rows_search import SECTION, open_at
 from benchmarks.vectorstores.vectors import NEAREST, Corpus
 

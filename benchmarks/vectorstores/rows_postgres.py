@@ -1,21 +1,20 @@
-"""The PostgreSQL store beside raw SQL over its own table, and beside another store on the same server."""
+"""The PostgreSQL store beside raw SQL over its own table."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.timing import Here, Side, Together, in_turn, median, ratios, stalls
 from benchmarks.vectorstores import raw_postgres as raw
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run, single
-from benchmarks.vectorstores.measure import Here, Side, Together, in_turn, median, ratios, stalls
-from benchmarks.vectorstores.rows_search import NAMESPACE, fill, recall_of, searching, turns_with_peers
+from benchmarks.vectorstores.rows_search import NAMESPACE, fill, recall_of, searching
 from benchmarks.vectorstores.vectors import DECLARED, SHARES, Corpus, exact, no_embedder
 from vectorstores import Store, open_store
 
 if TYPE_CHECKING:
-    from benchmarks.vectorstores.peers.client import PeerSide
     from vectorstores.base import Filter
 
 SECTION: Final = "PostgreSQL"
@@ -24,9 +23,7 @@ _PATIENCE: Final = 2.0
 _FEWEST: Final = 5
 
 
-async def postgres_lines(
-    run: Run, corpus: Corpus, n: int, conninfo: str, peers: Callable[[Filter | None], Mapping[str, PeerSide]]
-) -> None:
+async def postgres_lines(run: Run, corpus: Corpus, n: int, conninfo: str) -> None:
     """Load ``n`` rows of a corpus into an empty database; time searches at 1 and many at a time, and more loading."""
     part = corpus.first(n)
     async with (
@@ -41,15 +38,13 @@ async def postgres_lines(
         await raw.make_vector_index(pool, definition, n)
         note += f"{time.perf_counter() - started:.1f} s"
         run.add(Line(SECTION, f"load {n:,} without its index", single(n / seconds, "per s"), note=note))
-        await _search(run, store, pool, part, None, peers(None))
+        await _search(run, store, pool, part, None)
         for value in SHARES:
-            await _search(run, store, pool, part, value, peers({DECLARED: value}))
+            await _search(run, store, pool, part, value)
         await _bulk(run, store, pool, corpus, n)
 
 
-async def _search(
-    run: Run, store: Store, pool: raw.Pool, corpus: Corpus, value: str | None, peers: Mapping[str, PeerSide]
-) -> None:
+async def _search(run: Run, store: Store, pool: raw.Pool, corpus: Corpus, value: str | None) -> None:
     n, settings = len(corpus), run.settings
     where: Filter | None = None if value is None else {DECLARED: value}
     truth = exact(corpus, None if value is None else corpus.labels[DECLARED] == value)
@@ -85,7 +80,6 @@ async def _search(
     )
     run.add(Line(SECTION, f"{what}, recall@5", single(share, "share"), Bound("at least", raw.ENOUGH)))
     run.stalled(await stalls(f"pgvector {what}", call, seconds=settings.window))
-    await turns_with_peers(run, f"pgvector {what}", call, peers, share=share, truth=truth)
 
 
 def bulk_rows(run: Run) -> int:

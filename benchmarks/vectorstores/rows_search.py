@@ -1,16 +1,15 @@
-"""Searches in the FAISS store: beside a bare product, exact FAISS, and other stores."""
+"""Searches in the FAISS store: beside a bare product and exact FAISS."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.vectorstores.lines import Amount, Bound, Line, PeerLine, Run, single
-from benchmarks.vectorstores.measure import (
+from benchmarks.timing import (
     Here,
     Side,
     differences,
@@ -20,7 +19,7 @@ from benchmarks.vectorstores.measure import (
     stalls,
     stalls_of,
 )
-from benchmarks.vectorstores.peers.client import PeerSide
+from benchmarks.vectorstores.lines import Amount, Bound, Line, Run, single
 from benchmarks.vectorstores.vectors import (
     DECLARED,
     NEAREST,
@@ -34,7 +33,7 @@ from benchmarks.vectorstores.vectors import (
 from vectorstores import Chunk, Store, open_store
 
 if TYPE_CHECKING:
-    from benchmarks.vectorstores.measure import Call
+    from benchmarks.timing import Call
     from vectorstores.base import Filter
 
 SECTION: Final = "FAISS"
@@ -150,7 +149,7 @@ def controls(corpus: Corpus) -> tuple[str, dict[str, Side]]:
     return "bare numpy product", {name: Here(bare_product(corpus, rows)) for name, rows in sizes.items()}
 
 
-async def search_lines(run: Run, store: Store, corpus: Corpus, peers: Mapping[str, PeerSide]) -> None:
+async def search_lines(run: Run, store: Store, corpus: Corpus) -> None:
     """Time unfiltered searches of one size, and count what they find."""
     n, settings = len(corpus), run.settings
     call, found = searching(store, corpus)
@@ -171,55 +170,9 @@ async def search_lines(run: Run, store: Store, corpus: Corpus, peers: Mapping[st
         run.add(Line(SECTION, what, faster, limit, ours, beside, against, "times faster"))
     run.add(Line(SECTION, f"search {n:,}, recall@5", single(share, "share"), Bound("at least", 0.99)))
     run.stalled(await stalls(f"search {n:,}", call, seconds=settings.window))
-    await turns_with_peers(run, f"search {n:,}", call, peers, share=share, truth=truth)
 
 
-async def turns_with_peers(
-    run: Run,
-    what: str,
-    call: Call,
-    peers: Mapping[str, PeerSide],
-    *,
-    share: float | None = None,
-    truth: Sequence[Sequence[int]] | None = None,
-    first: int = 0,
-) -> None:
-    """Time a call of ours in turn with those of the peers, by itself: what they leave in the caches slows down both."""
-    if not peers:
-        return
-    sides: dict[str, Side] = {"ours": Here(call), **peers}
-    taken = await in_turn(sides, repetitions=run.settings.repetitions, calls=run.settings.calls, first=first)
-    peer_lines(run, what, Amount(median(taken["ours"]), "ms"), share, taken, peers, truth)
-
-
-def peer_lines(
-    run: Run,
-    what: str,
-    ours: Amount,
-    share: float | None,
-    taken: Mapping[str, Sequence[float]],
-    peers: Mapping[str, PeerSide],
-    truth: Sequence[Sequence[int]] | None = None,
-) -> None:
-    """Keep what the peers took, with ours before them."""
-    if not peers:
-        return
-    run.peer_lines.append(PeerLine(what, "jeeves-reflexion", ours, share))
-    for name, peer in peers.items():
-        found = {number % len(truth): ids for number, ids in peer.found.items()} if truth else {}
-        answered = list(found)
-        got = (
-            recall([found[at] for at in answered], [truth[at] for at in answered])
-            if truth and found
-            else None
-        )
-        note = f"recall over {len(answered)} queries" if truth and len(answered) < len(truth) else ""
-        run.peer_lines.append(PeerLine(what, name, Amount(median(taken[name]), "ms"), got, note))
-
-
-async def filter_lines(
-    run: Run, store: Store, corpus: Corpus, peers: Callable[[Filter], Mapping[str, PeerSide]]
-) -> None:
+async def filter_lines(run: Run, store: Store, corpus: Corpus) -> None:
     """Time filtered searches on a declared and on an undeclared key, and count what they find."""
     n, settings = len(corpus), run.settings
     control = exact_search(corpus)
@@ -230,7 +183,6 @@ async def filter_lines(
             started = time.perf_counter()
             await call(0)
             first = time.perf_counter() - started
-            others = peers(where) if key == DECLARED else {}
             sides: dict[str, Side] = {"ours": Here(call), "control": Here(control)}
             taken = await in_turn(sides, repetitions=settings.repetitions, calls=settings.calls)
             truth = exact(corpus, corpus.labels[key] == value)
@@ -244,5 +196,3 @@ async def filter_lines(
             run.add(Line(SECTION, what, ratio, bound, ours, beside, "exact IndexFlatIP, 1 thread", note))
             run.add(Line(SECTION, f"{what}, recall@5", single(share, "share"), Bound("at least", 1.0)))
             run.stalled(await stalls(f"{what}", call, seconds=settings.window))
-            named = f"search {n:,}, filter {portion:.0%}"
-            await turns_with_peers(run, named, call, others, share=share, truth=truth)

@@ -1,4 +1,4 @@
-"""Single durable writes and deletes of the FAISS store, beside bare SQLite and other stores."""
+"""Single durable writes and deletes of the FAISS store, beside bare SQLite."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
+from benchmarks.timing import Here, Side, Together, in_turn, median, ratios, stalls
 from benchmarks.vectorstores.lines import Amount, Bound, Line, Run
-from benchmarks.vectorstores.measure import Here, Side, Together, in_turn, median, ratios, stalls
-from benchmarks.vectorstores.rows_search import SECTION, peer_lines, searching, turns_with_peers
+from benchmarks.vectorstores.rows_search import SECTION, searching
 from benchmarks.vectorstores.vectors import Corpus, identity, text
 from vectorstores import Store
 
 if TYPE_CHECKING:
-    from benchmarks.vectorstores.measure import Call
-    from benchmarks.vectorstores.peers.client import PeerSide
+    from benchmarks.timing import Call
 
 _TABLE: Final = (
     "CREATE TABLE rows (row INTEGER PRIMARY KEY, id TEXT NOT NULL, content TEXT NOT NULL, metadata TEXT NOT NULL,"
@@ -81,9 +80,7 @@ def _nothing() -> None:
     """What a thread is asked for when only the asking is timed."""
 
 
-async def add_lines(
-    run: Run, store: Store, fresh: Corpus, folder: Path, peers: Mapping[str, PeerSide], size: int
-) -> None:
+async def add_lines(run: Run, store: Store, fresh: Corpus, folder: Path, size: int) -> None:
     """Time adding rows one by one, and many writers at once, in a store of ``size`` rows that is being searched.
 
     ``fresh`` are rows whose ids are not in the store, in its first part those of the store.
@@ -109,8 +106,6 @@ async def add_lines(
         taken = await in_turn(plain, repetitions=settings.repetitions, calls=settings.calls, first=size)
         _single_lines(run, taken, size)
         first = await _crowd_lines(run, add, bare, size + (settings.repetitions + 1) * settings.calls)
-    await turns_with_peers(run, f"add one of {size:,}", add, peers, first=first)
-    first += (settings.repetitions + 1) * settings.calls
 
     async def again(number: int) -> None:
         # Over again at the end: what is added then replaces its like.
@@ -178,11 +173,8 @@ def rows_needed(run: Run, size: int) -> int:
     return size + (settings.repetitions + 1) * (2 * settings.calls + crowd) + 1_000
 
 
-async def delete_lines(run: Run, store: Store, corpus: Corpus) -> Amount:
-    """Time deleting one row of many while others search, and those searches beside undisturbed ones.
-
-    Returns what a delete takes.
-    """
+async def delete_lines(run: Run, store: Store, corpus: Corpus) -> None:
+    """Time deleting one row of many while others search, and those searches beside undisturbed ones."""
     n, settings = len(corpus), run.settings
     call, _ = searching(store, corpus)
     alone: list[float] = []
@@ -233,10 +225,3 @@ async def delete_lines(run: Run, store: Store, corpus: Corpus) -> Amount:
         await store.delete([identity((place + number) % n)])
 
     run.stalled(await stalls(f"delete one of {n:,}", delete, seconds=settings.window))
-    return found
-
-
-async def peer_delete_lines(run: Run, corpus: Corpus, ours: Amount, peers: Mapping[str, PeerSide]) -> None:
-    """Time one burst of deletes of each peer: one call alone where it takes longer than the limit."""
-    taken = {name: await side.burst(range(run.settings.calls)) for name, side in peers.items()}
-    peer_lines(run, f"delete one of {len(corpus):,}", ours, None, taken, peers)

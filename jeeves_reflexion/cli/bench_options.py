@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from jeeves_reflexion.cli.options import top_k_option
+
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 
@@ -49,7 +51,7 @@ def cores() -> int:
 
 
 def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
-    """Return what adds ``--trials``, ``--seeds``, ``-k`` and ``--workers``, with tasks called ``unit``."""
+    """Return what adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``, with tasks called ``unit``."""
     count = click.IntRange(1, 1_000_000_000)
     options = (
         click.option(
@@ -63,7 +65,7 @@ def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Call
             show_default=True,
             help="By commas; each repeats it all.",
         ),
-        click.option("-k", "k", type=count, default=k, show_default=True, help="Lessons recalled per try."),
+        top_k_option(default=k, show_default=True, help="Lessons recalled per try."),
         click.option(
             "--workers",
             metavar="N",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from jeeves_reflexion.agents import ReAct
+from jeeves_reflexion.cli.user_code import load
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators import Judge
 from jeeves_reflexion.experiments import ArmName, RunLog, arm_of
@@ -134,39 +132,6 @@ class _BlindJudge:
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Judge the attempt at the task without its reference."""
         return await self._judge(task.public(), attempt)
-
-
-def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
-    """Return what ``module:name`` of an option stands for; modules of the working directory are found.
-
-    Raises :class:`ConfigurationError` that says what is missing; an error of the module itself is shown.
-    """
-    module_name, colon, attribute = name.partition(":")
-    if not (colon and module_name and attribute):
-        words = {"--evaluator": "exact, judge or ", "--scorer": "exact or "}.get(option, "")
-        raise ConfigurationError(
-            f"{option} {name!r}: it must be {words}MODULE:NAME, such as my_agent:answer for a function in my_agent.py"
-        )
-    if module_name.endswith(".py"):
-        raise ConfigurationError(
-            f"{option} {name!r}: name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
-        )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:
-        raise ConfigurationError(
-            f"{option} {name} can't be loaded: {type(error).__name__}: {error}"
-        ) from error
-    if inspect.isclass(found):
-        raise ConfigurationError(f"{option} {name} is a class: name an instance of it, or a function")
-    if not callable(found):
-        raise ConfigurationError(f"{option} {name} is a {type(found).__name__}, which can't be called")
-    return found
 
 
 async def with_recording(model: ChatModel, log: RunLog) -> ChatModel:

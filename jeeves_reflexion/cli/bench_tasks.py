@@ -90,6 +90,6 @@ def bench_tasks(ctx: click.Context, /, **options: object) -> None:
     goes on with --resume.
     """
     # Not before the command line has been read: --help and a typing error need none of it.
-    from jeeves_reflexion.cli import bench_running  # noqa: PLC0415
+    from jeeves_reflexion.cli import bench_service  # noqa: PLC0415
 
-    ctx.exit(bench_running.run(bench_running.order_of(options), as_json=bool(options["as_json"])))
+    ctx.exit(bench_service.run(bench_service.order_of(options), as_json=bool(options["as_json"])))

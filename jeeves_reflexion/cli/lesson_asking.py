@@ -16,6 +16,7 @@ from jeeves_reflexion.cli.options import (
     EmbedderChoice,
     credit_option,
     embedder_option,
+    top_k_option,
 )
 from jeeves_reflexion.types import JSON
 
@@ -58,7 +59,7 @@ def _narrow(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict
 
 
 _OPTIONS = (
-    click.option("-k", "k", metavar="N", type=COUNT, help="How many at most.  [default: 5]"),
+    top_k_option(help="How many at most.  [default: 5]"),
     click.option(
         "--preset",
         type=click.Choice(("structured_reflections", "seed002")),
@@ -66,7 +67,7 @@ _OPTIONS = (
     ),
     click.option(
         "--strategy",
-        type=click.Choice(("nearest", "hybrid", "structured_reflections", "seed002")),
+        type=click.Choice(("nearest", "structured_reflections", "hybrid", "seed002")),
         help="How lessons are ordered.",
     ),
     click.option(
@@ -82,7 +83,7 @@ _OPTIONS = (
         metavar="X",
         type=click.FloatRange(0, 1, min_open=True),
         callback=check_finite_number,
-        help="How alike two may be said.",
+        help="What share of their words two may have in common.",
     ),
     click.option(
         "--utility-weight",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option
+from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option, renamed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,10 +50,12 @@ def common(function: F) -> F:
 
 
 def place_option(function: F) -> F:
-    """Add ``--place``."""
-    return click.option(
+    """Add ``--lessons``, the address, as the parameter ``place``."""
+    return renamed(
+        "--lessons",
         "--place",
-        metavar="PLACE",
+        "place",
+        metavar="ADDRESS",
         help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
     )(function)
 

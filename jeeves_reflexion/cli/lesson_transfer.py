@@ -143,6 +143,6 @@ def reembed_(*, embedder: NamedEmbedder, dry_run: bool, place: str | None, as_js
     All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
     stopped goes on where it was. Programs that have the store open have to open it again afterwards.
     """
-    from jeeves_reflexion.cli.moving import reembed  # noqa: PLC0415 - not for --help
+    from jeeves_reflexion.cli.reembedding import reembed  # noqa: PLC0415 - not for --help
 
     reembed(place, embedder, dry_run=dry_run, as_json=as_json)

@@ -6,6 +6,7 @@ from typing import get_args
 
 import click
 
+from jeeves_reflexion.cli.lesson_add import add
 from jeeves_reflexion.cli.lesson_asking import why
 from jeeves_reflexion.cli.lesson_changes import (
     approve,
@@ -21,13 +22,13 @@ from jeeves_reflexion.cli.lesson_changes import (
 )
 from jeeves_reflexion.cli.lesson_options import Sections, Where, common
 from jeeves_reflexion.cli.lesson_transfer import export, import_, reembed_, sync
-from jeeves_reflexion.cli.options import COUNT, EmbedderChoice, embedder_option
+from jeeves_reflexion.cli.options import COUNT, EmbedderChoice, embedder_option, top_k_option
 from jeeves_reflexion.types import LessonState
 
 _SECTIONS = {
     "See": ("list", "search", "show", "history", "why", "stats", "count"),
     "Decide": ("review", "approve", "reject", "outcome"),
-    "Change": ("edit", "retire", "restore", "merge", "rollback", "consolidate", "forget"),
+    "Change": ("add", "edit", "retire", "restore", "merge", "rollback", "consolidate", "forget"),
     "Move": ("export", "import", "sync", "reembed"),
 }
 
@@ -56,7 +57,7 @@ def list_(*, limit: int, everything: bool, state: LessonState | None, where: Whe
 
 @lessons.command(short_help="The active lessons nearest to a text.")
 @click.argument("text")
-@click.option("-k", "k", metavar="N", type=COUNT, default=5, show_default=True, help="How many.")
+@top_k_option(default=5, show_default=True, help="How many.")
 @embedder_option
 @common
 def search(*, text: str, k: int, embedder: EmbedderChoice, where: Where) -> None:
@@ -121,7 +122,7 @@ def review(*, where: Where) -> None:
     ReviewDesk(where).review()
 
 
-for _command in (approve, reject, outcome, edit, retire, restore, merge, rollback, consolidate, forget):
+for _command in (add, approve, reject, outcome, edit, retire, restore, merge, rollback, consolidate, forget):
     lessons.add_command(_command)
 for _command in (why, export, import_, sync, reembed_):
     lessons.add_command(_command)

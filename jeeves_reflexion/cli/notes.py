@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option
+from jeeves_reflexion.cli.options import debug_option, json_option, namespace_option, renamed
 
 if TYPE_CHECKING:
-    from jeeves_reflexion.cli.note_desk import NoteDesk
+    from jeeves_reflexion.cli.note_service import NoteService
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,18 +19,20 @@ def _common(function: F) -> F:
     """Add the options that every command of the group has."""
     for option in (debug_option, json_option, namespace_option):
         function = option(function)
-    return click.option(
+    return renamed(
+        "--notes",
         "--place",
-        metavar="PLACE",
+        "place",
+        metavar="ADDRESS",
         help="A SQLite file, a folder of notes, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
     )(function)
 
 
-def _desk(place: str | None, namespace: str, *, as_json: bool) -> NoteDesk:
-    from jeeves_reflexion.cli.note_desk import NoteDesk  # noqa: PLC0415 - not for --help
+def _desk(place: str | None, namespace: str, *, as_json: bool) -> NoteService:
+    from jeeves_reflexion.cli.note_service import NoteService  # noqa: PLC0415 - not for --help
 
-    return NoteDesk(place, namespace, as_json=as_json)
+    return NoteService(place, namespace, as_json=as_json)
 
 
 @click.group(short_help="See how tasks improved their instructions, and take it back.")

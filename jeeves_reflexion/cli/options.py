@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
@@ -31,6 +32,52 @@ def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool
 
 
 remember_json = _remember(_JSON)
+
+
+def renamed(now: str, then: str, parameter: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+    """Return what adds the option ``now`` as ``parameter``, which is also heard by its earlier name ``then``.
+
+    The earlier name is not in the help, and says on standard error what it is called now.
+    """
+    asked = attributes.pop("callback", None)
+
+    def kept(ctx: click.Context) -> str:
+        return f"{__name__}.{ctx.command_path}.{now}"
+
+    def hear(ctx: click.Context, _: click.Parameter, value: object) -> None:
+        if value is not None:
+            click.echo(f"warning: {then} is called {now} now", err=True)
+            ctx.meta[kept(ctx)] = value
+
+    def take(ctx: click.Context, option: click.Parameter, value: object) -> object:
+        by_name = ctx.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+        value = value if by_name else ctx.meta.get(kept(ctx), value)
+        return value if asked is None else asked(ctx, option, value)
+
+    def add(function: F) -> F:
+        # Eager, so that it is read before the option that takes its value.
+        earlier = click.option(
+            then,
+            f"earlier_{parameter}",
+            type=attributes.get("type"),
+            hidden=True,
+            is_eager=True,
+            expose_value=False,
+            callback=hear,
+        )
+        return click.option(now, parameter, callback=take, **attributes)(earlier(function))
+
+    return add
+
+
+def top_k_option(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+    """Return what adds ``--top-k`` as the parameter ``k``."""
+    return renamed("--top-k", "-k", "k", metavar="N", type=COUNT, **attributes)
+
+
+def limit_option(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+    """Return what adds ``--limit``, which some commands called ``--count``, as the parameter ``limit``."""
+    return renamed("--limit", "--count", "limit", metavar="N", type=COUNT, **attributes)
 
 
 def check_text(_: click.Context, __: click.Parameter, value: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from jeeves_reflexion.cli.bench_options import check_early, check_finite_number
 from jeeves_reflexion.cli.options import (
     COUNT,
-    EmbedderChoice,
     check_finite,
     check_text,
     credit_option,
@@ -18,6 +18,7 @@ from jeeves_reflexion.cli.options import (
     endpoint_options,
     json_option,
     namespace_option,
+    top_k_option,
 )
 
 
@@ -25,6 +26,11 @@ from jeeves_reflexion.cli.options import (
 @click.argument("task", callback=check_text)
 @click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
 @endpoint_options
+@click.option(
+    "--agent",
+    metavar="MODULE:NAME",
+    help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
+)
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
 @click.option("--max-attempts", metavar="N", type=COUNT, default=3, show_default=True)
 @click.option(
@@ -35,18 +41,11 @@ from jeeves_reflexion.cli.options import (
     show_default=True,
     help="The score from 0 to 1 that passes.",
 )
-@click.option(
-    "--top-k",
-    metavar="N",
-    type=COUNT,
-    default=5,
-    show_default=True,
-    help="How many lessons an attempt may recall.",
-)
+@top_k_option(default=5, show_default=True, help="How many lessons an attempt may recall.")
 @click.option(
     "--lessons",
-    metavar="PLACE",
-    help="The folder that the lessons are kept in.  [default: JEEVES_LESSONS, else among your data]",
+    metavar="ADDRESS",
+    help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
 )
 @namespace_option
 @click.option(
@@ -80,65 +79,52 @@ from jeeves_reflexion.cli.options import (
 @click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
 @debug_option
 @click.pass_context
-def run(  # noqa: PLR0913 - one parameter for each option
-    ctx: click.Context,
-    task: str,
-    *,
-    model: str,
-    base_url: str | None,
-    api_key_env: str | None,
-    timeout: float,
-    evaluator_model: str | None,
-    max_attempts: int,
-    threshold: float,
-    top_k: int,
-    lessons: str | None,
-    namespace: str,
-    no_lessons: bool,
-    embedder: EmbedderChoice,
-    credit: bool | None,
-    withhold: float | None,
-    withhold_early: float | None,
-    budget_tokens: int | None,
-    budget_seconds: float | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - one for each option
     """Try TASK until an attempt passes, with a lesson learned from each one that does not.
 
     The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, what happens
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
     # Not before the command line has been read: --help and a typing error need none of it.
-    from jeeves_reflexion.cli import running  # noqa: PLC0415
+    from jeeves_reflexion.cli import run_service  # noqa: PLC0415
     from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
     from jeeves_reflexion.cli.lesson_credit import credit_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
     from jeeves_reflexion.loop.lesson_address import default_place  # noqa: PLC0415
 
-    if lessons is not None and no_lessons:
+    if options["lessons"] is not None and options["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
+    credit, withhold, early = options["credit"], options["withhold"], options["withhold_early"]
     if withhold is not None and credit is False:
         raise click.UsageError("--withhold and --no-credit exclude each other")
-    if no_lessons and (credit or withhold is not None):
+    if options["no_lessons"] and (credit or withhold is not None):
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
-    check_early(withhold, withhold_early)
-    if task == "-":
-        task = _read_stdin()
+    check_early(withhold, early)
+    task: str = _read_stdin() if options["task"] == "-" else options["task"]
     if not task.strip():
         raise click.UsageError("the task is empty: say what is asked")
-    place = default_place() if lessons is None else lessons
-    settings = credit_of(credit, withhold=withhold, early=withhold_early)
-    order = running.Order(
+    lessons = None
+    if not options["no_lessons"]:
+        place = default_place() if options["lessons"] is None else options["lessons"]
+        settings = credit_of(credit, withhold=withhold, early=early)
+        lessons = run_service.Place(place, options["namespace"], options["embedder"], settings)
+    order = run_service.Order(
         task=task.strip(),
-        endpoint=Endpoint(model, base_url, api_key_env, timeout),
-        judge=evaluator_model,
-        loop=running.Loop(max_attempts, threshold, top_k, budget_tokens, budget_seconds),
-        lessons=None if no_lessons else running.Place(place, namespace, embedder, settings),
+        endpoint=Endpoint(options["model"], options["base_url"], options["api_key_env"], options["timeout"]),
+        judge=options["evaluator_model"],
+        agent=options["agent"],
+        loop=run_service.Loop(
+            options["max_attempts"],
+            options["threshold"],
+            options["k"],
+            options["budget_tokens"],
+            options["budget_seconds"],
+        ),
+        lessons=lessons,
     )
-    ctx.exit(running.run(order, Screen(quiet=quiet), as_json=as_json))
+    ctx.exit(run_service.run(order, Screen(quiet=options["quiet"]), as_json=options["as_json"]))
 
 
 def _read_stdin() -> str:

@@ -71,7 +71,7 @@ def existing(place: str) -> Origin:
     origin = _origin(place)
     if origin is None:
         raise ConfigurationError(
-            f"no lesson store at {redact(place)}: name one with --place or JEEVES_LESSONS, or let a run make it"
+            f"no lesson store at {redact(place)}: name one with --lessons or JEEVES_LESSONS, or let a run make it"
         )
     return origin
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,17 +12,22 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arm_stores import (
     OwnChain,
     Placebo,
+    ReadOnly,
     WholeBlock,
     another_kind,
     newest,
     same_task,
+    without_withholding,
 )
+from jeeves_reflexion.lessons import TransientMemory
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.records import Key
 from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.store import VectorLessonStore
+from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
-from jeeves_reflexion.types import Task
+from jeeves_reflexion.text import cut_middle, render_steps
+from jeeves_reflexion.types import Task, Trial
 from vectorstores.base import VectorStore
 
 ArmName: TypeAlias = Literal[
@@ -41,6 +47,9 @@ ARMS: Mapping[ArmName, str] = MappingProxyType(
         "irrelevant": "recalls lessons that were written for another kind of task: the placebo",
     }
 )
+
+LAST_ATTEMPT_TOKENS: Final = 2000
+"""So much of the last attempt is shown to the arm ``last-attempt``, for its steps and for its output each."""
 
 _WITHOUT_LESSONS: Final = frozenset({"react", "retry", "last-attempt"})
 _WITH_K: Final = frozenset({"reflexion", "own", "selective", "irrelevant"})
@@ -155,12 +164,44 @@ def arm_lessons(
     if kind == "irrelevant":
         other = replace(settings, where=another_kind, min_similarity=-1.0)
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
-    # Merging would put a lesson that another task has too under that task alone.
+    # The last reflections of the task, repeated ones too: an equal lesson of another task would take their place.
     own = replace(
         settings,
         where=same_task,
         min_similarity=-1.0,
-        merging=None,
-        picking=replace(settings.picking, strategy=newest),
+        keep_copies=True,
+        picking=replace(settings.picking, strategy=newest, diversity=0.0, max_likeness=1.0),
     )
     return OwnChain(VectorLessonStore(store, settings=own))
+
+
+def as_arm(loop: Reflexion, arm: Arm) -> Reflexion:
+    """Return the loop as the arm has it: with the arm's k, and without memory where the arm has none."""
+    loop = copy.copy(loop)
+    if arm.k is not None:
+        loop.top_k_lessons = arm.k
+    if not arm.learns:
+        loop.options = replace(loop.options, learn=False)
+        loop.lessons, loop.memory = None, TransientMemory()
+    return loop
+
+
+def reading_only(loop: Reflexion) -> Reflexion:
+    """Return the loop for held-out tasks: it recalls what was learned, and changes nothing of it."""
+    loop = copy.copy(loop)
+    loop.options = replace(loop.options, learn=False)
+    loop.lessons = None if loop.lessons is None else ReadOnly(without_withholding(loop.lessons))
+    return loop
+
+
+def last_attempt(trial: Trial) -> str:
+    """Return an attempt as the arm ``last-attempt`` shows it: its steps and its output, and that it did not pass."""
+    attempt = trial.attempt
+    ended = attempt.error or attempt.interrupted
+    parts = [
+        "Your last attempt at this task, which did not pass:",
+        render_steps(attempt.steps, LAST_ATTEMPT_TOKENS),
+        f"Answer: {cut_middle(attempt.output, LAST_ATTEMPT_TOKENS)}" if attempt.output.strip() else "",
+        f"It ended early: {ended}" if ended else "",
+    ]
+    return "\n".join(part for part in parts if part)

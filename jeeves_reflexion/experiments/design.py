@@ -9,8 +9,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from jeeves_reflexion.experiments.plan import Plan
-from jeeves_reflexion.experiments.splitting import rule
+from jeeves_reflexion.experiments.plan import Plan, split_rule
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Task
 
@@ -57,7 +56,7 @@ def design_of(plan: Plan, learning: Sequence[Task], held_out: Sequence[Task]) ->
         "judged_by": plan.judged_by,
         "holdout": plan.holdout,
         "split_seed": plan.split_seed,
-        "split_rule": rule(plan.holdout, plan.split_seed, len(learning), len(held_out)),
+        "split_rule": split_rule(plan.holdout, plan.split_seed, len(learning), len(held_out)),
         "held_out": [redact(task.id) for task in held_out],
         "tasks": {redact(task.id): _digest(task) for task in (*learning, *held_out)},
     }

@@ -1,7 +1,7 @@
-"""Who makes the tries of a round: this process, or worker processes elsewhere.
+"""Who makes the tries of a batch: this process, or worker processes elsewhere.
 
 The seam between an experiment and its executor is one try. An executor recalls, attempts, judges, scores and reflects;
-what it hands back is written down and, at the end of the round, stored as a lesson by the process that runs the
+what it hands back is written down and, at the end of the batch, stored as a lesson by the process that runs the
 experiment, and by that one alone. So an executor that loses a try half-way has changed nothing, and makes it again.
 """
 
@@ -15,9 +15,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.experiments.arms import Arm, ArmName
-from jeeves_reflexion.experiments.costs import Purse, RunSpend
-from jeeves_reflexion.experiments.journal import Kept, Place
-from jeeves_reflexion.experiments.values import plain
+from jeeves_reflexion.experiments.budget import RunBudget, RunSpend
+from jeeves_reflexion.experiments.journal import Entry, Position, plain
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.recorded import recording_at
 from jeeves_reflexion.protocols import ChatModel, Evaluator
@@ -30,19 +29,19 @@ LoopFactory: TypeAlias = Callable[[ArmName, int], Reflexion]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One try that is to be made: of which task, where in the experiment, after which trials as its arm sees them."""
+    """One try that is to be made: of which task, which of the experiment, after which trials as its arm sees them."""
 
-    place: Place
+    position: Position
     task: Task
     history: Sequence[Trial]
     session_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Output:
     """A try that was made, and what its loop told meanwhile."""
 
-    kept: Kept
+    entry: Entry
     events: Sequence[dict[str, JSON]]
 
 
@@ -54,7 +53,7 @@ class Tools:
     scorer: Evaluator | None = None
 
 
-class Kit(Protocol):
+class WorkerSetup(Protocol):
     """What a worker process needs to make tries as the process that runs the experiment would.
 
     It is pickled and sent to every worker process, so it holds names and settings (an agent as ``module:name``, the
@@ -78,7 +77,9 @@ class Executor(Protocol):
         """Raise :class:`ConfigurationError` for a loop whose tries can't be made here."""
         ...
 
-    async def make(self, job: Job, loop: Reflexion, scorer: Evaluator | None, purse: Purse) -> Made | None:
+    async def make(
+        self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
+    ) -> Output | None:
         """Make a try; None where the experiment's spending limit cut it short, so that it is none."""
         ...
 
@@ -89,19 +90,21 @@ class LocalExecutor:
     def check(self, arm: Arm, loop: Reflexion) -> None:
         """Let every loop pass."""
 
-    async def make(self, job: Job, loop: Reflexion, scorer: Evaluator | None, purse: Purse) -> Made | None:
+    async def make(
+        self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
+    ) -> Output | None:
         """Make a try."""
-        return await make_try(job, loop, scorer, RunSpend(loop.options.budget or Budget(), purse))
+        return await make_try(job, loop, scorer, RunSpend(loop.options.budget or Budget(), budget))
 
 
-async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: RunSpend) -> Made | None:
+async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: RunSpend) -> Output | None:
     """Make a try and have it scored; its lesson waits in the trial. None where the spending limit cut it short."""
     events: list[Event] = []
     for trial in job.history:
         for role, usage in trial.usage.items():
             spend.recall(role, usage)
     session = Session(id=job.session_id, spend=spend, listener=events.append)
-    with recording_at(str(job.place)):
+    with recording_at(str(job.position)):
         trial = await loop.trial(job.task, job.history, session, commit=False)
         if spend.stopped:
             return None
@@ -109,9 +112,4 @@ async def make_try(job: Job, loop: Reflexion, scorer: Evaluator | None, spend: R
         if scorer is not None:
             verdict = await scorer(job.task, trial.attempt)
             scored = replace(verdict, passed=verdict.meets(loop.threshold))
-    return Made(Kept(trial, scored), [_as_json(event) for event in events])
-
-
-def _as_json(event: Event) -> dict[str, JSON]:
-    data: dict[str, JSON] = json.loads(json.dumps(plain(event)))
-    return data
+    return Output(Entry(trial, scored), [json.loads(json.dumps(plain(event))) for event in events])

@@ -5,24 +5,29 @@ A line is on the disk before the next step rests on it. A line that a killed run
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import types
+import typing
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.results import Split
-from jeeves_reflexion.experiments.values import plain, rebuilt
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.redaction import redact_json
 from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Trial, Usage
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in an experiment a try is made."""
+class Position:
+    """Which try of an experiment."""
 
     arm: str
     seed: int
@@ -35,61 +40,64 @@ class Place:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the fields of a line that say where it belongs."""
-        return {
-            "arm": self.arm,
-            "seed": self.seed,
-            "split": self.split,
-            "task_id": self.task_id,
-            "trial": self.trial,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Entry:
     """A finished try as the journal has it, with the verdict of a scorer where there was one."""
 
     trial: Trial
     scored: Evaluation | None = None
 
+    def as_json(self) -> dict[str, JSON]:
+        """Return the fields of its line."""
+        return {"scored": plain(self.scored), "result": plain(self.trial)}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Entry:
+        """Return what :meth:`as_json` made JSON of."""
+        scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
+        return cls(rebuilt(Trial, data["result"]), scored)
+
 
 @dataclass(slots=True)
 class Past:
-    """What a journal holds: the tries that are finished, and the lessons that are stored, by place.
+    """What a journal holds: the tries that are finished, and the lessons that are stored, by position.
 
     A stored lesson is told by its id; by None where there is none to tell, or why it was not let in.
     """
 
-    tries: dict[Place, Kept] = field(default_factory=dict)
-    stored: dict[Place, str | None] = field(default_factory=dict)
-    refused: dict[Place, str] = field(default_factory=dict)
+    tries: dict[Position, Entry] = field(default_factory=dict)
+    stored: dict[Position, str | None] = field(default_factory=dict)
+    refused: dict[Position, str] = field(default_factory=dict)
 
     @property
     def spent(self) -> Usage:
         """What the finished tries used."""
-        return sum((sum(kept.trial.usage.values(), NO_USAGE) for kept in self.tries.values()), NO_USAGE)
+        return sum((usage for entry in self.tries.values() for usage in entry.trial.usage.values()), NO_USAGE)
 
 
-def try_line(place: Place, kept: Kept) -> dict[str, JSON]:
+def try_line(position: Position, entry: Entry) -> dict[str, JSON]:
     """Return the line of a finished try."""
-    scored = None if kept.scored is None else plain(kept.scored)
-    return {"kind": "try", **place.as_json(), "scored": scored, "result": plain(kept.trial)}
+    return {"kind": "try", **position.as_json(), **entry.as_json()}
 
 
-def stored_line(place: Place, lesson_id: str | None, refused: str = "") -> dict[str, JSON]:
+def stored_line(position: Position, lesson_id: str | None, refused: str = "") -> dict[str, JSON]:
     """Return the line of a lesson that was stored, or refused."""
-    return {"kind": "stored", **place.as_json(), "lesson_id": lesson_id, "refused": refused}
+    return {"kind": "stored", **position.as_json(), "lesson_id": lesson_id, "refused": refused}
 
 
-def void_line(places: Sequence[Place]) -> dict[str, JSON]:
+def void_line(positions: Sequence[Position]) -> dict[str, JSON]:
     """Return the line that takes tries back: they are made again when the run is resumed."""
-    return {"kind": "void", "places": [place.as_json() for place in places]}
+    return {"kind": "void", "places": [position.as_json() for position in positions]}
 
 
 def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True) -> None:
     """Append rows as lines, without secrets; on the disk when it returns if ``sync``. Raises ``OSError``."""
     text = "".join(json.dumps(redact_json(dict(row)), ensure_ascii=False) + "\n" for row in rows)
     new = not path.exists()
-    with open(path, "ab", opener=_for_this_user) as file:
+    with open(path, "ab", opener=functools.partial(os.open, mode=0o600)) as file:
         file.write(text.encode("utf-8", "replace"))
         if sync:
             file.flush()
@@ -98,26 +106,18 @@ def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True)
         sync_folder(path.parent)
 
 
-def _for_this_user(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
-
-
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What a line raises that is none of a run's."""
 
 
-def mend(path: Path) -> bool:
-    """Cut off the unfinished last line that a killed writer left; say whether there was one. Raises ``OSError``."""
-    if not path.exists():
-        return False
-    data = path.read_bytes()
+def mend(path: Path) -> None:
+    """Cut off the unfinished last line that a killed writer left. Raises ``OSError``."""
+    data = path.read_bytes() if path.exists() else b""
     end = data.rfind(b"\n") + 1
-    if end == len(data):
-        return False
-    with path.open("r+b") as file:
-        file.truncate(end)
-        os.fsync(file.fileno())
-    return True
+    if end < len(data):
+        with path.open("r+b") as file:
+            file.truncate(end)
+            os.fsync(file.fileno())
 
 
 def read(path: Path) -> Past:
@@ -140,16 +140,74 @@ def read(path: Path) -> Past:
 def _take(past: Past, row: dict[str, Any]) -> None:
     match row["kind"]:
         case "try":
-            scored = None if row["scored"] is None else rebuilt(Evaluation, row["scored"])
-            past.tries[_place(row)] = Kept(rebuilt(Trial, row["result"]), scored)
+            past.tries[_position(row)] = Entry.of(row)
         case "stored":
-            past.stored[_place(row)] = row["lesson_id"]
+            past.stored[_position(row)] = row["lesson_id"]
             if row["refused"]:
-                past.refused[_place(row)] = row["refused"]
+                past.refused[_position(row)] = row["refused"]
         case "void":
-            for place in map(_place, row["places"]):
-                past.tries.pop(place, None)
+            for position in map(_position, row["places"]):
+                past.tries.pop(position, None)
 
 
-def _place(row: Mapping[str, Any]) -> Place:
-    return Place(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
+def _position(row: Mapping[str, Any]) -> Position:
+    return Position(row["arm"], row["seed"], row["split"], row["task_id"], row["trial"])
+
+
+# -- values as JSON, all of them, so that a run can be resumed
+
+
+def plain(value: object) -> JSON:
+    """Return a value of :mod:`jeeves_reflexion.types` or an event as JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _logged(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted(str(item) for item in value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    # numpy's numbers and the like, which an environment may report.
+    item = getattr(value, "item", None)
+    return plain(item()) if callable(item) else str(value)
+
+
+def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Return the dataclass instance that :func:`plain` made JSON of.
+
+    Fields that are missing take their default, unknown ones are left out: the log may be of a neighbouring version.
+    Raises ``KeyError``, ``TypeError`` or ``ValueError`` for data of another kind.
+    """
+    hints = _hints(cast("Hashable", kind))
+    return kind(**{name: _value(hints[name], data[name]) for name in hints if name in data})
+
+
+@functools.cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    names = _logged(cast("Any", kind))
+    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name in names}
+
+
+def _logged(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass or an instance of one
+    return tuple(item.name for item in dataclasses.fields(kind) if item.metadata.get("logged", True))
+
+
+def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - whatever a field may hold
+    if data is None:
+        return None
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in {types.UnionType, typing.Union}:
+        known = [each for each in arguments if each is not type(None)]
+        return _value(known[0], data) if len(known) == 1 else data
+    kind = origin or hint  # of a generic one, such as Attempt[T]
+    if dataclasses.is_dataclass(kind):
+        data = rebuilt(cast("type[Any]", kind), data)
+    elif origin is tuple:
+        data = tuple(_value(arguments[0], item) for item in data)
+    elif origin is frozenset:
+        data = frozenset(data)
+    elif origin is Mapping:
+        data = {key: _value(arguments[1], item) for key, item in data.items()}
+    return data

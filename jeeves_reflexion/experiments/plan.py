@@ -1,29 +1,32 @@
-"""What an experiment does: which arms, how many trials, which seeds, how many tasks at a time."""
+"""What an experiment does: which arms, trials, seeds and held-out tasks; and what that costs at most."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
+from jeeves_reflexion.models.openai import Prices
+from jeeves_reflexion.types import JSON, Task
 
 JudgedBy: TypeAlias = Literal["oracle", "self"]
 """Who decides that an attempt passed: one who has the gold answer, or the agent's own side without it."""
 
 OnStop: TypeAlias = Literal["store", "wait"]
-"""What becomes of the lessons of a round that is cut short: they are stored at once, or wait in the journal."""
+"""What becomes of the lessons of a batch that is cut short: they are stored at once, or wait in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A design: all arms see the same tasks, trials and seeds; ``workers`` change no result.
 
-    ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them
-    (:func:`~jeeves_reflexion.experiments.splitting.split`). ``judged_by`` says what the evaluator of the loops is.
-    ``max_cost_usd`` stops the whole run when so much is spent, in a state to resume from. With ``on_stop="store"`` the
-    lessons of a round that is cancelled are there whatever becomes of the run; with ``"wait"`` a resumed run comes to
-    exactly the results of one that was never stopped.
+    ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`).
+    ``judged_by`` says what the evaluator of the loops is. ``max_cost_usd`` stops the whole run when so much is spent,
+    in a state to resume from. With ``on_stop="store"`` the lessons of a batch that is cancelled are there whatever
+    becomes of the run; with ``"wait"`` a resumed run comes to exactly the results of one that was never stopped.
     """
 
     arms: tuple[ArmName, ...] = ("retry", "selective")
@@ -47,11 +50,94 @@ class Plan:
         for name in ("trials", "workers", "k"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0.0 <= self.holdout < 1.0:
-            raise ConfigurationError(f"holdout must lie in [0, 1), not {self.holdout}")
+        _check_share(self.holdout)
         if self.judged_by not in get_args(JudgedBy):
             raise ConfigurationError(f"judged_by must be oracle or self, not {self.judged_by!r}")
         if self.on_stop not in get_args(OnStop):
             raise ConfigurationError(f"on_stop must be store or wait, not {self.on_stop!r}")
         if self.max_cost_usd is not None and not self.max_cost_usd > 0:
             raise ConfigurationError(f"max_cost_usd must be above 0 or None, not {self.max_cost_usd}")
+
+
+def split(tasks: Sequence[Task], share: float, *, seed: int = 0) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Return the learning tasks and the held-out tasks, each in the order given.
+
+    The rule: tasks are ordered by the SHA-256 of ``"<seed>:<task id>"``, and the first ``round(share * n)`` of them
+    are held out, at least one task on each side. So it depends on the seed and the ids alone, not on the order of the
+    file. A share of 0 holds out none. Raises :class:`ConfigurationError` for a share outside of [0, 1) and for a
+    single task.
+    """
+    _check_share(share)
+    if share == 0.0:
+        return tuple(tasks), ()
+    if len(tasks) < 2:
+        raise ConfigurationError("holding out tasks needs at least two tasks")
+    number = min(max(round(share * len(tasks)), 1), len(tasks) - 1)
+
+    def digest(task: Task) -> str:
+        return hashlib.sha256(f"{seed}:{task.id}".encode("utf-8", "surrogatepass")).hexdigest()
+
+    held = {task.id for task in sorted(tasks, key=digest)[:number]}
+    return tuple(t for t in tasks if t.id not in held), tuple(t for t in tasks if t.id in held)
+
+
+def split_rule(share: float, seed: int, learning: int, held_out: int) -> str:
+    """Say in words how the tasks were split."""
+    if not share:
+        return "no task is held out"
+    return (
+        f"{held_out} of {learning + held_out} tasks are held out: the first {share:g} of them in the order of"
+        f" SHA-256('{seed}:<task id>')"
+    )
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 <= share < 1.0:
+        raise ConfigurationError(f"the share of held-out tasks (holdout) must lie in [0, 1), not {share}")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The tokens that one try is expected to take, its verdict and its reflection included."""
+
+    input_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        if self.input_tokens < 0 or self.output_tokens < 0:
+            raise ConfigurationError("expected tokens can't be below 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a plan comes to at most: every try of it made, none saved by an early success.
+
+    ``tokens`` and ``cost_usd`` are ``None`` where they are unknown, which is not zero.
+    """
+
+    tries: int
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+    def __str__(self) -> str:
+        tokens = "tokens unknown" if self.tokens is None else f"about {self.tokens:,} tokens"
+        cost = "cost unknown" if self.cost_usd is None else f"about {self.cost_usd:.2f} USD"
+        return f"at most {self.tries} tries, {tokens}, {cost}"
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the estimate as JSON."""
+        return {"most_tries": self.tries, "tokens": self.tokens, "cost_usd": self.cost_usd}
+
+
+def estimate(plan: Plan, tasks: Sequence[Task], expected: Expected | None, prices: Prices | None) -> Estimate:
+    """Say what a plan costs at most, from what a try is expected to take and what tokens cost."""
+    learning, held_out = split(tasks, plan.holdout, seed=plan.split_seed)
+    each = [arm_of(arm).trials(plan.trials) * len(learning) + len(held_out) for arm in plan.arms]
+    tries = sum(each) * len(plan.seeds)
+    if expected is None:
+        return Estimate(tries)
+    tokens = tries * (expected.input_tokens + expected.output_tokens)
+    cost = None
+    if prices is not None:
+        cost = prices.cost(tries * expected.input_tokens, tries * expected.output_tokens)
+    return Estimate(tries, tokens, cost)

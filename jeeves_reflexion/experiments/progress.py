@@ -1,4 +1,4 @@
-"""Progress of an experiment: a live table for a person, plain lines elsewhere."""
+"""Progress of an experiment: what whoever watches it is told, a live table for a person, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,34 @@ from rich.table import Table
 
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
-from jeeves_reflexion.experiments.watching import Watcher
+
+
+class Watcher:
+    """What an experiment tells while it runs; every method may be overridden, none must be."""
+
+    def prepared(self, what: str, done: int, total: int) -> None:
+        """Some of what the experiment needs is ready, before its first batch."""
+
+    def resumed(self, skipped: str) -> None:
+        """The run goes on where it was; ``skipped`` says what is not done again."""
+
+    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
+        """A trial of an arm begins with ``todo`` tasks left to solve."""
+
+    def tried(self, row: Tried) -> None:
+        """A task was tried."""
+
+    def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
+        """A trial of an arm is over and its lessons are stored."""
+
+    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
+        """An arm tried the ``n`` held-out tasks with what it had learned."""
+
+    def interrupted(self, where: str) -> None:
+        """The experiment ends before its time."""
+
+    def close(self) -> None:
+        """The experiment is over, in whatever way."""
 
 
 def progress_for(stream: TextIO | None = None) -> Watcher:
@@ -20,76 +47,65 @@ def progress_for(stream: TextIO | None = None) -> Watcher:
     return RichProgress(Console(file=stream)) if stream.isatty() else PlainProgress(stream)
 
 
-class _Count:
-    """What has happened in the current round."""
+class _Counting(Watcher):
+    """Counts what happens in the batch under way."""
 
-    def __init__(self, todo: int) -> None:
-        self.todo, self.tried, self.solved, self.lessons, self.recalled = todo, 0, 0, 0, 0
+    todo = attempted = solved = lessons = recalled = 0
 
-    def add(self, row: Tried) -> None:
-        self.tried += 1
+    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
+        """Start counting."""
+        self.todo = todo
+        self.attempted = self.solved = self.lessons = self.recalled = 0
+
+    def tried(self, row: Tried) -> None:
+        """Count a try."""
+        self.attempted += 1
         self.solved += row.trial.passed
         self.lessons += row.trial.reflection is not None
         self.recalled += len(row.trial.recall.offered) if row.trial.recall else 0
 
 
-class PlainProgress(Watcher):
+class PlainProgress(_Counting):
     """One line per finished trial of an arm."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._count = _Count(0)
 
     def prepared(self, what: str, done: int, total: int) -> None:
         """Write a line at each quarter."""
         if done == total or done * 4 // total > (done - 1) * 4 // total:
-            print(f"{what}: {done} of {total}", file=self._stream, flush=True)
+            self._print(f"{what}: {done} of {total}")
 
     def resumed(self, skipped: str) -> None:
         """Say what is skipped."""
-        print(f"resumed: {skipped}", file=self._stream, flush=True)
+        self._print(f"resumed: {skipped}")
 
-    def round_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """Start counting."""
-        self._count = _Count(todo)
-
-    def tried(self, row: Tried) -> None:
-        """Count a try."""
-        self._count.add(row)
-
-    def round_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
+    def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Write the line."""
-        solved, n = _so_far(results, arm, seed), len(results.tasks)
-        count = self._count
-        print(
-            f"{arm:<12} seed {seed}  trial {trial}: {count.solved} of {count.todo} solved, "
-            f"{solved}/{n} so far, "
-            f"{count.lessons} lessons written, {count.recalled} recalled",
-            file=self._stream,
-            flush=True,
+        self._print(
+            f"{arm:<12} seed {seed}  trial {trial}: {self.solved} of {self.todo} solved, "
+            f"{_so_far(results, arm, seed)} so far, {self.lessons} lessons written, {self.recalled} recalled"
         )
 
     def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
         """Write the line."""
-        print(
-            f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try",
-            file=self._stream,
-            flush=True,
-        )
+        self._print(f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try")
 
     def interrupted(self, where: str) -> None:
         """Say where it stops."""
-        print(f"stopped at {where}", file=self._stream, flush=True)
+        self._print(f"stopped at {where}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
 
 
-class RichProgress(Watcher):
+class RichProgress(_Counting):
     """A table that grows: one row per trial of an arm, the running one with its counts."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console or Console(stderr=True), auto_refresh=True, refresh_per_second=8)
         self._rows: list[tuple[str, ...]] = []
         self._head: tuple[str, ...] = ()
-        self._count = _Count(0)
 
     def prepared(self, what: str, done: int, total: int) -> None:
         """Show how far it is, on one line."""
@@ -100,9 +116,9 @@ class RichProgress(Watcher):
         """Say what is skipped."""
         self._live.console.print(f"resumed: {skipped}", markup=False, highlight=False)
 
-    def round_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
+    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """Start a row."""
-        self._count = _Count(todo)
+        super().batch_started(arm, seed, trial, todo)
         self._head = (arm, str(seed), str(trial))
         self._live.start()
         self._draw(running=True)
@@ -111,12 +127,12 @@ class RichProgress(Watcher):
         """Count a try and draw."""
         if row.split == "held-out":
             return
-        self._count.add(row)
+        super().tried(row)
         self._draw(running=True)
 
-    def round_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
+    def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Finish the row."""
-        self._rows.append((*self._cells(), f"{_so_far(results, arm, seed)}/{len(results.tasks)}"))
+        self._rows.append((*self._cells(), _so_far(results, arm, seed)))
         self._draw(running=False)
 
     def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
@@ -133,8 +149,8 @@ class RichProgress(Watcher):
         self._live.stop()
 
     def _cells(self) -> tuple[str, ...]:
-        c = self._count
-        return (*self._head, f"{c.tried}/{c.todo}", str(c.solved), str(c.lessons), str(c.recalled))
+        counts = (f"{self.attempted}/{self.todo}", str(self.solved), str(self.lessons), str(self.recalled))
+        return (*self._head, *counts)
 
     def _draw(self, *, running: bool) -> None:
         table = Table(box=None, pad_edge=False)
@@ -148,6 +164,6 @@ class RichProgress(Watcher):
         self._live.update(table)
 
 
-def _so_far(results: Results, arm: ArmName, seed: int) -> int:
+def _so_far(results: Results, arm: ArmName, seed: int) -> str:
     rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
-    return sum(row.trial.passed for row in rows)
+    return f"{sum(row.trial.passed for row in rows)}/{len(results.tasks)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -150,16 +150,77 @@ class Results:
     judged_by: JudgedBy = "oracle"
     scored: bool = False
 
-    def history(self, arm: ArmName, seed: int, task: Task) -> list[Trial]:
-        """Return the trials of one task so far, in order."""
-        return [row.trial for row in self._rows(arm, seed) if row.task.id == task.id]
+    @property
+    def judges(self) -> tuple[JudgedBy, ...]:
+        """Those that said of every try whether it is right: of the loops first, then the scorer beside it."""
+        return ("self", "oracle") if self.scored and self.judged_by == "self" else (self.judged_by,)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The parts that the tasks fall into."""
+        return ("learning", "held-out") if self.held_out else ("learning",)
+
+    @property
+    def errors(self) -> int:
+        """How many tries ended in an error; they count as not solved."""
+        return sum(row.trial.attempt.error is not None for row in self.rows)
+
+    def tasks_of(self, split: Split) -> tuple[Task, ...]:
+        """Return the tasks of a part."""
+        return self.tasks if split == "learning" else self.held_out
+
+    def trials_of(self, split: Split) -> int:
+        """Return how many trials a part has: held-out tasks are tried once."""
+        return self.trials if split == "learning" else 1
+
+    def played(self, arm: ArmName, split: Split = "learning") -> dict[int, dict[str, list[Tried]]]:
+        """Return an arm's tries of a part, in order, by seed and task id."""
+        found: dict[int, dict[str, list[Tried]]] = {seed: {} for seed in self.seeds}
+        for row in self.rows:
+            if row.arm == arm and row.split == split:
+                found[row.seed].setdefault(row.task.id, []).append(row)
+        return found
+
+    def finished(self, arm: ArmName, split: Split = "learning") -> dict[int, dict[str, list[Tried]]]:
+        """Return the same for the seeds that the arm played to their end."""
+        planned = arm_of(arm).trials(self.trials_of(split))
+        tasks = self.tasks_of(split)
+
+        def whole(by_task: dict[str, list[Tried]]) -> bool:
+            rows = [by_task.get(task.id, []) for task in tasks]
+            return bool(rows) and all(
+                each and (len(each) >= planned or each[-1].trial.passed) for each in rows
+            )
+
+        return {seed: by_task for seed, by_task in self.played(arm, split).items() if whole(by_task)}
+
+    def solved(self, tries: Sequence[Tried], judge: JudgedBy) -> list[bool]:
+        """Say of each trial whether a task counts as solved by then: whether its last try so far is right."""
+        if judge == self.judged_by:
+            verdicts = [row.trial.passed for row in tries]
+        else:
+            verdicts = [row.scored is not None and bool(row.scored.passed) for row in tries]
+        trials = self.trials_of(tries[0].split)
+        return (verdicts + [verdicts[-1]] * trials)[:trials]
 
     def histories(self, arm: ArmName, seed: int) -> dict[str, list[Trial]]:
         """Return the trials of every learning task so far, in order, by the task's id."""
-        found: dict[str, list[Trial]] = {task.id: [] for task in self.tasks}
-        for row in self._rows(arm, seed):
-            found[row.task.id].append(row.trial)
-        return found
+        tries = self.played(arm)[seed]
+        return {task.id: [row.trial for row in tries.get(task.id, ())] for task in self.tasks}
+
+    def points(self, arm: ArmName, judge: JudgedBy, split: Split) -> tuple[Point, ...]:
+        """Return the share of a part that an arm had solved by each trial, over the seeds that it finished; none if it
+        finished none.
+        """
+        verdicts = [
+            self.solved(tries, judge)
+            for by_task in self.finished(arm, split).values()
+            for tries in by_task.values()
+        ]
+        return tuple(
+            Point(trial, wilson(sum(each), len(verdicts)))
+            for trial, each in enumerate(zip(*verdicts, strict=True), 1)
+        )
 
     def curve(self, arm: ArmName, *, by: JudgedBy | None = None) -> Curve:
         """Return an arm's curve over the seeds that it finished; without points where it finished none.
@@ -168,35 +229,16 @@ class Results:
         (``by="oracle"`` of a self-judged run), a task counts as solved at a trial if its last attempt by then is right.
         Raises :class:`ConfigurationError` for a judge that there was not.
         """
-        judge = by or self.judged_by
-        if judge != self.judged_by and not (judge == "oracle" and self.scored):
-            raise ConfigurationError(
-                f"these results are judged by {self.judged_by}, and there was no scorer beside it"
-            )
-        tables = [table for seed in self.seeds if (table := self._verdicts(arm, seed, judge)) is not None]
-        if not tables:
-            return Curve(arm, (), judge)
-        n = len(self.tasks) * len(tables)
-        points = [
-            Point(trial, wilson(sum(row[trial - 1] for table in tables for row in table), n))
-            for trial in range(1, self.trials + 1)
-        ]
-        return Curve(arm, tuple(points), judge)
+        judge = self._judge(by)
+        return Curve(arm, self.points(arm, judge, "learning"), judge)
 
     def transfer(self, arm: ArmName, *, by: JudgedBy | None = None) -> Share | None:
         """Return the share of held-out tasks that an arm solved at the first try with what it had learned.
 
         Over the seeds that tried all of them; None where there is none such.
         """
-        judge = by or self.judged_by
-        self.curve(arm, by=judge)
-        done = [
-            rows
-            for seed in self.seeds
-            if len(rows := self._rows(arm, seed, "held-out")) == len(self.held_out)
-        ]
-        rows = [row for each in done for row in each]
-        return wilson(sum(self._right(row, judge) for row in rows), len(rows)) if rows else None
+        points = self.points(arm, self._judge(by), "held-out")
+        return points[0].share if points else None
 
     def cost(self, arm: ArmName) -> Cost:
         """Return what an arm used in all its tries, held-out ones included, and how many tasks it solved."""
@@ -214,11 +256,6 @@ class Results:
                 stories.append(Story(row.task, last[key], row.trial, arm))
             last[key] = row.trial
         return sorted(stories, key=lambda story: len(story.solved.attempt.steps))
-
-    @property
-    def errors(self) -> int:
-        """How many tries ended in an error; they count as not solved."""
-        return sum(row.trial.attempt.error is not None for row in self.rows)
 
     def lessons(self, arm: ArmName) -> list[str]:
         """Return the lessons that an arm wrote, in order, each once."""
@@ -246,28 +283,13 @@ class Results:
             ]
         return "\n".join(lines)
 
-    def _rows(self, arm: ArmName, seed: int, part: Split = "learning") -> list[Tried]:
-        return [row for row in self.rows if row.arm == arm and row.seed == seed and row.split == part]
-
-    def _right(self, row: Tried, judge: JudgedBy) -> bool:
-        if judge == self.judged_by:
-            return row.trial.passed
-        return row.scored is not None and bool(row.scored.passed)
-
-    def _verdicts(self, arm: ArmName, seed: int, judge: JudgedBy) -> list[list[bool]] | None:
-        """Of each task, whether it counts as solved after each trial; None where the seed was not played to its end."""
-        by_task: dict[str, list[Tried]] = {}
-        for row in self._rows(arm, seed):
-            by_task.setdefault(row.task.id, []).append(row)
-        trials = arm_of(arm).trials(self.trials)
-        found = []
-        for task in self.tasks:
-            rows = by_task.get(task.id, [])
-            if not rows or (len(rows) < trials and not rows[-1].trial.passed):
-                return None
-            verdicts = [self._right(row, judge) for row in rows]
-            found.append((verdicts + [verdicts[-1]] * self.trials)[: self.trials])
-        return found
+    def _judge(self, by: JudgedBy | None) -> JudgedBy:
+        judge = by or self.judged_by
+        if judge not in self.judges:
+            raise ConfigurationError(
+                f"these results are judged by {self.judged_by}, and there was no scorer beside it"
+            )
+        return judge
 
 
 def together(results: Iterable[Results]) -> JudgedBy:

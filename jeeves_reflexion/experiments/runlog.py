@@ -66,7 +66,7 @@ class RunLog:
         """
         names = ("config.json", "journal.jsonl", "rows.jsonl")
         gone = [name for name in names if not (self.folder / name).exists()]
-        if not gone and not self.journal.stat().st_size and b'"kind": "tried"' in self.rows.read_bytes():
+        if not gone and not self._has("journal.jsonl") and b'"kind": "tried"' in self.rows.read_bytes():
             gone = ["what was in journal.jsonl"]
         filled = [name for name in (*names, "events.jsonl", "results.json") if self._has(name)]
         # The configuration is written last: without it, empty files are those of a start that was killed.
@@ -87,7 +87,7 @@ class RunLog:
     def started_with(self, name: str, default: T) -> T:
         """Return a setting of the run that the folder holds, before it is opened to be resumed."""
         try:
-            value = json.loads((self.folder / "config.json").read_text(encoding="utf-8")).get(name, default)
+            value = self._read_config().get(name, default)
         except (OSError, ValueError, AttributeError):
             return default  # opening it says what is wrong
         return value if isinstance(value, type(default)) else default
@@ -98,11 +98,13 @@ class RunLog:
         Raises :class:`ConfigurationError` if it holds a run already, is in use, or if the run to resume had another
         configuration, with the differences; :class:`ExperimentError` if it can't be written.
         """
-        await anyio.to_thread.run_sync(partial(self._open, dict(config), resume=resume))
+        await anyio.to_thread.run_sync(partial(self._open, _as_written(config), resume=resume))
 
     async def begin(self, design: Mapping[str, JSON]) -> journal.Past:
         """Write down the design, or hold it against the one of the run that is resumed; return what is done already."""
-        return await anyio.to_thread.run_sync(self._begin, dict(design))
+        if not self.config:
+            raise ConfigurationError("open the run log before the experiment is run")
+        return await anyio.to_thread.run_sync(self._begin, _as_written(design))
 
     async def write(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one line to the rows."""
@@ -110,7 +112,7 @@ class RunLog:
 
     async def write_rows(self, rows: Sequence[Mapping[str, JSON]]) -> None:
         """Append lines to the rows."""
-        await self._append(self.rows, [{"kind": "", "at": time.time(), **row} for row in rows], sync=False)
+        await self._append(self.rows, [{"kind": "", "at": time.time(), **row} for row in rows])
 
     async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one event of the run itself."""
@@ -118,7 +120,7 @@ class RunLog:
 
     async def tell_all(self, events: Sequence[Mapping[str, JSON]]) -> None:
         """Append events, in one piece."""
-        await self._append(self.events, events, sync=False)
+        await self._append(self.events, events)
 
     async def keep(self, row: Mapping[str, JSON]) -> None:
         """Append one line to the journal; it is on the disk when this returns."""
@@ -127,7 +129,8 @@ class RunLog:
     async def save(self, name: str, text: str) -> Path:
         """Write a text file beside the log and return its path."""
         path = self.folder / name
-        await anyio.to_thread.run_sync(self._save, path, text)
+        with _writing(path):
+            await anyio.to_thread.run_sync(partial(path.write_text, text, encoding="utf-8"))
         return path
 
     async def recorded(self, model: ChatModel) -> ChatModel:
@@ -141,13 +144,14 @@ class RunLog:
         """Let other processes at the folder."""
         self._lock.release(force=True)
 
-    def _open(self, config: dict[str, JSON], *, resume: bool) -> None:
+    # -- in a worker thread
+
+    def _open(self, asked: dict[str, Any], *, resume: bool) -> None:
         if self.exists and not resume:
             raise ConfigurationError(
                 f"{self.folder} holds a run already: name another folder, or resume that run"
             )
-        asked = json.loads(json.dumps(redact_json(config), ensure_ascii=False, default=str))
-        with _written(self.folder):
+        with _writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
                 self._lock.acquire(blocking=False)
@@ -158,23 +162,15 @@ class RunLog:
                 return
             self.journal.touch(mode=0o600)
             self.rows.touch()
-            started = versions()
-            self.config = {
-                "format": FORMAT,
-                "python": started["python"],
-                "started": time.time(),
-                "versions": started,
-                **asked,
-            }
+            found = versions()
+            self.config = {"format": FORMAT, "python": found["python"], "started": time.time()}
+            self.config |= {"versions": found, **asked}
             self._write_config()
 
-    def _has(self, name: str) -> bool:
-        path = self.folder / name
-        return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
-
     def _reopen(self, asked: Mapping[str, Any]) -> None:
+        found: Any = None
         try:
-            found = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            found = self._read_config()
             problem = _config_problem(found)
         except (OSError, ValueError, RecursionError) as error:
             problem = f"holds no run that can be resumed: {error}"
@@ -182,20 +178,17 @@ class RunLog:
             self.close()
             raise ConfigurationError(f"{self.folder} {problem}")
         self.config = found
-        self._same(differences({k: v for k, v in self.config.items() if k not in _OURS}, asked))
+        self._check_same({name: value for name, value in found.items() if name not in _OURS}, asked)
         self.resumed = True
 
-    def _begin(self, design: dict[str, JSON]) -> journal.Past:
-        if not self.config:
-            raise ConfigurationError("open the run log before the experiment is run")
-        asked = json.loads(json.dumps(redact_json(design), ensure_ascii=False))
+    def _begin(self, asked: dict[str, Any]) -> journal.Past:
         known = self.config.get("design")
-        with _written(self.folder):
+        with _writing(self.folder):
             if known is None:
                 self.config["design"] = asked
                 self._write_config()
             else:
-                self._same(differences(known, asked))
+                self._check_same(known, asked)
             if not self.resumed:
                 return journal.Past()
             for path in (self.journal, self.events, self.rows):
@@ -213,8 +206,8 @@ class RunLog:
             replace_file(self.rows, "".join(f"{line}\n" for line in kept))
         return journal.read(self.journal)
 
-    def _same(self, found: Sequence[str]) -> None:
-        if found:
+    def _check_same(self, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        if found := differences(then, now):
             self.close()
             told = "\n".join(f"  {line}" for line in found)
             raise ConfigurationError(
@@ -222,21 +215,26 @@ class RunLog:
                 f" (- then, + now):\n{told}"
             )
 
+    def _has(self, name: str) -> bool:
+        path = self.folder / name
+        return any(path.iterdir()) if path.is_dir() else path.exists() and path.stat().st_size > 0
+
+    def _read_config(self) -> Any:  # noqa: ANN401 - whatever lies in the file
+        return json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+
     def _write_config(self) -> None:
-        replace_file(
-            self.folder / "config.json", json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
-        )
+        text = json.dumps(self.config, indent=2, ensure_ascii=False) + "\n"
+        replace_file(self.folder / "config.json", text)
 
-    async def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool) -> None:
-        def write() -> None:
-            with _written(path):
-                journal.append(path, rows, sync=sync)
+    async def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> None:
+        with _writing(path):
+            await anyio.to_thread.run_sync(partial(journal.append, path, rows, sync=sync))
 
-        await anyio.to_thread.run_sync(write)
 
-    def _save(self, path: Path, text: str) -> None:
-        with _written(path):
-            path.write_text(text, encoding="utf-8")
+def _as_written(value: Mapping[str, JSON]) -> dict[str, Any]:
+    """Return what stands in the file once a value is written: without secrets, tuples as lists."""
+    found: dict[str, Any] = json.loads(json.dumps(redact_json(dict(value)), ensure_ascii=False, default=str))
+    return found
 
 
 def _config_problem(found: Any) -> str:  # noqa: ANN401 - whatever lies in the file
@@ -252,7 +250,7 @@ def _config_problem(found: Any) -> str:  # noqa: ANN401 - whatever lies in the f
 
 
 @contextlib.contextmanager
-def _written(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

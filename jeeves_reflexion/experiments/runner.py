@@ -9,36 +9,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.experiments.arms import Arm, arm_of
-from jeeves_reflexion.experiments.costs import Purse
+from jeeves_reflexion.experiments.arms import Arm, arm_of, as_arm, reading_only
+from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, forget_lost
+from jeeves_reflexion.experiments.budget import RunBudget
 from jeeves_reflexion.experiments.design import design_of
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory
-from jeeves_reflexion.experiments.figures import figures
 from jeeves_reflexion.experiments.journal import Past
-from jeeves_reflexion.experiments.plan import Plan
+from jeeves_reflexion.experiments.plan import Plan, split
+from jeeves_reflexion.experiments.progress import Watcher
 from jeeves_reflexion.experiments.results import Results
-from jeeves_reflexion.experiments.rounds import (
-    Bench,
-    InterruptedTryError,
-    Round,
-    SpendingLimitError,
-    as_arm,
-    forget_lost,
-    reading_only,
-)
 from jeeves_reflexion.experiments.runlog import RunLog
-from jeeves_reflexion.experiments.splitting import split
-from jeeves_reflexion.experiments.watching import Watcher
+from jeeves_reflexion.experiments.summary import figures
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.types import Task, Trial
-
-__all__ = ["LoopFactory", "Watcher", "run_experiment"]
+from jeeves_reflexion.types import Task
 
 
 async def run_experiment(
@@ -56,14 +44,23 @@ async def run_experiment(
     A log that was opened with ``resume=True`` has what is in it skipped: results are those of a run that was never
     stopped, provided that the agent's attempt depends on its task, session and seed alone.
 
-    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. The lessons of a round
+    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. The lessons of a batch
     that is cut short are stored at once or wait in the journal, as ``plan.on_stop`` says. A spending limit ends a run
     with ``Results.interrupted`` saying so, and always lets them wait.
 
-    ``scorer`` judges every try with the gold answer for the results alone; the loop never hears of it. An arm without
-    memory has none, whatever loop ``make_loop`` returns for it.
+    Args:
+        plan: Arms, trials, seeds, held-out share, workers and limits.
+        tasks: At least one, each with an id of its own.
+        make_loop: Makes the loop of an arm and a seed. An arm without memory has none, whatever loop this returns.
+        log: The run's folder, opened.
+        watcher: Is told how the run goes.
+        scorer: Judges every try with the gold answer for the results alone; the loop never hears of it.
+        executor: Makes the tries, by default in this process; lessons are stored by this process in any case.
 
-    ``executor`` is who makes the tries, by default this process; lessons are stored by this process in any case.
+    Raises:
+        ConfigurationError: for tasks that can't be told apart, and a run that can't be resumed with this plan.
+        ExperimentError: where no task could be begun, or the log can't be written.
+        LessonStoreError: where a lesson can't be stored.
     """
     if len({task.id for task in tasks}) != len(tasks) or not tasks:
         raise ConfigurationError("an experiment needs tasks, each with an id of its own")
@@ -80,16 +77,28 @@ async def run_experiment(
     watcher = watcher or Watcher()
     try:
         past = await log.begin(design_of(plan, learning, held_out))
-        purse = Purse(plan.max_cost_usd, past.spent)
-        stores = plan.on_stop == "store"
-        bench = Bench(log, watcher, purse, past, plan.workers, scorer, stores, executor or LocalExecutor())
-        await _say_begun(bench)
+        run = Run(
+            log,
+            watcher,
+            results,
+            RunBudget(plan.max_cost_usd, past.spent),
+            past,
+            anyio.CapacityLimiter(plan.workers),
+            executor or LocalExecutor(),
+            scorer,
+            plan.on_stop == "store",
+        )
+        if log.resumed:
+            await log.tell("resumed", {"skipped": skipped(past)})
+            watcher.resumed(skipped(past))
+        else:
+            await log.tell("started", {})
         try:
             for seed in plan.seeds:
                 for arm in map(arm_of, plan.arms):
                     loop = as_arm(make_loop(arm.name, seed), arm)
-                    bench.executor.check(arm, loop)
-                    await _Lane(bench, results, arm, seed, loop).play()
+                    run.executor.check(arm, loop)
+                    await _play(run, arm, seed, loop)
         except SpendingLimitError:
             pass  # said in results.interrupted: the run ends as it was asked to
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
@@ -100,118 +109,33 @@ async def run_experiment(
     return results
 
 
-@dataclass(slots=True)
-class _Lane:
-    """One arm and seed, from its first trial to its held-out tasks."""
-
-    bench: Bench
-    results: Results
-    arm: Arm
-    seed: int
-    loop: Reflexion
-
-    async def play(self) -> None:
-        """Play all rounds that are not in the log."""
-        again = await forget_lost(self.bench, self.loop, self.arm, self.seed)
-        if again:
-            await self.bench.log.tell(
-                "stored_again", {"arm": self.arm.name, "seed": self.seed, "lessons": again}
-            )
-        for number in range(1, self.arm.trials(self.results.trials) + 1):
-            histories = self.results.histories(self.arm.name, self.seed)
-            todo = [
-                task for task in self.results.tasks if not any(trial.passed for trial in histories[task.id])
-            ]
-            await self._round(Round(self.bench, self.arm, self.seed, number, self.loop, todo, histories))
-        if self.results.held_out:
-            await self._held_out()
-
-    async def _held_out(self) -> None:
-        tasks = self.results.held_out
-        nothing: dict[str, Sequence[Trial]] = {task.id: () for task in tasks}
-        loop = reading_only(self.loop)
-        turn = Round(self.bench, self.arm, self.seed, 1, loop, tasks, nothing, "held-out")
-        await self._round(turn)
-        solved = sum(kept.trial.passed for kept in turn.done.values())
-        self.bench.watcher.held_out_finished(self.arm.name, self.seed, solved, len(tasks))
-
-    async def _round(self, turn: Round) -> None:
-        bench, held = self.bench, turn.split == "held-out"
-        if not held:
-            bench.watcher.round_started(self.arm.name, self.seed, turn.number, len(turn.todo))
-        for task in turn.todo:
-            if task.id in turn.done:
-                bench.watcher.tried(turn.row(task))
-        try:
-            try:
-                await turn.try_all()
-                await turn.check()
-            except BaseException as error:
-                if bench.stores_when_stopped and not isinstance(_alone(error), SpendingLimitError):
-                    await self._store(turn)
-                else:  # their lessons wait; what they cost is known
-                    self.results.rows += turn.rows
-                raise
-            await self._store(turn)
-            where = {"arm": self.arm.name, "seed": self.seed, "trial": turn.number, "split": turn.split}
-            await bench.log.write("round", {**where, "tried": len(turn.todo)})
-        except BaseException as error:
-            await self._stopped(turn, error)
-            first = _alone(error)
-            if isinstance(first, InterruptedTryError):
-                raise KeyboardInterrupt(str(first)) from error
-            if first is error:
-                raise
-            raise first from error
-        if not held:
-            bench.watcher.round_finished(self.arm.name, self.seed, turn.number, self.results)
-
-    async def _store(self, turn: Round) -> None:
-        with anyio.CancelScope(shield=True):
-            before = len(self.results.rows)
-            try:
-                self.results.rows += await turn.store()
-            finally:
-                if len(self.results.rows) == before:
-                    self.results.rows += turn.rows
-
-    async def _stopped(self, turn: Round, error: BaseException) -> None:
-        held = " (held-out tasks)" if turn.split == "held-out" else ""
-        tried = f"{len(turn.done)} of {len(turn.todo)} tasks tried"
-        where = f"arm {self.arm.name}, seed {self.seed}, trial {turn.number}{held}: {tried}"
-        first = _alone(error)
-        why = f"{type(first).__name__}: {first}" if isinstance(first, Exception) else "cancelled"
-        limit = isinstance(first, SpendingLimitError)
-        self.results.interrupted = f"{where}; {first}" if limit else where
-        self.bench.watcher.interrupted(self.results.interrupted)
-        with anyio.CancelScope(shield=True):
-            await self.bench.log.write("interrupted", {"where": where, "why": why})
-            await self.bench.log.tell("interrupted", {"where": where, "why": why})
-
-
-async def _say_begun(bench: Bench) -> None:
-    if not bench.log.resumed:
-        await bench.log.tell("started", {})
-        return
-    said = skipped(bench.past)
-    await bench.log.tell("resumed", {"skipped": said})
-    bench.watcher.resumed(said)
+async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
+    """Play one arm with one seed, from its first trial to its held-out tasks."""
+    results, watcher = run.results, run.watcher
+    if again := await forget_lost(run, loop, arm, seed):
+        await run.log.tell("stored_again", {"arm": arm.name, "seed": seed, "lessons": again})
+    for number in range(1, arm.trials(results.trials) + 1):
+        histories = results.histories(arm.name, seed)
+        todo = [task for task in results.tasks if not any(trial.passed for trial in histories[task.id])]
+        watcher.batch_started(arm.name, seed, number, len(todo))
+        await Batch(run, arm, seed, number, loop, todo, histories).play()
+        watcher.batch_finished(arm.name, seed, number, results)
+    if results.held_out:
+        tasks = results.held_out
+        batch = Batch(
+            run, arm, seed, 1, reading_only(loop), tasks, {task.id: () for task in tasks}, "held-out"
+        )
+        await batch.play()
+        solved = sum(entry.trial.passed for entry in batch.done.values())
+        watcher.held_out_finished(arm.name, seed, solved, len(tasks))
 
 
 def skipped(past: Past) -> str:
     """Say what a resumed run does not do again."""
-    tries = Counter(place.arm for place in past.tries)
-    if not tries:
+    if not past.tries:
         return "no try is finished: the run begins from the start"
-    by_arm = ", ".join(f"{arm} {n}" for arm, n in tries.items())
+    by_arm = ", ".join(f"{arm} {n}" for arm, n in Counter(each.arm for each in past.tries).items())
     return (
-        f"{sum(tries.values())} finished tries are in the log and are not made again ({by_arm}); "
+        f"{len(past.tries)} finished tries are in the log and are not made again ({by_arm}); "
         f"{len(past.stored)} lessons are stored and are not stored again"
     )
-
-
-def _alone(error: BaseException) -> BaseException:
-    """The first error of a task group; the others are of tasks that ran beside it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,17 +17,7 @@ from jeeves_reflexion.tasknotes import (
     SqliteReflectionStore,
     VersionedReflectionStore,
 )
-from vectorstores import (
-    JSON,
-    AbsentEmbedder,
-    Embedder,
-    HashingEmbedder,
-    Record,
-    RecordPage,
-    Store,
-    open_store,
-    origin_of,
-)
+from vectorstores import AbsentEmbedder, HashingEmbedder, Store, open_store, origin_of
 
 SCHEMA: Final = "task_notes"
 _FILE_ENDINGS: Final = frozenset({".sqlite", ".sqlite3", ".db"})
@@ -36,7 +25,33 @@ _FILE_ENDINGS: Final = frozenset({".sqlite", ".sqlite3", ".db"})
 _NO_VECTORS: Final = 8
 
 
-class PostgresReflectionStore(VersionedReflectionStore):
+class _AddressedStore(VersionedReflectionStore):
+    """Task notes in a store of vectors, which is looked at, as that may take a while, when it is first used."""
+
+    def __init__(self, address: str, namespace: str, *, create: bool) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._create = create
+        self._store: Store | None = None
+        self._lock = anyio.Lock()
+
+    async def _opened(self) -> Store:
+        async with self._lock:
+            if self._store is None:
+                origin = await anyio.to_thread.run_sync(origin_of, self._address)
+                embedder = HashingEmbedder(_NO_VECTORS) if origin is None else AbsentEmbedder(origin)
+                self._store = open_store(
+                    self._address, embedder=embedder, namespace=self._namespace, create=self._create
+                )
+            return self._store
+
+    async def close(self) -> None:
+        if self._store is not None:
+            self.records = self._store
+            await super().close()
+
+
+class PostgresReflectionStore(_AddressedStore):
     """Task notes in PostgreSQL, shared by many machines; asyncio only, as psycopg is.
 
     ``address`` is ``postgresql://…`` (or ``postgresql+embedded:///folder``). The notes have a schema of their own,
@@ -51,7 +66,7 @@ class PostgresReflectionStore(VersionedReflectionStore):
             )
         if "schema=" not in address:
             address += f"{'&' if '?' in address else '?'}schema={SCHEMA}"
-        super().__init__(_Later(address, namespace, create=create))
+        super().__init__(address, namespace, create=create)
 
 
 def default_notes_place() -> str:
@@ -77,7 +92,7 @@ def open_notes(
     if path.is_file() or (path.suffix in _FILE_ENDINGS and not path.is_dir()):
         return SqliteReflectionStore(path, namespace=namespace, create=create)
     if (path / "store.sqlite3").exists():
-        return VersionedReflectionStore(_Later(str(path), namespace, create=create))
+        return _AddressedStore(str(path), namespace, create=create)
     if not create and not path.is_dir():
         raise ReflectionStoreError(f"there are no task notes at {path}")
     return FileReflectionStore(path)
@@ -85,49 +100,3 @@ def open_notes(
 
 def _is_postgres(address: str) -> bool:
     return address.startswith(("postgresql://", "postgres://", "postgresql+embedded://"))
-
-
-class _Later:
-    """The records of a store that is looked at, which may take a while, when it is first used."""
-
-    def __init__(self, address: str, namespace: str, *, create: bool) -> None:
-        self._address = address
-        self._namespace = namespace
-        self._create = create
-        self._store: Store | None = None
-        self._lock = anyio.Lock()
-
-    async def append_once(self, collection: str, key: str, value: JSON) -> bool:
-        return await (await self._opened()).append_once(collection, key, value)
-
-    async def get(self, collection: str, key: str) -> Record | None:
-        return await (await self._opened()).get(collection, key)
-
-    async def compare_and_swap(
-        self, collection: str, key: str, value: JSON, *, version: int | None
-    ) -> Record:
-        return await (await self._opened()).compare_and_swap(collection, key, value, version=version)
-
-    async def scan_records(
-        self, collection: str, *, after: str | None = None, limit: int = 100
-    ) -> RecordPage:
-        return await (await self._opened()).scan_records(collection, after=after, limit=limit)
-
-    async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
-        return await (await self._opened()).delete_records(collection, keys)
-
-    async def close(self) -> None:
-        if self._store is not None:
-            await self._store.close()
-
-    async def _opened(self) -> Store:
-        async with self._lock:
-            if self._store is None:
-                origin = await anyio.to_thread.run_sync(origin_of, self._address)
-                embedder: Embedder = (
-                    HashingEmbedder(_NO_VECTORS) if origin is None else AbsentEmbedder(origin)
-                )
-                self._store = open_store(
-                    self._address, embedder=embedder, namespace=self._namespace, create=self._create
-                )
-            return self._store

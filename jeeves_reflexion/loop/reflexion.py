@@ -61,7 +61,6 @@ from jeeves_reflexion.types import (
 )
 
 _NO_VERDICT = Evaluation(None, rationale="not judged yet")
-_BUG = "programming_error"
 
 
 class Reflexion(Generic[T]):
@@ -310,7 +309,7 @@ class Reflexion(Generic[T]):
             raise
         except Exception as error:  # noqa: BLE001 - kept in the attempt
             problem = failure("agent", error, history, raise_bugs=self._raise_bugs)
-            bug = _BUG if errors.programming_error(error) else None
+            bug = "programming_error" if errors.programming_error(error) else None
             attempt = Attempt(error=redact(errors.described(error)), interrupted=bug)
         if not attempt.seconds:
             attempt = replace(attempt, seconds=time.monotonic() - started)
@@ -370,7 +369,7 @@ class Reflexion(Generic[T]):
         reason = trial.exhausted
         if not trial.evaluation.scored:
             reason = reason or "an attempt without a verdict teaches nothing"
-        if trial.attempt.interrupted == _BUG:
+        if trial.attempt.interrupted == "programming_error":
             reason = reason or "a programming error in the agent teaches nothing about the task"
         if reason:
             return await drop(session, trial, reason)

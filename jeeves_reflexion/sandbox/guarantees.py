@@ -6,23 +6,25 @@ import functools
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Literal, cast
 
-from jeeves_reflexion.sandbox.inside import frames, seccomp
-from jeeves_reflexion.sandbox.launch import configuration
+import anyio
+
+from jeeves_reflexion.errors import SandboxError
+from jeeves_reflexion.sandbox.inside import seccomp
+from jeeves_reflexion.sandbox.launch import Jail, Report
 from jeeves_reflexion.sandbox.limits import SandboxLimits
-from jeeves_reflexion.sandbox.runtimes import Runtime, interpreter
+from jeeves_reflexion.sandbox.outcome import judged
+from jeeves_reflexion.sandbox.runtimes import Runtime
 
 Way = Literal["namespaces", "landlock", "limits"]
 
-_SECONDS = 30.0
 _LIMITS = SandboxLimits(seconds=20)
 
 _TRY = """
@@ -144,7 +146,6 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
         witness.touch()
         for path, mode in ((Path(other), 0o777), (witness, 0o666)):  # nothing but the sandbox is in the way
             path.chmod(mode)
-        config = configuration(way, Runtime("python"), _LIMITS)
         named, abstract = Path(other, "listener"), f"jeeves-sandbox-{os.urandom(8).hex()}"
         inputs = {"witness": str(witness), "parent": os.getpid(), "listener": str(named), "name": abstract}
         try:
@@ -153,9 +154,12 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
                 _listener("\0" + abstract if sys.platform == "linux" else str(named) + "2"),
             ):
                 named.chmod(0o666)
-                return _tried(config, {"code": _TRY, "inputs": inputs, "result": "result"})
-        except (OSError, ValueError) as error:
-            return {}, str(error) or type(error).__name__
+                request = json.dumps({"code": _TRY, "inputs": inputs, "result": "result"}).encode()
+                with ThreadPoolExecutor(1) as thread:  # in ours there may be an event loop
+                    report = thread.submit(anyio.run, _tried, way, request).result()
+            return cast("dict[str, dict[str, bool]]", judged(report, _LIMITS).value), ""
+        except (OSError, ValueError, SandboxError) as error:
+            return {}, str(error)[:500] or type(error).__name__
 
 
 def _listener(address: str) -> socket.socket:
@@ -164,42 +168,5 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-def _tried(config: Mapping[str, Any], request: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    command = interpreter()
-    with subprocess.Popen(  # noqa: S603
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    ) as process:
-        alarm = threading.Timer(_SECONDS, process.kill)
-        alarm.start()
-        try:
-            return _talk(process.stdin, process.stdout, config, request)
-        finally:
-            alarm.cancel()
-            process.kill()
-
-
-def _talk(
-    stdin: IO[bytes] | None, stdout: IO[bytes] | None, *messages: Mapping[str, Any]
-) -> tuple[dict[str, Any], str]:
-    if stdin is None or stdout is None:
-        return {}, "no pipes"
-    for message in messages:
-        stdin.write(frames.packed(json.dumps(message).encode()))
-        stdin.flush()
-        said = frames.receive_json(stdout.fileno())
-        if said is None:
-            return {}, "its process ended without a word"
-        if "problem" in said:
-            return {}, str(said["problem"])
-    answer = frames.receive(stdout.fileno()) or b"{}"
-    outcome = json.loads(answer or b"{}")
-    if "value" not in outcome:
-        return {}, str(outcome.get("error", said))[:500]
-    value: dict[str, Any] = outcome["value"]
-    return value, ""
+async def _tried(way: Way, request: bytes) -> Report:
+    return await (await Jail.start(way, Runtime("python"), _LIMITS)).run_once(request)

@@ -102,6 +102,14 @@ class Jail:
             return
         raise SandboxUnavailableError(f"the sandbox's process was not ready within {START_SECONDS:g} s")
 
+    async def run_once(self, request: bytes) -> Report:
+        """Run a request when the process is ready, return the report on it, and end the process."""
+        try:
+            await self.ready()
+            return await self.run(request)
+        finally:
+            await self.close()
+
     async def run(self, request: bytes) -> Report:
         """Run one request and return the report on it. For once only."""
         most = self.limits.resources()

@@ -106,7 +106,7 @@ class Sandbox:
                 if ran is not None:
                     return ran
             jail = await Jail.start(guarantees.way, needed, limits)
-            return judged(await _run_in(jail, request), limits)
+            return judged(await jail.run_once(request), limits)
 
     async def run_pair(
         self,
@@ -184,7 +184,7 @@ class Sandbox:
             await jail.close()
             raise
         try:
-            report = await _run_in(jail, request)
+            report = await jail.run_once(request)
         except SandboxError:
             return None
         return judged(report, self._limits)
@@ -193,15 +193,6 @@ class Sandbox:
         while len(self._waiting) < self._warm:
             jail = await Jail.start(guarantees.way, runtime("python"), self._limits, warm=True)
             self._waiting.append(jail)
-
-
-async def _run_in(jail: Jail, request: bytes) -> Report:
-    """Run in a jail when it is ready, and end it."""
-    try:
-        await jail.ready()
-        return await jail.run(request)
-    finally:
-        await jail.close()
 
 
 async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
@@ -231,7 +222,7 @@ async def _run_joined(
 
     async def run(number: int) -> None:
         try:
-            reports[number] = await _run_in(jails[number], requests[number])
+            reports[number] = await jails[number].run_once(requests[number])
         except SandboxError as error:
             reports[number] = error
         if number:

@@ -1,30 +1,32 @@
-"""Runs tasks, in sequence or side by side, and lets each improve its own instructions from run to run (seed 000)."""
+"""Runs tasks, in sequence or side by side, and lets each improve its own instructions from run to run."""
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 
+from jeeves_reflexion.agents.function import as_agent
+from jeeves_reflexion.agents.react import ReAct
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
+from jeeves_reflexion.evaluators import Judge, as_evaluator
 from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
-from jeeves_reflexion.protocols import ChatModel
+from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import Listener, Session, logger
-from jeeves_reflexion.tasknotes.config import ReflectionConfig
-from jeeves_reflexion.tasknotes.execution import AnyAgent, EnsembleOptions, Staff, TaskRun
-from jeeves_reflexion.tasknotes.gates import ReviewDecision, decided
-from jeeves_reflexion.tasknotes.memory import InMemoryReflectionStore
+from jeeves_reflexion.tasknotes.execution import EnsembleOptions, TaskRun
+from jeeves_reflexion.tasknotes.guards import ReviewGate, decision
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
-from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, Status, TaskOutcome
+from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
+from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, TaskOutcome
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.types import Task
 
+AnyAgent: TypeAlias = ChatModel | Callable[..., Any]
 Work: TypeAlias = EnsembleTask | Phase | Task | str
 
 
@@ -61,15 +63,20 @@ class Ensemble:
         if model is not None and not isinstance(model, ChatModel):
             raise ConfigurationError(f"model must be a ChatModel, not {type(model).__name__}")
         self.options = options or EnsembleOptions()
-        self.staff = Staff(agent, evaluator, model)
-        self._given = reflection_store
-        self.reflector = self._reflects_in(reflection_store)
-        self._listeners = tuple(listeners)
-        self._warned = False
+        self.reflector = TaskReflector(
+            InMemoryReflectionStore() if reflection_store is None else reflection_store,
+            store_seconds=self.options.store_seconds,
+            reflection_seconds=self.options.reflection_seconds,
+        )
+        self._model = model
+        self._agent = agent
+        self._evaluator = evaluator
+        self._listeners = tuple(map(_listener, listeners))
+        self._warning = _shortcoming(reflection_store, self.reflector)
 
     @property
     def reflection_store(self) -> ReflectionStore | None:
-        """Where the notes are kept; None while no task needed any and none was given."""
+        """Where the notes are kept."""
         return self.reflector.store
 
     async def run(
@@ -83,19 +90,26 @@ class Ensemble:
 
         ``workers`` is how many tasks run at once; a task waits for those in its ``context``, and is skipped if one of
         them was not accepted. A phase begins after what stands before it. ``inputs`` fills placeholders. What no other
-        run would mend (a missing key, a bad configuration, an exhausted budget) is raised.
+        run would mend (a missing key, a bad configuration, an exhausted budget) is raised, and so is a programming
+        error that the agent raised in every task that ran.
         """
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
             raise ConfigurationError(f"workers must be a whole number of at least 1, not {workers!r}")
         started = time.monotonic()
-        stages = _stages(tasks)
-        run = _Run(self, session or Session(), dict(inputs or {}), workers)
-        run.begin(stages)
-        if any(place.reflection is not None for place in run.places.values()):
-            await self._ready(run)
-        for stage in stages:
-            await run.stage(stage)
-        return EnsembleResult(run.session.id, run.results(), time.monotonic() - started)
+        phases = _phases(tasks)
+        run = _Run(self._listening(session or Session()), workers)
+        for phase in phases:
+            for task in phase.tasks:
+                run.add(task, self._task_run(phase, task, run, dict(inputs or {})))
+        if self._warning and any(each.reflection is not None for each in run.runs.values()):
+            message, self._warning = self._warning, ""
+            logger.warning(message)
+            await run.session.emit(Warned(run_id=run.session.id, message=message))
+        for phase in phases:
+            await run.phase(phase)
+        run.raise_bug()
+        outcomes = tuple(each.outcome for each in run.runs.values())
+        return EnsembleResult(run.session.id, outcomes, time.monotonic() - started)
 
     def run_sync(
         self, *tasks: Work, inputs: Mapping[str, str] | None = None, workers: int = 1
@@ -103,213 +117,178 @@ class Ensemble:
         """Run tasks in an event loop of its own; raises :class:`SessionError` where one runs already."""
         return run_alone(lambda: self.run(*tasks, inputs=inputs, workers=workers), "ensemble.run(...)")
 
-    # -- for the run
+    # -- who works on a task: its own agent and evaluator, else the ensemble's, else made of the model
 
-    def _reflects_in(self, store: ReflectionStore | None) -> TaskReflector:
-        options = self.options
-        return TaskReflector(
-            store, store_seconds=options.store_seconds, reflection_seconds=options.reflection_seconds
+    def _task_run(self, phase: Phase, task: EnsembleTask, run: _Run, inputs: Mapping[str, str]) -> TaskRun:
+        return TaskRun(
+            task,
+            task.bound(inputs),
+            phase.reflection_of(task),
+            self._agent_of(task),
+            self._evaluator_of(task),
+            self._model_of(task),
+            self.options,
+            self.reflector,
+            run.session.for_attempt(len(run.runs) + 1, {}),
+            inputs,
+            TaskOutcome(task, "skipped"),
         )
 
-    async def _ready(self, run: _Run) -> None:
-        """Make the default store, and say once what the store can't do."""
-        if self.reflector.store is None:
-            self.reflector = self._reflects_in(InMemoryReflectionStore())
-        if self._warned:
-            return
-        message = ""
-        if self._given is None:
-            message = (
-                "no reflection_store was given: task notes are kept in memory, and are gone with this Ensemble; pass "
-                "a SqliteReflectionStore, FileReflectionStore or PostgresReflectionStore to keep them"
-            )
-        elif self.reflector.versioned is None:
-            message = (
-                f"{type(self._given).__name__} keeps no versions of task notes: no rollback, and run counts are safe "
-                "within this process alone; VersionedReflectionStore does both"
-            )
-        if message:
-            self._warned = True
-            logger.warning(message)
-            await run.session.emit(Warned(run_id=run.session.id, message=message))
+    def _agent_of(self, task: EnsembleTask) -> Agent:
+        chosen = task.agent or self._agent or self._model
+        if chosen is None:
+            raise ConfigurationError("no agent: pass model= or agent= to the ensemble, or agent= to the task")
+        return ReAct(chosen) if isinstance(chosen, ChatModel) else as_agent(chosen)
 
-    def session_for(self, session: Session) -> Session:
+    def _evaluator_of(self, task: EnsembleTask) -> Evaluator | None:
+        chosen = task.evaluator or self._evaluator
+        if chosen is None or isinstance(chosen, Judge):
+            return chosen
+        return Judge(chosen) if isinstance(chosen, ChatModel) else as_evaluator(chosen)
+
+    def _model_of(self, task: EnsembleTask) -> ChatModel | None:
+        for chosen in (task.agent, self._agent):
+            found = chosen if isinstance(chosen, ChatModel) else getattr(chosen, "model", None)
+            if isinstance(found, ChatModel):
+                return found
+        return self._model
+
+    def _listening(self, session: Session) -> Session:
         """Return a session whose events, without secrets, go to its listener and to the ensemble's."""
-        listeners = [*([session.listener] if session.listener is not None else []), *self._listeners]
-        return redacting(session.listening(_All(listeners))) if self._listeners else redacting(session)
+        if not self._listeners:
+            return redacting(session)
+        sessions = [session, *map(session.listening, self._listeners)]
+
+        async def tell(event: Event) -> None:
+            for each in sessions:  # each in its own call, so that one that fails keeps it from no other
+                await each.emit(event)
+
+        return redacting(session.listening(tell))
 
 
-class _All:
-    """Hands each event to several listeners; one that fails keeps it from no other."""
-
-    def __init__(self, listeners: Sequence[Listener | EnsembleListener]) -> None:
-        self._listeners = listeners
-
-    async def __call__(self, event: Event) -> None:
-        for listener in self._listeners:
-            try:
-                waiting = None
-                if isinstance(listener, EnsembleListener):
-                    if isinstance(event, TaskReflectedEvent):
-                        waiting = listener.on_task_reflected(event)
-                else:
-                    waiting = listener(event)
-                if inspect.isawaitable(waiting):
-                    await waiting
-            except Exception:  # noqa: BLE001 - logged, and of no concern to the others
-                logger.exception("a listener failed on %s of run %s", event.kind, event.run_id)
+def _listener(listener: Listener | EnsembleListener) -> Listener:
+    if not isinstance(listener, EnsembleListener):
+        return listener
+    hear = listener.on_task_reflected
+    return lambda event: hear(event) if isinstance(event, TaskReflectedEvent) else None
 
 
-def _stages(works: Sequence[Work]) -> list[Phase]:
+def _shortcoming(given: ReflectionStore | None, reflector: TaskReflector) -> str:
+    """Say what a store can't do, for the first run that reflects."""
+    if given is None:
+        return (
+            "no reflection_store was given: task notes are kept in memory, and are gone with this Ensemble; pass "
+            "a SqliteReflectionStore, FileReflectionStore or PostgresReflectionStore to keep them"
+        )
+    if reflector.versioned is None:
+        return (
+            f"{type(given).__name__} keeps no versions of task notes: no rollback, and run counts are safe "
+            "within this process alone; VersionedReflectionStore does both"
+        )
+    return ""
+
+
+def _phases(works: Sequence[Work]) -> list[Phase]:
     """Return the phases of a run; tasks between them are phases without a review."""
-    stages: list[Phase] = []
-    loose: list[EnsembleTask] = []
-    for work in works:
-        if not isinstance(work, Phase):
-            loose.append(EnsembleTask.of(work))
-            continue
-        if loose:
-            stages.append(Phase("", loose))
-        stages.append(work)
-        loose = []
-    if loose:
-        stages.append(Phase("", loose))
-    return stages
-
-
-@dataclass(slots=True)
-class _Place:
-    """A task's place in a run, its number from 1, and what came of it."""
-
-    task: EnsembleTask
-    number: int
-    core: Task
-    reflection: ReflectionConfig | None
-    done: anyio.Event = field(default_factory=anyio.Event)
-    run: TaskRun | None = None
-    outcome: TaskOutcome | None = None
+    found: list[Phase] = []
+    for is_phase, group in groupby(works, lambda work: isinstance(work, Phase)):
+        if is_phase:
+            found += [work for work in group if isinstance(work, Phase)]
+        else:
+            found.append(Phase("", [EnsembleTask.of(work) for work in group if not isinstance(work, Phase)]))
+    return found
 
 
 class _Run:
-    def __init__(self, ensemble: Ensemble, session: Session, inputs: Mapping[str, str], workers: int) -> None:
-        self.ensemble = ensemble
-        self.session = ensemble.session_for(session)
-        self.inputs = inputs
-        self.limiter = anyio.CapacityLimiter(workers)
-        self.workers = workers
-        self.places: dict[int, _Place] = {}
+    """One run of an ensemble: its tasks by their ``id()``, for equal ones are different tasks."""
 
-    def begin(self, phases: Sequence[Phase]) -> None:
-        """Give each task its place; raises :class:`ConfigurationError` for what can't work."""
-        staff = self.ensemble.staff
-        tasks = [(task, phase.reflection_of(task)) for phase in phases for task in phase.tasks]
-        for number, (task, reflection) in enumerate(tasks, 1):
-            if id(task) in self.places:
-                raise ConfigurationError(f"the task {task.description[:80]!r} is in the run twice")
-            for other in task.context:
-                if id(other) not in self.places:
-                    raise ConfigurationError(
-                        f"the task {task.description[:80]!r} has a context that does not come before it in this run"
-                    )
-            staff.agent_of(task)
-            staff.evaluator_of(task)
-            self.places[id(task)] = _Place(task, number, task.bound(self.inputs), reflection)
+    def __init__(self, session: Session, workers: int) -> None:
+        self.session = session
+        self.runs: dict[int, TaskRun] = {}
+        self._workers = workers
+        self._limiter = anyio.CapacityLimiter(workers)
 
-    async def stage(self, phase: Phase) -> None:
+    def add(self, task: EnsembleTask, run: TaskRun) -> None:
+        """Add a task; raises :class:`ConfigurationError` where it can't be at this place."""
+        if id(task) in self.runs:
+            raise ConfigurationError(f"the task {task.description[:80]!r} is in the run twice")
+        if any(id(other) not in self.runs for other in task.context):
+            raise ConfigurationError(
+                f"the task {task.description[:80]!r} has a context that does not come before it in this run"
+            )
+        self.runs[id(task)] = run
+
+    async def phase(self, phase: Phase) -> None:
         """Run the tasks of a phase, and again as long as its review asks for it."""
-        places = [self.places[id(task)] for task in phase.tasks]
+        runs = [self.runs[id(task)] for task in phase.tasks]
         advice = ""
         for attempt in range(phase.max_retries + 1):
-            for place in places:
-                place.done = anyio.Event()
-            await self._together(places, advice, learn=phase.review is None)
+            await self._together(runs, advice, learn=phase.review is None)
             if phase.review is None:
                 return
+            gate = ReviewGate(phase.review, phase.timeout, phase.on_timeout)
             try:
-                decision = await self._review(phase, places)
+                decided = await decision(
+                    gate, ([run.outcome for run in runs],), ("accept", "reject", "retry")
+                )
             except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - told by the outcomes
                 reason = redact(f"phase {phase.name!r}: the review failed: {described(error)}")
                 logger.warning("run %s, %s", self.session.id, reason)
-                await self._settle(places, reason, status="failed")
-                return
-            if decision.verdict == "accept":
-                await self._settle(places)
-                return
-            advice = decision.text
-            if decision.verdict == "reject" or attempt == phase.max_retries:
-                await self._settle(places, f"phase {phase.name!r}: {advice}")
-                return
+                for run in runs:
+                    run.reject(reason, status="failed")
+                break
+            advice = decided.text
+            if decided.verdict == "accept":
+                break
+            if decided.verdict == "reject" or attempt == phase.max_retries:
+                for run in runs:
+                    run.reject(f"phase {phase.name!r}: {advice}")
+                break
+        for run in runs:
+            await run.settle()
 
-    def results(self) -> tuple[TaskOutcome, ...]:
-        """Return the outcomes, in the order of the tasks."""
-        return tuple(place.outcome for place in self.places.values() if place.outcome is not None)
+    def raise_bug(self) -> None:
+        """Raise the programming error of an agent that every task which ran came to: no result is lost by it."""
+        bugs = [run.bug for run in self.runs.values() if run.outcome.status != "skipped"]
+        first = bugs[0] if bugs else None
+        if first is not None and {bug and described(bug) for bug in bugs} == {described(first)}:
+            raise first
 
-    async def _together(self, places: Sequence[_Place], advice: str, *, learn: bool) -> None:
-        if self.workers == 1:
-            for place in places:
-                await self._one(place, advice, learn=learn)
+    async def _together(self, runs: Sequence[TaskRun], advice: str, *, learn: bool) -> None:
+        if self._workers == 1:
+            for run in runs:
+                await self._one(run, advice, learn=learn)
             return
+        for run in runs:
+            run.done = anyio.Event()
         errors: list[Exception] = []
 
-        async def work(place: _Place) -> None:
+        async def work(run: TaskRun) -> None:
             try:
-                for other in place.task.context:
-                    await self.places[id(other)].done.wait()
-                async with self.limiter:
-                    await self._one(place, advice, learn=learn)
+                for other in run.task.context:
+                    await self.runs[id(other)].done.wait()
+                async with self._limiter:
+                    await self._one(run, advice, learn=learn)
             except Exception as error:  # noqa: BLE001 - raised again below, as itself
                 errors.append(error)
                 group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            for place in places:
-                group.start_soon(work, place)
+            for run in runs:
+                group.start_soon(work, run)
         if errors:
             raise errors[0]
 
-    async def _one(self, place: _Place, advice: str, *, learn: bool) -> None:
-        before = [self.places[id(other)] for other in place.task.context]
-        missing = [each for each in before if each.outcome is None or not each.outcome.accepted]
+    async def _one(self, run: TaskRun, advice: str, *, learn: bool) -> None:
+        before = [self.runs[id(other)] for other in run.task.context]
+        missing = [each for each in before if not each.outcome.accepted]
         if missing:
-            reason = f"task {missing[0].number} of its context was not accepted"
-            place.outcome = TaskOutcome(place.task, "skipped", reason=reason)
+            reason = f"task {missing[0].session.attempt} of its context was not accepted"
+            run.outcome = TaskOutcome(run.task, "skipped", reason=reason)
         else:
-            outputs = [(each.core.prompt, each.outcome.output) for each in before if each.outcome is not None]
-            place.run = TaskRun(
-                place.task,
-                place.core,
-                place.reflection,
-                self.ensemble.staff,
-                self.ensemble.options,
-                self.ensemble.reflector,
-                self.session.for_attempt(place.number, {}),
-                outputs,
-                advice,
-                self.inputs,
-            )
-            place.outcome = await place.run.execute()
+            await run.execute([(each.core.prompt, each.outcome.output) for each in before], advice)
             if learn:
-                place.outcome = await place.run.settle(place.outcome)
-        place.done.set()
-
-    async def _review(self, phase: Phase, places: Sequence[_Place]) -> ReviewDecision:
-        outcomes = [place.outcome for place in places if place.outcome is not None]
-        review = phase.review
-        if review is None:
-            return ReviewDecision.accept()
-        allowed = {"accept", "reject", "retry"}
-        return await decided(review, lambda: review(outcomes), phase.timeout, phase.on_timeout, allowed)
-
-    async def _settle(
-        self, places: Sequence[_Place], reason: str = "", *, status: Status = "rejected"
-    ) -> None:
-        """Let a phase that was decided on leave its notes; with a reason, none of it was accepted."""
-        for place in places:
-            if place.run is None or place.outcome is None or place.outcome.status == "skipped":
-                continue
-            if reason and place.outcome.accepted:
-                decision = ReviewDecision.reject(reason) if status == "rejected" else None
-                place.outcome = replace(place.outcome, status=status, reason=reason, decision=decision)
-            place.outcome = await place.run.settle(place.outcome)
+                await run.settle()
+        run.done.set()

@@ -1,6 +1,6 @@
 """How a task's notes change over its runs: versions, what the runs under each scored, and when one is taken back.
 
-Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.versioned` stores it.
+Everything here is a value and a rule; :mod:`jeeves_reflexion.tasknotes.store` stores it.
 
 A run's score belongs to the version that it was made under, version 0 being none. A version is held against what was
 before it: the scores of the runs under it *and the versions made of it* against those under the versions it was made
@@ -11,26 +11,29 @@ looked at after each run: :data:`Z` is wider than usual for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
+from pydantic import TypeAdapter, ValidationError
+
 from jeeves_reflexion.statistics import Difference, difference
-from jeeves_reflexion.tasknotes.note_gate import MOST_CHARACTERS, storable, storable_text
-from jeeves_reflexion.tasknotes.values import TaskReflection
+from jeeves_reflexion.tasknotes.gate import (
+    MOST_CHARACTERS,
+    MOST_ITEM_CHARACTERS,
+    storable,
+    storable_text,
+)
+from jeeves_reflexion.tasknotes.values import ReflectionStoreError, TaskReflection
 from jeeves_reflexion.text import abridge
+from jeeves_reflexion.types import JSON
 
 LEAST: Final = 5
 """So many scores are needed on either side of a comparison."""
 
 Z: Final = 2.576
-"""The width of the interval: 99 %, since many versions are looked at, again after each run.
-
-Simulated (``python -m benchmarks.tasknotes.rollbacks``): where notes made no difference, 6 to 18 % of tasks saw a
-version taken back for nothing within 40 runs, which costs a step back to its equal (30 to 54 % at 95 %). A fall from
-0.9 to 0.3 after 20 runs was taken back in 97 %, half of them within 5 runs; one from 0.9 to 0.5 after 10 in 47 %.
-"""
+"""The width of the interval: 99 %, since many versions are looked at, again after each run (docs/tasknotes.md)."""
 
 MOST_VERSIONS: Final = 30
 MOST_SCORES: Final = 200
@@ -203,6 +206,7 @@ def rolled_back(history: NoteHistory, to: int, reason: str, *, by_hand: bool = T
         for each in history.versions
     )
     kind: ChangeKind = "rolled_back_by_hand" if by_hand else "rolled_back"
+    reason = storable_text(reason, MOST_ITEM_CHARACTERS)
     change = NoteChange(datetime.now(UTC), kind, history.current, to, reason)
     return _noted(replace(history, current=to, versions=versions), change)
 
@@ -241,4 +245,48 @@ def says(reflection: TaskReflection) -> tuple[object, ...]:
         reflection.refined_expected_output,
         reflection.observations,
         reflection.suggestions,
+    )
+
+
+# -- as JSON, as every store keeps it
+
+FORMAT: Final = 1
+_HISTORY: Final = TypeAdapter(NoteHistory)
+_REFLECTION: Final = TypeAdapter(TaskReflection)
+_REQUIRED: Final = {"format", *(field.name for field in fields(NoteHistory))} - {"identity", "failed"}
+
+
+def document_of(history: NoteHistory) -> JSON:
+    """Return a history as a JSON object."""
+    return {"format": FORMAT, **_HISTORY.dump_python(history, mode="json")}
+
+
+def reflection_document(reflection: TaskReflection) -> JSON:
+    """Return a reflection as a JSON object."""
+    document: JSON = _REFLECTION.dump_python(reflection, mode="json")
+    return document
+
+
+def history_of(identity: str, document: JSON) -> NoteHistory:
+    """Read a history back. Raises :class:`ReflectionStoreError` for what is none, or of a newer format."""
+    given = document if isinstance(document, Mapping) else {}
+    found = given.get("format", FORMAT)
+    if found != FORMAT:
+        raise ReflectionStoreError(
+            f"the notes on task {identity} are of format {found!r}, and this version reads {FORMAT}: "
+            "update jeeves-reflexion"
+        )
+    missing = _REQUIRED - given.keys()
+    if missing:
+        raise _unreadable(identity, f"{', '.join(sorted(missing))} missing")
+    try:
+        return _HISTORY.validate_python({**given, "identity": identity})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _unreadable(identity, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _unreadable(identity: str, problem: str) -> ReflectionStoreError:
+    return ReflectionStoreError(
+        f"the notes on task {identity} can't be read ({problem}): forget them, or restore them"
     )

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
 
-from jeeves_reflexion.agents.function import as_agent
-from jeeves_reflexion.agents.react import ReAct
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
-from jeeves_reflexion.evaluators import Judge, as_evaluator
+import anyio
+
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described, programming_error
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated, LessonsRecalled
-from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator, LessonStore
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.config import ReflectionConfig
-from jeeves_reflexion.tasknotes.gates import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
+from jeeves_reflexion.tasknotes.gate import render
+from jeeves_reflexion.tasknotes.guards import InputGuard, OutputGuard, ReviewDecision, ReviewGate, refusal
 from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
-from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
+from jeeves_reflexion.tasknotes.reflector import REFLECTION_SECONDS, STORE_SECONDS, Notes, TaskReflector
+from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import EnsembleTask, Status, TaskOutcome
-from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task
+from jeeves_reflexion.types import Attempt, Recall, Task
 
 LESSONS_BLOCK = "reflexion_lessons"
-
-AnyAgent: TypeAlias = ChatModel | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +42,8 @@ class EnsembleOptions:
     top_k_lessons: int = 3
     threshold: float = 0.8
     notes_tokens: int = NOTES_TOKENS
-    store_seconds: float = 30.0
-    reflection_seconds: float = 300.0
+    store_seconds: float = STORE_SECONDS
+    reflection_seconds: float = REFLECTION_SECONDS
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.threshold <= 1.0:
@@ -56,130 +53,107 @@ class EnsembleOptions:
                 raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Staff:
-    """Who works on a task: its own agent and evaluator, else the ensemble's, else made of the model."""
-
-    agent: AnyAgent | None
-    evaluator: AnyAgent | None
-    model: ChatModel | None
-
-    def agent_of(self, task: EnsembleTask) -> Agent:
-        """Return the agent; raises :class:`ConfigurationError` if there is nobody."""
-        chosen = task.agent or self.agent or self.model
-        if chosen is None:
-            raise ConfigurationError("no agent: pass model= or agent= to the ensemble, or agent= to the task")
-        return ReAct(chosen) if isinstance(chosen, ChatModel) else as_agent(chosen)
-
-    def evaluator_of(self, task: EnsembleTask) -> Evaluator | None:
-        """Return the evaluator, or None where nobody judges."""
-        chosen = task.evaluator or self.evaluator
-        if chosen is None:
-            return None
-        if isinstance(chosen, ChatModel):
-            return Judge(chosen)
-        return chosen if isinstance(chosen, Judge) else as_evaluator(chosen)
-
-    def model_of(self, task: EnsembleTask) -> ChatModel | None:
-        """Return the model that reflects unless another is configured: the task's, else the ensemble's."""
-        for chosen in (task.agent, self.agent):
-            found = chosen if isinstance(chosen, ChatModel) else getattr(chosen, "model", None)
-            if isinstance(found, ChatModel):
-                return found
-        return self.model
+class _Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
 
 
-class _Stopped(Exception):  # noqa: N818 - carries the outcome out of a step
-    def __init__(self, outcome: TaskOutcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TaskRun:
-    """The state of one run of one task: :meth:`execute`, then :meth:`settle` once its phase is decided on."""
+    """The run of one task: :meth:`execute`, then :meth:`settle` once its phase is decided on."""
 
     task: EnsembleTask
     core: Task
     reflection: ReflectionConfig | None
-    staff: Staff
+    agent: Agent
+    evaluator: Evaluator | None
+    model: ChatModel | None
+    """The one that reflects unless another is configured."""
     options: EnsembleOptions
     reflector: TaskReflector
     session: Session
-    context: Sequence[tuple[str, str]] = ()
-    advice: str = ""
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str]
+    outcome: TaskOutcome
+    done: anyio.Event = field(default_factory=anyio.Event)
+    bug: Exception | None = None
+    """A programming error of the agent, which no other run would mend."""
     notes: Notes | None = None
     recall: Recall | None = None
-    problems: list[str] = field(default_factory=list)
+    blocks: Mapping[str, str] = field(default_factory=dict)
 
-    async def execute(self) -> TaskOutcome:
-        """Run the task up to its acceptance, or to what stands in its way."""
+    async def execute(self, context: Sequence[tuple[str, str]], advice: str = "") -> None:
+        """Run the task up to its acceptance, or to what stands in its way.
+
+        ``context`` holds descriptions and outputs of tasks before it, ``advice`` what a review of its phase said.
+        """
+        self.outcome = TaskOutcome(self.task, "accepted")
+        self.bug, self.notes, self.recall, self.blocks = None, None, None, {}
+        if advice:
+            context = [*context, ("Review of the earlier run", advice)]
         try:
-            outcome = await self._accepted()
+            await self._accept(context)
         except _Stopped as stopped:
-            outcome = stopped.outcome
-        if outcome.status == "failed":
-            logger.warning(
-                "run %s, task %d: %s", self.session.id, self.session.attempt, redact(outcome.reason)
-            )
-        return self._told(outcome)
+            self.outcome = replace(self.outcome, status=stopped.status, reason=stopped.reason)
+        if self.outcome.status == "failed":
+            reason = redact(self.outcome.reason)
+            logger.warning("run %s, task %d: %s", self.session.id, self.session.attempt, reason)
 
-    async def settle(self, outcome: TaskOutcome) -> TaskOutcome:
-        """Note what the run says of its notes, and reflect if it was accepted; return it with what came of that."""
-        await self._credit(outcome)
+    async def settle(self) -> None:
+        """Note what the run says of its notes, and reflect if it was accepted."""
+        await self._credit()
+        outcome = self.outcome
         if self.reflection is None or not outcome.accepted:
-            return self._told(outcome)
+            return
         reflection, problem = await self.reflector.reflect(
             # As it is defined, with its placeholders, and not as this run filled it in.
             replace(self.core, expected_output=self.task.expected_output),
             outcome.output,
             config=self.reflection,
-            model=self.staff.model_of(self.task),
+            model=self.model,
             session=self.session,
             evaluation=outcome.evaluation,
             attempt=outcome.attempt,
         )
-        self._problem(problem)
-        return self._told(replace(outcome, reflection=reflection))
+        self.outcome = replace(outcome, reflection=reflection)
+        self._tell(problem)
 
     # -- the steps, in order
 
-    async def _accepted(self) -> TaskOutcome:
+    async def _accept(self, context: Sequence[tuple[str, str]]) -> None:
         public = self.core.public()
-        await self._guard((*self.options.input_guards, *self.task.input_guards), public, None)
-        attempt = await self._attempt(await self._given(public))
-        await self._guard((*self.options.output_guards, *self.task.output_guards), public, attempt)
-        evaluation = await self._judged(attempt)
-        decision = await self._reviewed(public, attempt, evaluation)
-        output = decision.text if decision is not None and decision.verdict == "edit" else attempt.output
-        return TaskOutcome(
-            self.task, "accepted", output, attempt=attempt, evaluation=evaluation, decision=decision
-        )
+        await self._guard("input", (*self.options.input_guards, *self.task.input_guards), public)
+        attempt = await self._attempt(await self._given(public, context))
+        self.outcome = replace(self.outcome, attempt=attempt, output=attempt.output)
+        if attempt.error is not None:
+            raise _Stopped("failed", attempt.error)
+        await self._guard("output", (*self.options.output_guards, *self.task.output_guards), public, attempt)
+        await self._evaluate(attempt)
+        await self._review(public, attempt)
 
     async def _guard(
-        self, guards: Sequence[InputGuard | OutputGuard], task: Task, attempt: Attempt | None
+        self,
+        side: str,
+        guards: Sequence[InputGuard | OutputGuard],
+        task: Task,
+        attempt: Attempt | None = None,
     ) -> None:
-        side = "input" if attempt is None else "output"
         for guard in guards:
-            try:
+            with _failing(f"an {side} guard failed"):
                 reason = await refusal(guard, task, attempt)
-            except HOPELESS:
-                raise
-            except Exception as error:
-                raise self._stop("failed", _said(f"an {side} guard failed", error), attempt) from error
             if reason is not None:
-                raise self._stop("rejected", f"{side} guard: {reason}", attempt)
+                raise _Stopped("rejected", f"{side} guard: {reason}")
 
-    async def _given(self, task: Task) -> Task:
+    async def _given(self, task: Task, context: Sequence[tuple[str, str]]) -> Task:
         """Return the task as the agent gets it: with notes, lessons and outputs of earlier tasks."""
         said = await self._lessons()
         reflection = None
         if self.reflection is not None:
             self.notes = await self.reflector.recall(task, self.session)
-            self._problem(self.notes.problem)
             reflection = self.notes.reflection
-        context = [*self.context, *([("Review of the earlier run", self.advice)] if self.advice else [])]
+            self.outcome = replace(self.outcome, notes=reflection, version=self.notes.version)
+            self._tell(self.notes.problem)
         if not context and (reflection is None or not reflection.complete):
             return task
         prompt = prompt_with(
@@ -201,7 +175,7 @@ class TaskRun:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - told; an attempt without lessons is still one
-            self._problem(await self.reflector.warn(self.session, "no lessons could be recalled", error))
+            self._tell(await self.reflector.warn(self.session, "no lessons could be recalled", error))
             return ()
         await self.session.emit(
             LessonsRecalled(
@@ -213,23 +187,23 @@ class TaskRun:
                 n_withheld=len(self.recall.withheld),
             )
         )
-        self.session = self.session.for_attempt(
-            self.session.attempt, {LESSONS_BLOCK: render([item.lesson for item in self.recall.offered])}
-        )
+        self.blocks = {LESSONS_BLOCK: render([item.lesson for item in self.recall.offered])}
         return self.recall.texts
 
     async def _attempt(self, task: Task) -> Attempt:
-        agent = self.staff.agent_of(self.task)
         number = self.session.attempt
+        session = self.session.for_attempt(number, self.blocks)
         self.session.spend.check()
         await self.session.emit(AttemptStarted(run_id=self.session.id, attempt=number, max_attempts=1))
         started = time.monotonic()
         try:
-            attempt = await self.session.spending("agent", lambda: agent(task, self.session))
+            attempt = await self.session.spending("agent", lambda: self.agent(task, session))
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - becomes the attempt's error
-            attempt = Attempt(error=_said("the agent failed", error), seconds=time.monotonic() - started)
+            self.bug = programming_error(error)
+            said = f"the agent failed: {described(error)}"
+            attempt = Attempt(error=said, seconds=time.monotonic() - started)
         await self.session.emit(
             AttemptFinished(
                 run_id=self.session.id,
@@ -240,20 +214,15 @@ class TaskRun:
                 interrupted=attempt.interrupted,
             )
         )
-        if attempt.error is not None:
-            raise self._stop("failed", attempt.error, attempt)
         return attempt
 
-    async def _judged(self, attempt: Attempt) -> Evaluation | None:
-        evaluator = self.staff.evaluator_of(self.task)
+    async def _evaluate(self, attempt: Attempt) -> None:
+        evaluator = self.evaluator
         if evaluator is None:
-            return None
-        try:
+            return
+        with _failing("the evaluator failed"):
             evaluation = await self.session.spending("evaluator", lambda: evaluator(self.core, attempt))
-        except HOPELESS:
-            raise
-        except Exception as error:
-            raise self._stop("failed", _said("the evaluator failed", error), attempt) from error
+        self.outcome = replace(self.outcome, evaluation=evaluation)
         passed = evaluation.meets(self.options.threshold)
         await self.session.emit(
             Evaluated(
@@ -262,66 +231,56 @@ class TaskRun:
         )
         if not passed:
             reason = "it did not pass" if evaluation.scored else "it could not be judged"
-            raise self._stop("rejected", f"evaluator: {reason}", attempt, evaluation)
-        return evaluation
+            raise _Stopped("rejected", f"evaluator: {reason}")
 
-    async def _reviewed(
-        self, task: Task, attempt: Attempt, evaluation: Evaluation | None
-    ) -> ReviewDecision | None:
+    async def _review(self, task: Task, attempt: Attempt) -> None:
         gate = self.task.review or self.options.review
         if gate is None:
-            return None
-        try:
-            decision = await gate.decide(task, attempt, evaluation)
-        except HOPELESS:
-            raise
-        except Exception as error:
-            raise self._stop("failed", _said("the review failed", error), attempt, evaluation) from error
+            return
+        with _failing("the review failed"):
+            decision = await gate.decide(task, attempt, self.outcome.evaluation)
+        self.outcome = replace(self.outcome, decision=decision)
         if decision.verdict == "reject":
-            stopped = self._stop("rejected", f"review: {decision.text}", attempt, evaluation)
-            stopped.outcome = replace(stopped.outcome, decision=decision)
-            raise stopped
-        return decision
+            raise _Stopped("rejected", f"review: {decision.text}")
+        if decision.verdict == "edit":
+            self.outcome = replace(self.outcome, output=decision.text)
 
     # -- what the run says of what it was given
 
-    async def _credit(self, outcome: TaskOutcome) -> None:
+    async def _credit(self) -> None:
         """Note how the run went: beside the version of its notes, and beside the lessons that it was given."""
-        score = _score(outcome)
+        score = _score(self.outcome)
         if score is not None and self.notes is not None:
-            self._problem(await self.reflector.score(self.notes, score, self.session))
-        store = self.options.lesson_store
-        if store is None or self.recall is None or outcome.evaluation is None:
+            self._tell(await self.reflector.score(self.notes, score, self.session))
+        store, evaluation = self.options.lesson_store, self.outcome.evaluation
+        if store is None or self.recall is None or evaluation is None:
             return
         try:
-            await store.outcome(self.recall.id, outcome.evaluation)
+            await store.outcome(self.recall.id, evaluation)
         except Exception as error:  # noqa: BLE001 - told; the task went as it went
-            self._problem(
-                await self.reflector.warn(self.session, "the outcome of a recall could not be noted", error)
-            )
+            what = "the outcome of a recall could not be noted"
+            self._tell(await self.reflector.warn(self.session, what, error))
 
-    def _stop(
-        self,
-        status: Status,
-        reason: str,
-        attempt: Attempt | None,
-        evaluation: Evaluation | None = None,
-    ) -> _Stopped:
-        output = "" if attempt is None else attempt.output
-        return _Stopped(TaskOutcome(self.task, status, output, reason, attempt, evaluation))
-
-    def _problem(self, problem: str) -> None:
+    def _tell(self, problem: str) -> None:
         if problem:
-            self.problems.append(problem)
+            self.outcome = replace(self.outcome, problems=(*self.outcome.problems, problem))
 
-    def _told(self, outcome: TaskOutcome) -> TaskOutcome:
-        notes = self.notes
-        return replace(
-            outcome,
-            notes=None if notes is None else notes.reflection,
-            version=None if notes is None else notes.version,
-            problems=tuple(self.problems),
-        )
+    def reject(self, reason: str, *, status: Status = "rejected") -> None:
+        """Take back an acceptance, since the review of the whole phase refused it or broke."""
+        if self.outcome.accepted:
+            decision = ReviewDecision.reject(reason) if status == "rejected" else None
+            self.outcome = replace(self.outcome, status=status, reason=reason, decision=decision)
+
+
+@contextlib.contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Have what a step raises fail the task, unless no other run would mend it."""
+    try:
+        yield
+    except HOPELESS:
+        raise
+    except Exception as error:
+        raise _Stopped("failed", f"{what}: {described(error)}") from error
 
 
 def _score(outcome: TaskOutcome) -> float | None:
@@ -339,7 +298,3 @@ def _score(outcome: TaskOutcome) -> float | None:
             return verdict.score
         return 0.0 if verdict.passed is False else None
     return 0.0
-
-
-def _said(what: str, error: Exception) -> str:
-    return f"{what}: {described(error)}"

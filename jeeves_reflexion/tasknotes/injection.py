@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.tasknotes.note_gate import admit
-from jeeves_reflexion.tasknotes.placeholders import fill
+from jeeves_reflexion.tasknotes.gate import admit, inert
+from jeeves_reflexion.tasknotes.tasks import fill
 from jeeves_reflexion.tasknotes.values import TaskReflection
-from jeeves_reflexion.text import CHARS_PER_TOKEN, cut_middle, estimate_tokens, one_line
+from jeeves_reflexion.text import cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Task
 
 NOTES_TOKENS: Final = 1000
@@ -40,7 +39,7 @@ def prompt_with(
     said: Collection[str] = (),
     inputs: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a prompt with the notes (layout of seed 000, section 5), then what came before, then the original.
+    """Return a prompt with the notes, then what came before, then the original.
 
     ``context`` holds descriptions and outputs of tasks before this one; ``said`` what the agent is told elsewhere,
     such as recalled lessons, which the notes then leave out; ``inputs`` fills placeholders of the notes.
@@ -82,58 +81,38 @@ def notes_section(
     if clean is None or not clean.complete:
         return ""
     known = {_key(text) for text in said}
-    parts = _Parts(
-        fill(clean.refined_description, inputs).strip(),
-        fill(clean.refined_expected_output, inputs).strip(),
-        tuple(text for text in clean.observations if _key(text) not in known),
-        tuple(text for text in clean.suggestions if _key(text) not in known),
+    description, expected = (
+        fill(text, inputs).strip() for text in (clean.refined_description, clean.refined_expected_output)
     )
-    section = parts.rendered()
-    while estimate_tokens(section) > max_tokens and (parts.observations or parts.suggestions):
-        parts = parts.shorter()
-        section = parts.rendered()
-    room = max_tokens
-    while section and estimate_tokens(section) > max_tokens:
-        if room < len(_HEAD) // CHARS_PER_TOKEN:
+    observations, suggestions = (
+        [text for text in texts if _key(text) not in known]
+        for texts in (clean.observations, clean.suggestions)
+    )
+    section = _section(description, expected, observations, suggestions)
+    while estimate_tokens(section) > max_tokens and (observations or suggestions):
+        (suggestions or observations).pop()
+        section = _section(description, expected, observations, suggestions)
+    room = max_tokens - estimate_tokens(_section("-", "-", (), ()))
+    while estimate_tokens(section) > max_tokens:
+        if room <= 0:
             return ""
-        section = parts.cut(room).rendered()
+        # Both texts share the room, the longer one is cut first. Escaping may make them longer again.
+        share = min(estimate_tokens(expected), max(room // 2, room - estimate_tokens(description)))
+        short = cut_middle(expected, max(share, 1)) if expected else ""
+        section = _section(cut_middle(description, max(room - share, 1)), short, (), ())
         room -= max(estimate_tokens(section) - max_tokens, 8)
     return section
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    description: str
-    expected: str
-    observations: tuple[str, ...]
-    suggestions: tuple[str, ...]
-
-    def rendered(self) -> str:
-        sections = [
-            ("Refined Instructions", as_data(self.description)),
-            ("Output Guidance", as_data(self.expected)),
-            ("Observations", _listed(self.observations)),
-            ("Suggestions", _listed(self.suggestions)),
-        ]
-        said = [f"### {name}\n{body}" for name, body in sections if body.strip()]
-        return "\n\n".join([_HEAD, *said, _END]) if said else ""
-
-    def shorter(self) -> _Parts:
-        if self.suggestions:
-            return replace(self, suggestions=self.suggestions[:-1])
-        return replace(self, observations=self.observations[:-1])
-
-    def cut(self, tokens: int) -> _Parts:
-        """Cut both texts so that they share so many tokens less the headings', the longer one first."""
-        room = max(tokens - len(_HEAD) // CHARS_PER_TOKEN - 20, 0)
-        expected = min(
-            estimate_tokens(self.expected), max(room // 2, room - estimate_tokens(self.description))
-        )
-        return replace(
-            self,
-            description=cut_middle(self.description, max(room - expected, 1)),
-            expected=cut_middle(self.expected, max(expected, 1)) if self.expected else "",
-        )
+def _section(description: str, expected: str, observations: Sequence[str], suggestions: Sequence[str]) -> str:
+    sections = [
+        ("Refined Instructions", as_data(description)),
+        ("Output Guidance", as_data(expected)),
+        ("Observations", _listed(observations)),
+        ("Suggestions", _listed(suggestions)),
+    ]
+    said = [f"### {name}\n{body}" for name, body in sections if body.strip()]
+    return "\n\n".join([_HEAD, *said, _END]) if said else ""
 
 
 def as_data(text: str) -> str:

@@ -40,13 +40,12 @@ _FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<body>.*)\n(?P=fence)\
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What a reply says; a text that it doesn't have is None. ``found`` names the sections that it has."""
+    """What a reply says; a text that it doesn't have is None."""
 
     refined_description: str | None = None
     refined_expected_output: str | None = None
     observations: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
-    found: frozenset[str] = frozenset()
 
     @property
     def readable(self) -> bool:
@@ -69,7 +68,7 @@ def read_sections(text: str) -> Sections:
         lambda value: json.dumps(value, sort_keys=True),
     )
     if one is not None and not _headings((text[: one.start] + "\n" + text[one.end :]).splitlines()):
-        return _of_fields({name: one.value[name] for name in SECTIONS if name in one.value})
+        return _of_fields(one.value)
     fenced = _FENCED.match(text)
     return _of_prose(_without_tags(fenced["body"] if fenced else text))
 
@@ -83,17 +82,17 @@ def _without_tags(text: str) -> str:
 
 
 def _of_fields(fields: Mapping[str, JSON]) -> Sections:
+    description, expected, observations, suggestions = map(fields.get, SECTIONS)
     return Sections(
-        _field_text(fields.get("refined_description")),
-        _field_text(fields.get("refined_expected_output")),
-        _field_list(fields.get("observations")),
-        _field_list(fields.get("suggestions")),
-        frozenset(fields),
+        _field_text(description),
+        _field_text(expected),
+        _field_list(observations),
+        _field_list(suggestions),
     )
 
 
 def _field_text(value: JSON) -> str | None:
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, list):
         value = "\n".join(item for item in value if isinstance(item, str))
     return _said(value.strip()) if isinstance(value, str) else None
 
@@ -101,35 +100,29 @@ def _field_text(value: JSON) -> str | None:
 def _field_list(value: JSON) -> tuple[str, ...]:
     if isinstance(value, str):
         return items(value.splitlines())
-    if not isinstance(value, Sequence):
+    if not isinstance(value, list):
         return ()
-    texts = [
-        next((v for v in i.values() if isinstance(v, str)), "") if isinstance(i, Mapping) else i
-        for i in value
-    ]
+    # An object such as {"text": "..."} stands for its first text.
+    texts = [next(filter(_is_text, i.values()), "") if isinstance(i, dict) else i for i in value]
     return listed(text for text in texts if isinstance(text, str))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _of_prose(text: str) -> Sections:
     lines = text.splitlines()
     headings = _headings(lines)
-    parts: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {name: [] for name in SECTIONS}
     current: list[str] = []
     for number, line in enumerate(lines):
         if number in headings:
-            name, rest = headings[number]
-            current = parts.setdefault(name, [])
-            if rest.strip():
-                current.append(rest)
-        else:
-            current.append(line)
-    return Sections(
-        _text(parts.get("refined_description", [])),
-        _text(parts.get("refined_expected_output", [])),
-        items(parts.get("observations", [])),
-        items(parts.get("suggestions", [])),
-        frozenset(parts),
-    )
+            name, line = headings[number]  # noqa: PLW2901 - the heading's name is no part of the text
+            current = parts[name]
+        current.append(line)
+    description, expected, observations, suggestions = parts.values()
+    return Sections(_text(description), _text(expected), items(observations), items(suggestions))
 
 
 def _headings(lines: Sequence[str]) -> dict[int, tuple[str, str]]:

@@ -5,35 +5,34 @@ Nothing here fails a task: whatever goes wrong, in a store, a strategy or a mode
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
+from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.calls import answer
-from jeeves_reflexion.tasknotes.config import ReflectionConfig
 from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
-from jeeves_reflexion.tasknotes.identity import AnyTask, description_of, task_identity
-from jeeves_reflexion.tasknotes.note_gate import admit
-from jeeves_reflexion.tasknotes.strategy import LlmReflectionStrategy, failed_reflection
+from jeeves_reflexion.tasknotes.gate import admit
+from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
+from jeeves_reflexion.tasknotes.store import PlainStore, VersionedReflectionStore
+from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, failed_reflection, strategy_of
 from jeeves_reflexion.tasknotes.values import (
+    AnyTask,
     ReflectionInput,
     ReflectionStore,
     ReflectionStrategy,
     TaskReflection,
+    description_of,
+    task_identity,
 )
-from jeeves_reflexion.tasknotes.versioned import VersionedReflectionStore
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 T = TypeVar("T")
@@ -41,6 +40,7 @@ T = TypeVar("T")
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
 _REFUSED: Final = "what gives orders was left out of the notes on a task"
+_NOT_TAKEN: Final = "what it says or was made of was taken back, or another one was there first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TaskReflector:
     """Reads and writes the notes of tasks in one store; ``store=None`` does nothing.
 
     Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone is written under a lock
-    of this object, so that no run count is lost within it; such a store gets neither scores nor rollbacks.
+    of this process, so that no run count is lost within it; such a store gets neither scores nor rollbacks.
     ``store_seconds`` and ``reflection_seconds`` bound each call of the store and of the strategy.
     """
 
@@ -68,35 +68,37 @@ class TaskReflector:
         store_seconds: float = STORE_SECONDS,
         reflection_seconds: float = REFLECTION_SECONDS,
     ) -> None:
-        if isinstance(store, type):
+        if store is not None and (isinstance(store, type) or not isinstance(store, ReflectionStore)):
+            given = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
             raise ConfigurationError(
-                f"reflection_store must be a store: {store.__name__} is a class, call it"
-            )
-        if store is not None and not isinstance(store, ReflectionStore):
-            raise ConfigurationError(
-                f"reflection_store must have the methods store and retrieve; {type(store).__name__} hasn't"
+                f"reflection_store must be an object with the methods store and retrieve, not {given}"
             )
         self.store = store
+        self._notes = PlainStore(store) if store is not None and self.versioned is None else self.versioned
         self._store_seconds = store_seconds
         self._reflection_seconds = reflection_seconds
-        self._locks = _locks_of(store)
+
+    @property
+    def versioned(self) -> VersionedReflectionStore | None:
+        """The store, if it keeps versions."""
+        return self.store if isinstance(self.store, VersionedReflectionStore) else None
 
     async def recall(self, task: AnyTask, session: Session) -> Notes:
         """Return the task's notes for a run; none, and a warning, where the store fails."""
         identity = task_identity(task)
-        versioned = self.versioned
-        notes = Notes(identity, version=None if versioned is None else 0)
-        if self.store is None:
+        notes = Notes(identity, version=None if self.versioned is None else 0)
+        if self._notes is None:
             return notes
         try:
-            found, version = await self._latest(identity)
-            reflection, refused = admit(found)
+            history = await self._history(identity)
+            reflection, refused = admit(history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             problem = await self.warn(session, "the notes of a task could not be read", error)
             return replace(notes, version=None, problem=problem)
         problem = await self.warn(session, _REFUSED, refused) if refused else ""
         if reflection is None or not reflection.complete:
             return replace(notes, reflection=reflection, problem=problem)
+        version = None if self.versioned is None else history.current
         await session.emit(
             NotesApplied(run_id=session.id, attempt=session.attempt, identity=identity, version=version or 0)
         )
@@ -104,32 +106,27 @@ class TaskReflector:
 
     async def score(self, notes: Notes, score: float | None, session: Session) -> str:
         """Note what a run under these notes scored; take back, and tell, what proved worse. Returns a problem."""
-        versioned = self.versioned
-        if versioned is None or notes.version is None or score is None:
+        store, version = self.versioned, notes.version
+        if store is None or version is None or score is None:
             return ""
-        version = notes.version
         try:
-            taken = await self._stored(lambda: versioned.score(notes.identity, version, score))
+            taken = await self._asked(lambda: store.score(notes.identity, version, score))
+            if taken is None:
+                return ""
+            change = f"from version {taken.old} to {taken.new}: {taken.reason}"
+            logger.warning("notes of task %s rolled back %s", notes.identity, change)
         except Exception as error:  # noqa: BLE001 - as above
             return await self.warn(session, "the score of a run could not be noted", error)
-        if taken is not None:
-            logger.warning(
-                "notes of task %s rolled back from version %d to %d: %s",
-                notes.identity,
-                taken.old,
-                taken.new,
-                taken.reason,
+        await session.emit(
+            NotesRolledBack(
+                run_id=session.id,
+                attempt=session.attempt,
+                identity=notes.identity,
+                old=taken.old,
+                new=taken.new,
+                reason=taken.reason,
             )
-            await session.emit(
-                NotesRolledBack(
-                    run_id=session.id,
-                    attempt=session.attempt,
-                    identity=notes.identity,
-                    old=taken.old,
-                    new=taken.new,
-                    reason=taken.reason,
-                )
-            )
+        )
         return ""
 
     async def reflect(
@@ -149,22 +146,20 @@ class TaskReflector:
         no reflection is stored, unannounced, where the store keeps versions and has nothing better.
         """
         session = session or Session()
-        if config is None or self.store is None:
+        if config is None or self._notes is None:
             return None, ""
         try:
             strategy = strategy_of(config, model)
-            given, base = await self._given(task, output, evaluation, attempt)
+            history = await self._history(task_identity(task))
+            prior, _ = admit(history.reflection)
+            public = None if evaluation is None else evaluation.public(task.reference)
+            given = ReflectionInput(task.public(), output, prior, public, attempt)
             reflection, refused = await self._reflection(strategy, given, session)
             problem = await self.warn(session, _REFUSED, refused) if refused else ""
-            stored, other = await self._keep(task, base, reflection, session)
+            stored, other = await self._stored(task, history.current, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
             return None, await self.warn(session, "a task could not be reflected on", error)
         return stored, other or problem
-
-    @property
-    def versioned(self) -> VersionedReflectionStore | None:
-        """The store, if it keeps versions."""
-        return self.store if isinstance(self.store, VersionedReflectionStore) else None
 
     async def warn(self, session: Session, what: str, error: BaseException | str) -> str:
         """Log and tell a problem that fails nothing, and return it in words."""
@@ -174,13 +169,15 @@ class TaskReflector:
         await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
         return problem
 
-    async def _given(
-        self, task: Task, output: str, evaluation: Evaluation | None, attempt: Attempt | None
-    ) -> tuple[ReflectionInput, int | None]:
-        found, version = await self._latest(task_identity(task))
-        prior, _ = admit(found)
-        public = None if evaluation is None else evaluation.public(task.reference)
-        return ReflectionInput(task.public(), output, prior, public, attempt), version
+    async def _history(self, identity: str) -> NoteHistory:
+        store = self._notes
+        found = None if store is None else await self._asked(lambda: store.history(identity))
+        return NoteHistory(identity) if found is None else _checked(found)
+
+    async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call of the store in time."""
+        # As a session's, which makes an error of a cancellation that nobody asked for; it would else end the run.
+        return await _within(self._store_seconds, lambda: Session().spending("reflector", call))
 
     async def _reflection(
         self, strategy: ReflectionStrategy, given: ReflectionInput, session: Session
@@ -195,7 +192,7 @@ class TaskReflector:
             return found
 
         try:
-            found = await answer(self._reflection_seconds, lambda: session.spending("reflector", reflect))
+            found = await _within(self._reflection_seconds, lambda: session.spending("reflector", reflect))
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
             logger.warning("a reflection strategy failed: %s", redact(described(error)))
             return failed_reflection(given, described(error)), ""
@@ -204,120 +201,75 @@ class TaskReflector:
             return failed_reflection(given, f"{_REFUSED}, and that was all: {refused}"), ""
         return reflection, refused
 
-    async def _keep(
-        self,
-        task: Task,
-        base: int | None,
-        reflection: TaskReflection,
-        session: Session,
+    async def _stored(
+        self, task: Task, base: int, reflection: TaskReflection, session: Session
     ) -> tuple[TaskReflection | None, str]:
+        """Store a reflection; return what is in force if it is this one, and a problem if there is one."""
+        store = self._notes
+        if store is None:
+            return None, ""
+        description = description_of(task)
+        problem = ""
         if not reflection.complete:
             problem = await self.warn(
                 session, "there is no new reflection on a task", reflection.failure or ""
             )
-            return await self._store_failure(task, reflection), problem
-        stored = await self._store(task, reflection, base)
-        if stored is None:
-            return None, await self.warn(
-                session,
-                "a reflection was counted and not taken",
-                "what it says or was made of was taken back, or another one was there first",
-            )
+        commit = functools.partial(
+            store.commit, task_identity(task), reflection, base=base, description=description
+        )
+        stored = _checked(await self._asked(commit)).reflection
+        if not reflection.complete:
+            kept = self.versioned is not None and stored is not None and not stored.complete
+            return stored if kept else None, problem
+        if stored is None or says(stored) != says(reflection):
+            return None, await self.warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
         await session.emit(
             TaskReflectedEvent(
                 run_id=session.id,
                 attempt=session.attempt,
-                task_description=description_of(task),
+                task_description=description,
                 reflection=stored,
                 is_first_reflection=stored.run_count == 1,
             )
         )
         return stored, ""
 
-    async def _store_failure(self, task: Task, reflection: TaskReflection) -> TaskReflection | None:
-        """Store that there is no reflection where there is nothing better; a store of two methods never gets it."""
-        history = await self._commit(task, reflection, None)
-        kept = None if history is None else history.reflection
-        return kept if kept is not None and not kept.complete else None
 
-    async def _store(self, task: Task, reflection: TaskReflection, base: int | None) -> TaskReflection | None:
-        """Store a reflection and return it as stored; None if it was not taken."""
-        history = await self._commit(task, reflection, base)
-        if history is not None:
-            current = history.reflection
-            return current if current is not None and says(current) == says(reflection) else None
-        identity = task_identity(task)
-        async with _held(self._locks, identity):
-            latest, _ = await self._latest(identity)
-            counted = replace(reflection, run_count=1 if latest is None else latest.run_count + 1)
-            await self._call("store", identity, counted)
-            return counted
+class NotedAgent:
+    """Shows an agent the notes of its task, beside the lessons that the loop recalled and without repeating them.
 
-    async def _commit(self, task: Task, reflection: TaskReflection, base: int | None) -> NoteHistory | None:
-        versioned = self.versioned
-        if versioned is None:
-            return None
-        identity, description = task_identity(task), description_of(task)
-        return await self._stored(
-            lambda: versioned.commit(identity, reflection, base=base, description=description)
-        )
-
-    async def _latest(self, identity: str) -> tuple[TaskReflection | None, int | None]:
-        versioned = self.versioned
-        if versioned is not None:
-            history = await self._stored(lambda: versioned.history(identity))
-            return (None, 0) if history is None else (history.reflection, history.current)
-        found = await self._call("retrieve", identity)
-        if found is not None and not isinstance(found, TaskReflection):
-            raise ConfigurationError(
-                f"the reflection store returned {type(found).__name__}, no TaskReflection"
-            )
-        # What such a store keeps of a failure was not written by us, and is nothing to go on from.
-        return found if found is not None and found.complete else None, None
-
-    async def _call(self, name: str, *arguments: object) -> object:
-        method: Callable[..., Awaitable[object] | object] = getattr(self.store, name)
-        return await self._stored(lambda: run_callable(method, functools.partial(method, *arguments)))
-
-    async def _stored(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await answer(self._store_seconds, call)
-
-
-_Locks: TypeAlias = dict[str, threading.Lock]
-_LOCKS: weakref.WeakKeyDictionary[object, _Locks] = weakref.WeakKeyDictionary()
-
-
-def _locks_of(store: object) -> _Locks:
-    """Return the locks of a store, the same for everyone in this process who uses it."""
-    try:
-        return _LOCKS.setdefault(store, {})
-    except TypeError:  # it can't be referred to weakly, or has no hash: each reflector then has its own
-        return {}
-
-
-@contextlib.asynccontextmanager
-async def _held(locks: _Locks, identity: str) -> AsyncIterator[None]:
-    """Hold the lock of one task's notes, among threads and event loops."""
-    lock = locks.setdefault(identity, threading.Lock())
-    while not lock.acquire(blocking=False):  # noqa: ASYNC110 - it is held in other threads and loops too
-        await anyio.sleep(0.005)
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def strategy_of(config: ReflectionConfig, model: ChatModel | None) -> ReflectionStrategy:
-    """Return what reflects: the configured strategy, else a model asked by :class:`LlmReflectionStrategy`.
-
-    Raises :class:`ConfigurationError` where there is neither a strategy nor a model.
+    ``Reflexion(NotedAgent(agent, store), ...)`` recalls both; :meth:`TaskReflector.reflect` writes the notes once the
+    loop's output was accepted. A store that fails costs a warning.
     """
-    if config.strategy is not None:
-        return config.strategy
-    chosen = config.model or model
-    if chosen is None:
-        raise ConfigurationError(
-            "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
-            "(strategy=...), or give the ensemble a model"
-        )
-    return LlmReflectionStrategy(chosen, prompt=config.prompt)
+
+    def __init__(
+        self, agent: Callable[..., Any], store: ReflectionStore, *, notes_tokens: int = NOTES_TOKENS
+    ) -> None:
+        self.agent = as_agent(agent)
+        self.name = str(getattr(self.agent, "name", type(self.agent).__name__))
+        self.reflector = TaskReflector(store)
+        self._tokens = notes_tokens
+        for attribute in ("retry_safe", "reset", "model"):
+            if hasattr(self.agent, attribute):
+                setattr(self, attribute, getattr(self.agent, attribute))
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Try the task once."""
+        notes = await self.reflector.recall(task, session)
+        if notes.reflection is None or not notes.reflection.complete:
+            return await self.agent(task, session)
+        said = [line.removeprefix("- ") for block in session.blocks.values() for line in block.splitlines()]
+        prompt = prompt_with(task, notes.reflection, max_tokens=self._tokens, said=said)
+        return await self.agent(with_prompt(task, prompt), session)
+
+
+def _checked(history: object) -> NoteHistory:
+    if not isinstance(history, NoteHistory):
+        raise ConfigurationError(f"the reflection store returned {type(history).__name__}, no NoteHistory")
+    return history
+
+
+async def _within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+    with anyio.move_on_after(seconds):
+        return await call()
+    raise TimeoutError(f"no answer within {seconds:g} s")

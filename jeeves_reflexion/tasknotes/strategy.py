@@ -1,20 +1,21 @@
-"""Has a language model reflect on an accepted run (seed 000, section 6)."""
+"""How a task is reflected on: by a strategy of the user's own, or by a language model that is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jeeves_reflexion.errors import ConfigurationError, described
-from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
+from jeeves_reflexion.tasknotes.gate import inert
 from jeeves_reflexion.tasknotes.parsing import SECTIONS, Sections, read_sections
-from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, TaskReflection
+from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, ReflectionStrategy, TaskReflection
 from jeeves_reflexion.text import bullets, cut_middle, fence, one_line, read_prompt
 from jeeves_reflexion.types import JSON
 
@@ -33,6 +34,63 @@ SCHEMA: Final[Mapping[str, JSON]] = {
 _FIRST: Final = "None: this is the first run."
 _STEADY: Final = Sampling(temperature=0.0)
 _CALL_FAILED: Final = "LLM call failed"
+
+
+# None that is given is a mistake, such as a model that was never made: it must not stand for the default.
+_LEFT_OUT: Final[Any] = object()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ReflectionConfig:
+    """How a task is reflected on.
+
+    ``model`` writes the reflection; left out, the task's own model does. ``prompt`` takes the place of the
+    instructions that it is given: a text, or a file as a :class:`~pathlib.Path`, read at once. ``strategy`` takes the
+    place of both: any object with ``reflect(given)``, sync or async. Where all are given, the strategy counts. Raises
+    :class:`ConfigurationError` for None or anything else that is none of these.
+    """
+
+    model: ChatModel | None
+    strategy: ReflectionStrategy | None
+    prompt: str | None
+
+    def __init__(
+        self,
+        *,
+        model: ChatModel = _LEFT_OUT,
+        strategy: ReflectionStrategy = _LEFT_OUT,
+        prompt: str | Path = _LEFT_OUT,
+    ) -> None:
+        for name, value, kind in (("model", model, ChatModel), ("strategy", strategy, ReflectionStrategy)):
+            if value is not _LEFT_OUT and (isinstance(value, type) or not isinstance(value, kind)):
+                raise ConfigurationError(
+                    f"{name} must be a {kind.__name__}, not {value!r}: leave it out for the default"
+                )
+            object.__setattr__(self, name, None if value is _LEFT_OUT else value)
+        object.__setattr__(self, "prompt", None if prompt is _LEFT_OUT else _text_of(prompt))
+
+
+def as_config(reflect: object) -> ReflectionConfig | None:
+    """Return what ``reflect`` stands for; None where nothing is to be reflected on."""
+    if isinstance(reflect, bool):
+        return DEFAULT_REFLECTION if reflect else None
+    if not isinstance(reflect, ReflectionConfig):
+        raise ConfigurationError(f"reflect must be True, False or a ReflectionConfig, not {reflect!r}")
+    return reflect
+
+
+def _text_of(prompt: object) -> str:
+    if isinstance(prompt, str | Path):
+        text = read_prompt(prompt, "jeeves_reflexion.tasknotes", "reflection.md")
+        if text.strip():
+            return text
+    raise ConfigurationError(
+        f"prompt must be a text or a file with one, not {prompt!r}: leave it out for the default"
+    )
+
+
+DEFAULT_REFLECTION: Final = ReflectionConfig()
+"""What ``reflect=True`` stands for."""
 
 
 class LlmReflectionStrategy:
@@ -144,3 +202,16 @@ def failed_reflection(given: ReflectionInput, reason: str) -> TaskReflection:
         1 if prior is None else prior.run_count,
         failure=reason,
     )
+
+
+def strategy_of(config: ReflectionConfig, model: ChatModel | None) -> ReflectionStrategy:
+    """Return what reflects: the configured strategy, else a model asked by :class:`LlmReflectionStrategy`."""
+    if config.strategy is not None:
+        return config.strategy
+    chosen = config.model or model
+    if chosen is None:
+        raise ConfigurationError(
+            "a task is to be reflected on, and there is no model for it: pass ReflectionConfig(model=...) or "
+            "(strategy=...), or give the ensemble a model"
+        )
+    return LlmReflectionStrategy(chosen, prompt=config.prompt)

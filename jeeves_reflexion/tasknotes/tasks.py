@@ -6,25 +6,20 @@ definition that such tasks are made of, run after run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.tasknotes.config import ReflectionConfig, as_config
-from jeeves_reflexion.tasknotes.gates import (
-    InputGuard,
-    OutputGuard,
-    ReviewDecision,
-    ReviewGate,
-    check_waiting,
-)
-from jeeves_reflexion.tasknotes.identity import task_identity
-from jeeves_reflexion.tasknotes.placeholders import fill, missing_names
-from jeeves_reflexion.tasknotes.values import TaskReflection
+from jeeves_reflexion.tasknotes.guards import InputGuard, OutputGuard, ReviewDecision, ReviewGate
+from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, as_config
+from jeeves_reflexion.tasknotes.values import TaskReflection, task_identity
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
+
+_PLACE: Final = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,17 +105,31 @@ class EnsembleTask:
         )
 
 
-def _filled(text: str, inputs: Mapping[str, str]) -> str:
-    if inputs and (names := missing_names(text, inputs)):
+def fill(text: str, inputs: Mapping[str, object] | None) -> str:
+    """Return the text with ``{name}`` replaced by that input, and ``{{name}}`` by ``{name}``.
+
+    A name without an input stays. Without any inputs the text stays as it is.
+    """
+    if not inputs:
+        return text
+
+    def value(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return f"{{{match['literal']}}}"
+        return str(inputs.get(match["name"], match[0]))
+
+    return _PLACE.sub(value, text)
+
+
+def _filled(text: str, inputs: Mapping[str, object]) -> str:
+    names = sorted({match["name"] for match in _PLACE.finditer(text)} - {None, *inputs})
+    if inputs and names:
         literal = " and ".join(f"{{{{{name}}}}}" for name in names)
         raise ConfigurationError(
             f"the task has no input for {', '.join(names)}: pass inputs={{...}}, or write {literal} where the braces "
             "belong to the text"
         )
     return fill(text, inputs)
-
-
-PhaseReviewer: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +143,7 @@ class Phase:
 
     name: str
     tasks: Sequence[EnsembleTask]
-    review: PhaseReviewer | None = None
+    review: Callable[..., Any] | None = None
     max_retries: int = 1
     timeout: float | None = None
     on_timeout: Literal["accept", "reject"] = "reject"
@@ -142,7 +151,9 @@ class Phase:
 
     def __post_init__(self) -> None:
         as_config(self.reflect)
-        check_waiting(self.timeout, self.on_timeout)
+        ReviewGate(
+            self.review or ReviewDecision.accept, self.timeout, self.on_timeout
+        )  # refuses what can't be
         given: object = self.tasks
         if isinstance(given, str):  # its letters would be the tasks
             raise ConfigurationError(f"Phase.tasks must be a list of tasks, not {given!r}")

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
+if TYPE_CHECKING:
+    from jeeves_reflexion.tasknotes.tasks import EnsembleTask
+
 FAILED: Final = "Reflection could not be completed"
-"""What an observation of a failed reflection begins with, so that it is known in a store of the seed's six fields."""
+"""What an observation of a failed reflection begins with, so that it is known in a store without ``failure``."""
 
 
 class ReflectionStoreError(LessonStoreError):
     """Task notes could not be stored or read; what was stored before is untouched."""
+
+
+AnyTask: TypeAlias = "Task | EnsembleTask | str"
+
+
+def description_of(task: AnyTask) -> str:
+    """Return what a task asks, before substitution, so that a parametrised task stays one task."""
+    if isinstance(task, str):
+        return task
+    if isinstance(task, Task):
+        return task.prompt if task.template is None else task.template
+    return task.description
+
+
+def task_identity(task: AnyTask) -> str:
+    """Return the key of a task's notes: the SHA-256 of its description, 64 hexadecimal digits.
+
+    It is the same in every process, whatever the task's other fields are: two tasks of one description share their
+    notes. A description with placeholders counts before substitution.
+    """
+    return hashlib.sha256(description_of(task).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +93,8 @@ class TaskReflection:
         suggestions: Sequence[str] = (),
     ) -> Self:
         """Return the reflection on a task's first run."""
-        return cls(
-            refined_description,
-            refined_expected_output,
-            _texts("observations", observations),
-            _texts("suggestions", suggestions),
-            datetime.now(UTC),
-            1,
-        )
+        texts = (_texts("observations", observations), _texts("suggestions", suggestions))
+        return cls(refined_description, refined_expected_output, *texts, datetime.now(UTC), 1)
 
     @classmethod
     def from_prior(
@@ -89,14 +108,9 @@ class TaskReflection:
         """Return the reflection after ``prior``: one run more, and not earlier."""
         if not isinstance(prior, TaskReflection):
             raise ConfigurationError(f"prior must be a TaskReflection, not {prior!r}")
-        return cls(
-            refined_description,
-            refined_expected_output,
-            _texts("observations", observations),
-            _texts("suggestions", suggestions),
-            max(datetime.now(UTC), prior.reflected_at),
-            prior.run_count + 1,
-        )
+        first = cls.of_first_run(refined_description, refined_expected_output, observations, suggestions)
+        time = max(first.reflected_at, prior.reflected_at)
+        return replace(first, reflected_at=time, run_count=prior.run_count + 1)
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
@@ -133,7 +147,7 @@ class ReflectionInput:
     @property
     def description(self) -> str:
         """The task's description before substitution."""
-        return self.task.prompt if self.task.template is None else self.task.template
+        return description_of(self.task)
 
     @property
     def expected_output(self) -> str:

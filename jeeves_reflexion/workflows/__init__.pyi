@@ -6,11 +6,11 @@ from jeeves_reflexion.workflows.errors import WorkflowFileError as WorkflowFileE
 from jeeves_reflexion.workflows.functions import reflection_correct as reflection_correct
 from jeeves_reflexion.workflows.functions import reflection_evaluate as reflection_evaluate
 from jeeves_reflexion.workflows.functions import reflection_loop as reflection_loop
-from jeeves_reflexion.workflows.plan import CallStep as CallStep
-from jeeves_reflexion.workflows.plan import CodeEvaluation as CodeEvaluation
-from jeeves_reflexion.workflows.plan import CodeStep as CodeStep
-from jeeves_reflexion.workflows.plan import ModelEvaluation as ModelEvaluation
-from jeeves_reflexion.workflows.plan import SchemaEvaluation as SchemaEvaluation
+from jeeves_reflexion.workflows.parts import CallStep as CallStep
+from jeeves_reflexion.workflows.parts import CodeEvaluation as CodeEvaluation
+from jeeves_reflexion.workflows.parts import CodeStep as CodeStep
+from jeeves_reflexion.workflows.parts import ModelEvaluation as ModelEvaluation
+from jeeves_reflexion.workflows.parts import SchemaEvaluation as SchemaEvaluation
 from jeeves_reflexion.workflows.project_actions import lesson_actions as lesson_actions
 from jeeves_reflexion.workflows.project_actions import reflexion_actions as reflexion_actions
 from jeeves_reflexion.workflows.schemas import SchemaCheck as SchemaCheck

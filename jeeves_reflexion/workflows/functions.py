@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import anyio.to_thread
+
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows.corrections import correct_one
-from jeeves_reflexion.workflows.documents import Document
 from jeeves_reflexion.workflows.judges import judge
 from jeeves_reflexion.workflows.loop import Order, run_loop
-from jeeves_reflexion.workflows.plan import (
+from jeeves_reflexion.workflows.parts import (
     DEFAULT_ITERATIONS,
     CallStep,
     CodeEvaluation,
     CodeStep,
     Evaluation,
     ModelEvaluation,
-    Place,
     SchemaEvaluation,
     Step,
-    check_iterations,
-    check_strategy,
 )
-from jeeves_reflexion.workflows.reading_parts import read_evaluation, read_step
-from jeeves_reflexion.workflows.toolbox import Toolbox, Tools
+from jeeves_reflexion.workflows.plan import check_iterations, check_strategy
+from jeeves_reflexion.workflows.reader import read_evaluation, read_step
+from jeeves_reflexion.workflows.steps import output_of
+from jeeves_reflexion.workflows.toolbox import FATAL, Toolbox, Tools, opened
 from jeeves_reflexion.workflows.values import NoJSONError, State, plain
-from jeeves_reflexion.workflows.verdicts import Verdict, read_problems
+from jeeves_reflexion.workflows.verdicts import read_problems
 
 
 class _FromState:
@@ -68,16 +68,14 @@ async def reflection_loop(
     key or package that is missing, a machine that can't isolate code.
     """
     order = Order(
-        _step(generator, "generator"),
-        _evaluation(evaluator),
-        None if corrector is None else _step(corrector, "corrector"),
+        await _step(generator, "generator"),
+        await _evaluation(evaluator),
+        None if corrector is None else await _step(corrector, "corrector"),
         check_iterations(max_iterations),
         check_strategy(on_failure),
     )
     given = checked_state(state)
-    if isinstance(tools, Toolbox):
-        return await run_loop(order, given, tools)
-    async with Toolbox(tools) as toolbox:
+    async with opened(tools) as toolbox:
         return await run_loop(order, given, toolbox)
 
 
@@ -94,14 +92,20 @@ async def reflection_evaluate(
     ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
     ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again.
     """
-    chosen = _evaluation(evaluator)
+    chosen = await _evaluation(evaluator)
     given = checked_state(state)
     output = _given(data, given, "reflection_output", "data")
-    before: dict[str, JSON] = {"reflection_output": output}
-    if isinstance(tools, Toolbox):
-        return as_result(await judge(chosen, output, {**given, **before}, tools))
-    async with Toolbox(tools) as toolbox:
-        return as_result(await judge(chosen, output, {**given, **before}, toolbox))
+    async with opened(tools) as toolbox:
+        verdict = await judge(chosen, output, {**given, "reflection_output": output}, toolbox)
+    return {
+        "valid": verdict.valid,
+        "score": verdict.score,
+        "errors": verdict.error_list(),
+        "suggestions": list(verdict.suggestions),
+        "success": verdict.made,
+        "reflection_output": verdict.output,
+        "reflection_errors": verdict.error_list(),
+    }
 
 
 async def reflection_correct(
@@ -117,30 +121,26 @@ async def reflection_correct(
     Returns ``success`` and ``corrected_output``. Without a corrector, or where it fails, the first is false and the
     second the data as it was; ``error`` says why.
     """
-    chosen = None if corrector is None else _step(corrector, "corrector")
+    chosen = None if corrector is None else await _step(corrector, "corrector")
     given = checked_state(state)
     output = _given(data, given, "reflection_output", "data")
     problems = read_problems(
         given.get("reflection_errors") if isinstance(errors, _FromState) else plain(errors)
     )
     seen: dict[str, JSON] = {**given, "reflection_output": output, "reflection_errors": problems}
-    if isinstance(tools, Toolbox):
-        return await correct_one(chosen, seen, tools)
-    async with Toolbox(tools) as toolbox:
-        return await correct_one(chosen, seen, toolbox)
-
-
-def as_result(verdict: Verdict) -> dict[str, JSON]:
-    """Return a verdict as ``reflection.evaluate`` returns it."""
-    return {
-        "valid": verdict.valid,
-        "score": verdict.score,
-        "errors": verdict.error_list(),
-        "suggestions": list(verdict.suggestions),
-        "success": verdict.made,
-        "reflection_output": verdict.output,
-        "reflection_errors": verdict.error_list(),
-    }
+    if chosen is None:
+        return {"success": False, "corrected_output": output, "error": "there is no corrector"}
+    extra: dict[str, JSON] = {"output": output, "errors": problems}
+    async with opened(tools) as toolbox:
+        try:
+            corrected = await toolbox.in_time(lambda: output_of(chosen, seen, toolbox, extra=extra))
+        except FATAL:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is told in the result
+            logger.warning("a corrector failed in run %s: %s", toolbox.session.id, type(error).__name__)
+            said = f"the corrector failed: {type(error).__name__}: {error}"
+            return {"success": False, "corrected_output": output, "error": said}
+    return {"success": True, "corrected_output": corrected}
 
 
 def checked_state(state: State) -> dict[str, JSON]:
@@ -165,9 +165,9 @@ def _given(value: JSON | _FromState, state: State, key: str, name: str) -> JSON:
     return state[key]
 
 
-def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
+async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
     if isinstance(value, Mapping):
-        return read_step(value, _place(value, name))
+        return await anyio.to_thread.run_sync(read_step, value, name)
     if not isinstance(value, CodeStep | CallStep) and not callable(value):
         raise ConfigurationError(
             f"{name} must be a function, a CodeStep, a CallStep or a mapping, not {value!r}"
@@ -175,13 +175,9 @@ def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
     return value
 
 
-def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
+async def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
     if isinstance(value, Mapping):
-        return read_evaluation(value, _place(value, "evaluator"))
+        return await anyio.to_thread.run_sync(read_evaluation, value, "evaluator")
     if not isinstance(value, SchemaEvaluation | ModelEvaluation | CodeEvaluation) and not callable(value):
         raise ConfigurationError(f"evaluator must be a function, an evaluation or a mapping, not {value!r}")
     return value
-
-
-def _place(value: Mapping[str, JSON], name: str) -> Place:
-    return Place(Document(value, name))

@@ -8,24 +8,22 @@ import functools
 import anyio.to_thread
 
 from jeeves_reflexion.callables import run
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Message, Sampling
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows.plan import (
+from jeeves_reflexion.workflows.parts import (
     LANGUAGES,
     CodeEvaluation,
     Evaluation,
     ModelEvaluation,
-    Place,
     SchemaEvaluation,
 )
-from jeeves_reflexion.workflows.schema_process import judge_by_schema
+from jeeves_reflexion.workflows.schemas import judged
 from jeeves_reflexion.workflows.steps import ask_model
 from jeeves_reflexion.workflows.templates import render, render_text
 from jeeves_reflexion.workflows.toolbox import FATAL, Toolbox
-from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
+from jeeves_reflexion.workflows.values import NoJSONError, State, as_text, plain, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, of_code, of_reply, refusal
 
 _STEADY = Sampling(temperature=0.0)
@@ -73,7 +71,7 @@ async def _by_schema(evaluation: SchemaEvaluation, output: JSON, state: State, t
     if isinstance(schema, str):
         schema = await render(schema, state, str(evaluation.place))
     folder = toolbox.tools.base_folder
-    return await anyio.to_thread.run_sync(judge_by_schema, schema, folder, output, abandon_on_cancel=True)
+    return await anyio.to_thread.run_sync(judged, schema, folder, output, abandon_on_cancel=True)
 
 
 async def _by_code(evaluation: CodeEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
@@ -87,8 +85,9 @@ async def _by_code(evaluation: CodeEvaluation, output: JSON, state: State, toolb
 
 
 async def _by_model(evaluation: ModelEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
-    place = evaluation.place
-    name = await _name(evaluation.model, state, place)
+    place, name = evaluation.place, evaluation.model
+    if name is not None:
+        name = as_text(await render(name, state, str(place.of("model"))))
     question = await render_text(evaluation.prompt, state, str(place.of("prompt")))
     system = read_prompt(None, "jeeves_reflexion.workflows", "judge.md")
     messages = [Message("system", system), *_shots(evaluation), Message("user", question)]
@@ -99,15 +98,6 @@ async def _by_model(evaluation: ModelEvaluation, output: JSON, state: State, too
             return verdict
         messages = [*messages, Message("assistant", completion.text), Message("user", _AGAIN)]
     return refusal("the judge's reply could not be read, so nothing is approved", output)
-
-
-async def _name(model: str | None, state: State, place: Place) -> str | None:
-    if model is None:
-        return None
-    name = await render(model, state, str(place.of("model")))
-    if not isinstance(name, str):
-        raise ConfigurationError(f"{place}: model must come to the name of a model")
-    return name
 
 
 def _shots(evaluation: ModelEvaluation) -> list[Message]:

@@ -20,9 +20,8 @@ from jeeves_reflexion.types import JSON, Attempt, Task
 from jeeves_reflexion.types import Evaluation as EngineVerdict
 from jeeves_reflexion.workflows.errors import ReflectionFailedError
 from jeeves_reflexion.workflows.judges import judge
-from jeeves_reflexion.workflows.plan import Evaluation, OnFailure, Step
-from jeeves_reflexion.workflows.reading_parts import CONTROL_KEYS
-from jeeves_reflexion.workflows.steps import take
+from jeeves_reflexion.workflows.parts import CONTROL_KEYS, Evaluation, OnFailure, Step
+from jeeves_reflexion.workflows.steps import output_of
 from jeeves_reflexion.workflows.toolbox import FATAL, Toolbox
 from jeeves_reflexion.workflows.values import State, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, refusal
@@ -89,7 +88,7 @@ class _Run:
 
     async def generate(self, task: Task, session: Session) -> Attempt:
         """Write an output. A generator that crashes has used up the attempt."""
-        await self._attempt("generator", lambda: take(self.order.generator, self.state(), self.toolbox))
+        await self._attempt("generator", lambda: output_of(self.order.generator, self.state(), self.toolbox))
         return Attempt(text_of(self.output), error=self.problem or None)
 
     async def evaluate(self, task: Task, attempt: Attempt) -> EngineVerdict:
@@ -108,7 +107,7 @@ class _Run:
         if corrector is not None and last.produced:
             state = {**self.state(), "reflection_iteration": len(self.entries)}
             extra: dict[str, JSON] = {"output": last.output, "errors": last.verdict.error_list()}
-            await self._attempt("corrector", lambda: take(corrector, state, self.toolbox, extra=extra))
+            await self._attempt("corrector", lambda: output_of(corrector, state, self.toolbox, extra=extra))
             if not self.problem:
                 return Revision(text_of(self.output), "full_rewrite", "corrected")
             await self._warn(self.problem)

@@ -17,9 +17,7 @@ from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
 from jeeves_reflexion.values import is_number
-from jeeves_reflexion.workflows.documents import Document
-from jeeves_reflexion.workflows.plan import Place
-from jeeves_reflexion.workflows.reading_parts import fields
+from jeeves_reflexion.workflows.parts import key_problem
 from jeeves_reflexion.workflows.toolbox import OwnAction
 
 DEFAULT_K = 5
@@ -83,7 +81,10 @@ def reflexion_actions(loop: Reflexion) -> dict[str, OwnAction]:
 def _known(
     parameters: Mapping[str, JSON], action: str, required: tuple[str, ...], others: tuple[str, ...]
 ) -> Mapping[str, JSON]:
-    return fields(parameters, Place(Document(parameters, action)), required=required, known=others)
+    said, _ = key_problem(parameters, required, others)
+    if said:
+        raise ConfigurationError(f"{action}: {said}")
+    return parameters
 
 
 def _task(given: Mapping[str, JSON], action: str) -> Task:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +20,13 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.replies import json_value
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows.coercion import coerce
-from jeeves_reflexion.workflows.references import check_schema, gather
-from jeeves_reflexion.workflows.values import NoJSONError, plain, produced, shown
-from jeeves_reflexion.workflows.verdicts import Problem, Verdict
+from jeeves_reflexion.workflows import worker
+from jeeves_reflexion.workflows.references import check_schema, registry_of, resource_of
+from jeeves_reflexion.workflows.values import MAX_DEPTH, NoJSONError, plain, produced, shown
+from jeeves_reflexion.workflows.verdicts import Problem, Verdict, refusal
+
+MAX_SECONDS: Final = 5.0
+"""The longest that a schema, or an output by a schema, is looked at."""
 
 MAX_ERRORS: Final = 50
 _MESSAGE: Final = 300
@@ -39,21 +46,26 @@ class SchemaCheck:
 
     def __init__(self, schema: JSON, base_folder: str | Path | None = None) -> None:
         kind = check_schema(schema)
-        referred = gather(schema, None if base_folder is None else Path(base_folder))
-        self._schema = referred.schema
-        self._resolver = referred.registry.resolver(referred.uri)
-        self._validator: Any = kind(schema, registry=referred.registry, format_checker=kind.FORMAT_CHECKER)
-        self._wants_text = "string" in _types(self._root())
+        registry = registry_of(schema, None if base_folder is None else Path(base_folder))
+        self._schema = schema
+        self._resolver = registry.resolver_with_root(resource_of(schema))
+        self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+        self._wants_text = "string" in self._types()
 
-    def _root(self) -> JSON:
+    def _types(self) -> list[JSON]:
+        """Return the types that the schema asks for, or the one that it refers to."""
         schema, resolver = self._schema, self._resolver
         for _ in range(16):
-            reference = schema.get("$ref") if isinstance(schema, Mapping) and "type" not in schema else None
-            if not isinstance(reference, str):
-                break
+            if not isinstance(schema, Mapping):
+                return []
+            if "type" in schema:
+                kind = schema["type"]
+                return kind if isinstance(kind, list) else [kind]
+            if not isinstance(reference := schema.get("$ref"), str):
+                return []
             resolved = resolver.lookup(reference)
             schema, resolver = resolved.contents, resolved.resolver
-        return schema
+        return []
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
@@ -78,19 +90,48 @@ class SchemaCheck:
         return Verdict(valid=False, score=0.0, errors=problems, output=value)
 
 
+def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
+    """Return the verdict of a :class:`SchemaCheck`, or a refusal after :data:`MAX_SECONDS`; blocks.
+
+    It is made in a process of its own. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no
+    process can be had.
+    """
+    folder = None if base_folder is None else str(base_folder)
+    try:
+        found = worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
+    except worker.TooLongError:
+        return refusal(
+            f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped", output
+        )
+    problems = tuple(Problem(**each) for each in found.pop("errors"))
+    return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
+
+
+def check(schema: JSON, base_folder: Path | None) -> None:
+    """Raise what making a :class:`SchemaCheck` raises, or :class:`ConfigurationError` for too long a time; blocks."""
+    try:
+        worker.ask(MAX_SECONDS, "schemas.load", schema, None if base_folder is None else str(base_folder))
+    except worker.TooLongError as error:
+        raise ConfigurationError(
+            f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
+        ) from error
+
+
+# -- what runs in the other process
+
+
+def verdict(schema: JSON, base_folder: str | None, output: JSON) -> dict[str, Any]:
+    """Return a verdict as JSON; see :func:`judged`."""
+    return asdict(SchemaCheck(schema, base_folder)(output))
+
+
+def load(schema: JSON, base_folder: str | None) -> None:
+    """Make a :class:`SchemaCheck`; see :func:`check`."""
+    SchemaCheck(schema, base_folder)
+
+
 def _unfit(output: JSON, message: str) -> Verdict:
     return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output)
-
-
-def _types(schema: JSON) -> list[str]:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    return (
-        [kind]
-        if isinstance(kind, str)
-        else [part for part in kind if isinstance(part, str)]
-        if isinstance(kind, list)
-        else []
-    )
 
 
 def read_json_text(text: str) -> JSON:
@@ -165,3 +206,71 @@ def _kind(value: object) -> str:
         dict: "an object",
     }
     return names.get(type(value), "null")
+
+
+# -- coercion: only a single ``type`` is followed, for what alternatives want is not clear
+
+_WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_LONGEST: Final = 2_000  # digits; Python reads no longer integers
+
+
+def coerce_scalar(value: JSON, kind: str) -> JSON:
+    """Return a scalar as ``integer``, ``number``, ``boolean`` or ``string``; itself where that would lose something.
+
+    A text is an integer in its one usual form alone (``"007"``, ``"+5"`` and ``"3.0"`` are not), a number in any form
+    of JSON whose value a float holds exactly to its last digit, a boolean as true, yes, 1, false, no or 0 in any case.
+    """
+    if isinstance(value, str):
+        if kind == "boolean":
+            return _WORDS.get(value.lower(), value)
+        return _number(value, kind) if kind in {"integer", "number"} else value
+    if kind == "string" and isinstance(value, int | float):
+        return json.dumps(value)
+    return value
+
+
+def _number(text: str, kind: str) -> JSON:
+    if not text or len(text) > _LONGEST or text != text.strip():
+        return text
+    try:
+        number = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number if str(number) == text else text
+    if kind == "integer" or not isinstance(number, float) or not math.isfinite(number):
+        return text
+    # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
+    return number if Decimal(repr(number)) == Decimal(text) else text
+
+
+def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  # noqa: ANN401 - referencing's own type
+    """Return a value with its parts coerced as the schema asks; ``resolver`` follows its references."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        return value
+    if isinstance(reference := schema.get("$ref"), str):
+        try:
+            resolved = resolver.lookup(reference)
+        except Unresolvable:
+            return value
+        value = coerce(value, resolved.contents, resolved.resolver, depth + 1)
+    if isinstance(value, Mapping):
+        return {key: _member(key, item, schema, resolver, depth) for key, item in value.items()}
+    if isinstance(value, list):
+        items, first = schema.get("items"), schema.get("prefixItems")
+        if isinstance(items, list):  # drafts before 2020-12
+            first, items = items, schema.get("additionalItems")
+        wanted = itertools.chain(first if isinstance(first, list) else [], itertools.repeat(items))
+        return [coerce(item, part, resolver, depth + 1) for item, part in zip(value, wanted, strict=False)]
+    kind = schema.get("type")
+    return coerce_scalar(value, kind) if isinstance(kind, str) else value
+
+
+def _member(key: str, item: JSON, schema: Mapping[str, JSON], resolver: Any, depth: int) -> JSON:  # noqa: ANN401
+    named, patterns = schema.get("properties"), schema.get("patternProperties")
+    wanted = [named[key]] if isinstance(named, Mapping) and key in named else []
+    if isinstance(patterns, Mapping):
+        wanted += [part for pattern, part in patterns.items() if re.search(pattern, key)]
+    for part in wanted or [schema.get("additionalProperties")]:
+        item = coerce(item, part, resolver, depth + 1)
+    return item

@@ -1,91 +1,46 @@
-"""Fills in templates.
+"""Fills in templates: Jinja2 in its own sandbox, in the process beside this one.
 
-What a model or a user said is only ever a value here, never a template; what a template can do, and its bounds, is in
-:mod:`jeeves_reflexion.workflows.template_sandbox`.
+What a model or a user said is only ever a value here, never a template. Time (:data:`MAX_SECONDS`) and memory are those
+of that process, a text has at most ``MAX_TEXT`` characters, and a name that is not there is an error.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 import traceback
 from collections.abc import Iterable, Mapping
-from typing import Final, NoReturn
+from typing import Any, Final
 
 import anyio.to_thread
 
+from jeeves_reflexion.errors import MissingDependencyError
 from jeeves_reflexion.types import JSON
+from jeeves_reflexion.workflows import worker
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowFileError
-from jeeves_reflexion.workflows.template_sandbox import counted, environment, jinja2, nodes, within_bounds
-from jeeves_reflexion.workflows.values import MAX_TEXT, NoJSONError, State, as_text, plain
+from jeeves_reflexion.workflows.values import (
+    MAX_TEXT,
+    NoJSONError,
+    State,
+    as_text,
+    dumped,
+    plain,
+    shown,
+    strings,
+)
+
+try:
+    import jinja2
+    from jinja2 import nodes
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+except ImportError as error:  # pragma: no cover - the tests have it
+    raise MissingDependencyError("templates", "workflows") from error
+
+MAX_SECONDS: Final = 2.0
+"""The longest that the templates of one step may take together, or one may take to be read."""
 
 _LOOKS: Final = re.compile(r"\{[{%#]")
-
-
-class _Template:
-    """A text that was read as a template. ``alone`` is the one expression that it is, if it is no more than that."""
-
-    def __init__(self, source: str) -> None:
-        tree = environment._parse(source, None, None)  # noqa: SLF001 - the parser that tames
-        self.alone: jinja2.Template | None = None
-        body = tree.body
-        if len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1:
-            expression = body[0].nodes[0]
-            if not isinstance(expression, nodes.TemplateData):
-                self.alone = _as_expression(expression)
-        self.whole = environment.from_string(source)
-
-    def value(self, state: State) -> JSON:
-        """Return the value of the one expression, or the text."""
-        if self.alone is None:
-            return self.text(state)
-        return within_bounds(lambda: _valued(_evaluated(self.alone, state)))
-
-    def text(self, state: State) -> str:
-        return within_bounds(lambda: _bounded(self.whole.generate(state=state)))
-
-
-def _as_expression(expression: nodes.Expr) -> jinja2.Template:
-    store = nodes.Name("result", "store", lineno=1)
-    made = nodes.Template([nodes.Assign(store, expression, lineno=1)], lineno=1)
-    made.set_environment(environment)
-    return environment.from_string(made)
-
-
-def _evaluated(template: jinja2.Template | None, state: State) -> object:
-    assert template is not None  # noqa: S101 - for the type checker
-    context = template.new_context({"state": state})
-    try:
-        for _ in template.root_render_func(context):
-            pass
-    except Exception:  # noqa: BLE001 - raised again, with the template's lines
-        environment.handle_exception()
-    return context.vars["result"]
-
-
-def _valued(value: object) -> JSON:
-    if isinstance(value, jinja2.Undefined):
-        str(value)  # raises, but for `a if b` without an else
-        return None
-    if not isinstance(value, str | Mapping) and isinstance(value, Iterable):
-        value = list(counted(value))
-    return plain(value)
-
-
-def _bounded(parts: Iterable[str]) -> str:
-    kept: list[str] = []
-    length = 0
-    for part in parts:
-        length += len(part)
-        if length > MAX_TEXT:
-            raise OverflowError(f"it becomes longer than {MAX_TEXT:,} characters")
-        kept.append(part)
-    return "".join(kept)
-
-
-@functools.lru_cache(maxsize=512)
-def _read(source: str) -> _Template:
-    return _Template(source)
 
 
 def is_template(text: str) -> bool:
@@ -93,15 +48,13 @@ def is_template(text: str) -> bool:
     return _LOOKS.search(text) is not None
 
 
-def check(source: str, where: str) -> None:
-    """Raise :class:`WorkflowFileError` if a text is no template that can be read."""
-    try:
-        if is_template(source):
-            _read(source)
-    except jinja2.TemplateSyntaxError as error:
-        raise WorkflowFileError(f"{where}: line {error.lineno} of the template: {error.message}") from error
-    except (RecursionError, OverflowError, SyntaxError, ValueError) as error:
-        raise WorkflowFileError(f"{where}: the template is nested too deeply") from error
+def check(value: JSON, where: str) -> None:
+    """Raise :class:`WorkflowFileError` if a text in a value is no template that can be read; blocks."""
+    for source in filter(is_template, strings(value)):
+        try:
+            worker.ask(MAX_SECONDS, "templates.read", source, where)
+        except worker.TooLongError as error:
+            raise WorkflowFileError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
 
 
 async def render(value: JSON, state: State, where: str) -> JSON:
@@ -110,13 +63,7 @@ async def render(value: JSON, state: State, where: str) -> JSON:
     A text that is one ``{{ expression }}`` and nothing else becomes that expression's value, not its text. ``where``
     begins an error. Raises :class:`TemplateError`.
     """
-    if isinstance(value, str):
-        return await _filled(value, state, where, as_value=True)
-    if isinstance(value, Mapping):
-        return {key: await render(item, state, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [await render(item, state, f"{where}[{place}]") for place, item in enumerate(value)]
-    return value
+    return await _filled(value, state, where, as_value=True)
 
 
 async def render_text(source: str, state: State, where: str) -> str:
@@ -124,38 +71,183 @@ async def render_text(source: str, state: State, where: str) -> str:
     return as_text(await _filled(source, state, where, as_value=False))
 
 
-async def _filled(source: str, state: State, where: str, *, as_value: bool) -> JSON:
-    if not is_template(source):
-        return source
-
-    def work() -> JSON:
-        check(source, where)
-        template = _read(source)
-        try:
-            return template.value(state) if as_value else template.text(state)
-        except Exception as error:  # noqa: BLE001 - whatever a template raises, its author must learn where
-            _explain(error, where)
-
-    # It may take its time, up to MAX_SECONDS, and the event loop has others to serve.
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-
-
-def _explain(error: Exception, where: str) -> NoReturn:
-    lines = [
-        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"
-    ]
-    line = f", line {lines[-1]} of the template" if lines else ""
-    said = str(error) if isinstance(error, jinja2.TemplateError | OverflowError | NoJSONError) else ""
-    raise TemplateError(f"{where}{line}: {said or f'{type(error).__name__}: {error}'}") from error
-
-
 async def holds(condition: JSON, state: State, where: str) -> bool:
     """Whether a condition, a value or an expression of ``state`` (with or without braces), is true."""
     if isinstance(condition, str):
-        condition = await _filled(as_expression(condition), state, where, as_value=True)
+        condition = await render(as_expression(condition), state, where)
     return bool(condition)
 
 
 def as_expression(condition: str) -> str:
     """Return a condition with the braces that it may be written without."""
     return condition if is_template(condition) else f"{{{{ {condition} }}}}"
+
+
+async def _filled(value: JSON, state: State, where: str, *, as_value: bool) -> JSON:
+    if not any(map(is_template, strings(value))):
+        return value
+
+    def work() -> JSON:
+        try:
+            found: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
+        except worker.TooLongError as error:
+            raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
+        return found
+
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+# -- what runs in the other process
+
+
+class _Object(dict[str, Any]):
+    """An object of the state, which is JSON also where a template makes a text of it."""
+
+    def __str__(self) -> str:
+        return dumped(self)
+
+
+class _Array(list[Any]):
+    """A list of the state; see :class:`_Object`."""
+
+    def __str__(self) -> str:
+        return dumped(self)
+
+
+class _Missing(jinja2.StrictUndefined):
+    """A name that is not there: an error in whatever way it is used, and one that says what there is."""
+
+    __slots__ = ()
+
+    @property
+    def _undefined_message(self) -> str:
+        name = str(self._undefined_name)
+        if self._undefined_hint:
+            return str(self._undefined_hint)
+        if not isinstance(self._undefined_obj, Mapping):
+            if self._undefined_obj is jinja2.utils.missing:
+                return f"there is no {name!r} here: a template sees `state`"
+            return f"{shown(self._undefined_obj, 15)} has no {name!r}"
+        there = [str(key) for key in self._undefined_obj]
+        near = difflib.get_close_matches(name, there, 1)
+        if near:
+            return f"there is no {name!r}: did you mean {near[0]!r}?"
+        return f"there is no {name!r}: there is {', '.join(sorted(there)[:12]) or 'nothing yet'}"
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    def __init__(self) -> None:
+        super().__init__(
+            undefined=_Missing,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,
+            optimized=False,  # it takes cubic time over a chain of filters
+            finalize=_shown,
+            cache_size=0,
+        )
+        self.filters["tojson"] = _tojson
+        self.globals = {"range": self.globals["range"]}
+
+    def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401
+        # A key comes before a method: state.items is what the state calls so.
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
+def _tojson(value: object, indent: int | None = None) -> str:
+    """Write a value as JSON; Jinja2's own filter writes ``<`` and others as escapes, for pages."""
+    return dumped(_defined(value), indent)
+
+
+def _shown(value: object) -> str:
+    return as_text(_defined(value))
+
+
+def _defined(value: object) -> object:
+    if isinstance(value, jinja2.Undefined):
+        str(value)  # raises, but for `a if b` without an else
+        return value
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else value
+
+
+_environment: Final = _Environment()
+
+
+def _of_state(value: JSON) -> Any:  # noqa: ANN401 - what Jinja2 is given
+    if isinstance(value, dict):
+        return _Object({key: _of_state(item) for key, item in value.items()})
+    return _Array(map(_of_state, value)) if isinstance(value, list) else value
+
+
+def read(source: str, where: str) -> None:
+    """Read a template. Raises :class:`WorkflowFileError`."""
+    try:
+        _read(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise WorkflowFileError(f"{where}: line {error.lineno} of the template: {error.message}") from error
+    except (RecursionError, OverflowError, SyntaxError, ValueError, MemoryError) as error:
+        raise WorkflowFileError(f"{where}: the template is nested too deeply") from error
+
+
+@functools.lru_cache(maxsize=512)
+def _read(source: str) -> tuple[jinja2.Template, Any]:
+    """Return a text as a template, and the one expression that it is, if it is no more than that."""
+    whole, body = _environment.from_string(source), _environment.parse(source).body
+    alone = len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1
+    text = source.strip()
+    if not alone or not text.startswith("{{") or not text.endswith("}}"):
+        return whole, None
+    inner = text[2:-2].removeprefix("-").removesuffix("-")
+    return whole, _environment.compile_expression(inner, undefined_to_none=False)
+
+
+def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noqa: FBT001 - over a pipe
+    """Return a value with the templates in it filled in. Raises :class:`TemplateError`."""
+    return _filled_in(value, _of_state(state), where, as_value=as_value)
+
+
+def _filled_in(value: JSON, state: State, where: str, *, as_value: bool) -> JSON:
+    if isinstance(value, Mapping):
+        return {
+            key: _filled_in(item, state, f"{where}.{key}", as_value=as_value) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _filled_in(item, state, f"{where}[{place}]", as_value=as_value)
+            for place, item in enumerate(value)
+        ]
+    if not isinstance(value, str) or not is_template(value):
+        return value
+    read(value, where)
+    whole, alone = _read(value)
+    try:
+        if as_value and alone is not None:
+            found = _defined(_evaluated(alone, state))
+            return None if isinstance(found, jinja2.Undefined) else plain(found)
+        return _joined(whole.generate(state=state))
+    except Exception as error:  # whatever a template raises, its author must learn where
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
+        line = f", line {lines[-1]} of the template" if lines else ""
+        said = str(error) if isinstance(error, jinja2.TemplateError | OverflowError | NoJSONError) else ""
+        raise TemplateError(f"{where}{line}: {said or f'{type(error).__name__}: {error}'}") from error
+
+
+def _evaluated(expression: Any, state: State) -> object:  # noqa: ANN401
+    try:
+        return expression(state=state)
+    except Exception:  # noqa: BLE001 - raised again, with the template's lines instead of Python's
+        _environment.handle_exception()
+
+
+def _joined(parts: Iterable[str]) -> str:
+    kept: list[str] = []
+    length = 0
+    for part in parts:
+        length += len(part)
+        if length > MAX_TEXT:
+            raise OverflowError(f"it becomes longer than {MAX_TEXT:,} characters")
+        kept.append(part)
+    return "".join(kept)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, SandboxUnavailableError
 from jeeves_reflexion.models import open_model
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.sandbox import Language, Ran, Sandbox
+from jeeves_reflexion.sandbox.inside.python_code import execute
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
-from jeeves_reflexion.workflows.inprocess import run_here
-from jeeves_reflexion.workflows.plan import LANGUAGES
+from jeeves_reflexion.workflows.parts import LANGUAGES
 from jeeves_reflexion.workflows.values import NoJSONError, State, produced
 
 T = TypeVar("T")
@@ -92,7 +94,8 @@ class Toolbox:
 
     def model(self, name: str | None, state: State) -> ChatModel:
         """Return the model for a step: the one it names, else the state's ``llm_model``, else the workflow's."""
-        chosen = name or _text(state.get("llm_model")) or self.tools.default_model
+        of_state = state.get("llm_model")
+        chosen = name or (of_state if isinstance(of_state, str) else "") or self.tools.default_model
         models, model = self.tools.models, self.tools.model
         if chosen and callable(models):
             return models(chosen)
@@ -120,12 +123,13 @@ class Toolbox:
                 f"{where}: the language must be one of {', '.join(LANGUAGES)}, not {language!r}"
             )
         if known == "python" and self.tools.trusted:
-            return await run_here(code, inputs, where)
-        ran = await (await self._runner()).run(code, language=known, inputs=inputs)
+            value = await run_here(code, inputs)
+        else:
+            value = (await (await self._runner()).run(code, language=known, inputs=inputs)).value
         try:
-            return produced(ran.value)
+            return produced(value)
         except NoJSONError as error:
-            raise WorkflowError(f"{where}: the code made a value that can't be kept: {error}") from error
+            raise WorkflowError(f"{where}: the code made a value that is no JSON: {error}") from error
 
     async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call comes to within the time of a step; raises :class:`WorkflowError` after that."""
@@ -142,5 +146,26 @@ class Toolbox:
         return self._sandbox
 
 
-def _text(value: JSON) -> str:
-    return value if isinstance(value, str) else ""
+async def run_here(code: str, inputs: Mapping[str, JSON]) -> object:
+    """Run Python in a thread of this process, and return what the sandbox would: no limits, no isolation.
+
+    The thread is left behind when the caller is cancelled.
+    """
+    names: dict[str, object] = {"__name__": "__workflow__", **copy.deepcopy(dict(inputs))}
+
+    def work() -> tuple[object]:
+        value = execute(code, names)
+        return (names.get("result") if value is None else value,)
+
+    (value,) = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    return value
+
+
+@asynccontextmanager
+async def opened(tools: Tools | Toolbox | None) -> AsyncIterator[Toolbox]:
+    """Give a toolbox: the one given, which its owner closes, or a new one."""
+    if isinstance(tools, Toolbox):
+        yield tools
+        return
+    async with Toolbox(tools) as made:
+        yield made

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import (
@@ -23,28 +23,33 @@ from jeeves_reflexion.session import Listener, Session
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import functions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
-from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowError
+from jeeves_reflexion.workflows.errors import WorkflowError
+from jeeves_reflexion.workflows.parts import END, LLM_CALL, REFLECTION, START, CallStep
 from jeeves_reflexion.workflows.plan import (
-    CallStep,
-    CodeStep,
-    CorrectCall,
-    EvaluateCall,
-    LoopCall,
-    Node,
+    AnyNode,
+    CorrectNode,
+    EvaluateNode,
+    LoopNode,
     Plan,
-    Route,
-    SchemaEvaluation,
-    Step,
     check_iterations,
     check_strategy,
 )
-from jeeves_reflexion.workflows.reading import read_plan
-from jeeves_reflexion.workflows.reading_parts import LLM_CALL, REFLECTION
-from jeeves_reflexion.workflows.schema_process import load_in_time
+from jeeves_reflexion.workflows.reader import read_plan
 from jeeves_reflexion.workflows.steps import check_action, perform
 from jeeves_reflexion.workflows.templates import holds, render
 from jeeves_reflexion.workflows.toolbox import CodeRunner, Models, OwnAction, Toolbox, Tools
 from jeeves_reflexion.workflows.values import shown
+
+
+class RunOptions(TypedDict, total=False):
+    """What :meth:`Workflow.run` takes beside the state."""
+
+    model: ChatModel | str | None
+    models: Models | None
+    sandbox: CodeRunner | None
+    base_folder: str | Path | None
+    listener: Listener | None
+    trusted: bool
 
 
 class Workflow:
@@ -56,10 +61,9 @@ class Workflow:
     """
 
     def __init__(self, document: Document, base_folder: Path | None = None) -> None:
-        self.plan: Plan = read_plan(document)
         self.base_folder = base_folder
+        self.plan: Plan = read_plan(replace(document, folder=base_folder))
         self._actions: dict[str, OwnAction] = {}
-        self._check_schemas()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -86,9 +90,19 @@ class Workflow:
     def check(self) -> None:
         """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
         toolbox = Toolbox(Tools(actions=self._actions))
-        for step in self._steps():
-            if isinstance(step, CallStep):
-                check_action(step, toolbox)
+        for node in self.plan.nodes:
+            match node:
+                case LoopNode(with_=call):
+                    steps = [call.generator, call.corrector]
+                case CorrectNode(with_=correction):
+                    steps = [correction.corrector]
+                case EvaluateNode():
+                    steps = []
+                case _:
+                    steps = [node.step]
+            for step in steps:
+                if isinstance(step, CallStep):
+                    check_action(step, toolbox)
 
     async def run(
         self,
@@ -124,7 +138,7 @@ class Workflow:
                 base_folder=self.base_folder if base_folder is None else Path(base_folder),
                 trusted=trusted and self.plan.trusted,
                 actions=dict(self._actions),
-                default_model=self.plan.model,
+                default_model=self.plan.settings.model,
             )
             toolbox = await open_things.enter_async_context(
                 Toolbox(tools, redacting(Session(listener=listener)))
@@ -132,54 +146,10 @@ class Workflow:
             return await _Run(self.plan, toolbox, functions.checked_state(state or {})).go()
 
     def run_sync(
-        self,
-        state: Mapping[str, JSON] | None = None,
-        *,
-        model: ChatModel | str | None = None,
-        models: Models | None = None,
-        sandbox: CodeRunner | None = None,
-        base_folder: str | Path | None = None,
-        listener: Listener | None = None,
-        trusted: bool = False,
+        self, state: Mapping[str, JSON] | None = None, **options: Unpack[RunOptions]
     ) -> dict[str, JSON]:
         """Run in an event loop of its own; raises :class:`SessionError` where one runs already. See :meth:`run`."""
-        return run_alone(
-            lambda: self.run(
-                state,
-                model=model,
-                models=models,
-                sandbox=sandbox,
-                base_folder=base_folder,
-                listener=listener,
-                trusted=trusted,
-            ),
-            "workflow.run(...)",
-        )
-
-    def _check_schemas(self) -> None:
-        """Find what is wrong with a schema's files now, and not when money was spent; without a folder, later."""
-        for node in self.plan.nodes:
-            evaluator = getattr(node.action, "evaluator", None)
-            if not isinstance(evaluator, SchemaEvaluation) or isinstance(evaluator.schema, str):
-                continue
-            try:
-                load_in_time(evaluator.schema, self.base_folder)
-            except SchemaFolderError:
-                continue
-            except ConfigurationError as error:
-                raise evaluator.place.error(str(error)) from error
-
-    def _steps(self) -> Iterator[Step]:
-        for node in self.plan.nodes:
-            match node.action:
-                case LoopCall(generator=generator, corrector=corrector):
-                    yield generator
-                    if corrector is not None:
-                        yield corrector
-                case CorrectCall(corrector=corrector):
-                    yield corrector
-                case CodeStep() | CallStep() as step:
-                    yield step
+        return run_alone(lambda: self.run(state, **options), "workflow.run(...)")
 
 
 @dataclass(slots=True)
@@ -190,29 +160,27 @@ class _Run:
     trail: list[str] = field(default_factory=list)
 
     async def go(self) -> dict[str, JSON]:
-        by_name = {node.name: place for place, node in enumerate(self.plan.nodes)}
-        place: int | None = await self._target(self.plan.start, 0, by_name, "edges")
-        while place is not None and place < len(self.plan.nodes):
-            node = self.plan.nodes[place]
-            if len(self.trail) >= self.plan.max_steps:
+        nodes, most = self.plan.nodes, self.plan.settings.max_steps
+        places = {node.name: place for place, node in enumerate(nodes)} | {END: len(nodes)}
+        place, came_from, where = 0, START, "edges"
+        while True:
+            for route in self.plan.routes(came_from):
+                if await holds(route.condition, self.state, where):
+                    place = places[route.to]
+                    break
+            if place >= len(nodes):
+                return functions.checked_state(self.state)
+            node = nodes[place]
+            if len(self.trail) >= most:
                 raise WorkflowError(
-                    f"{self.plan.name}: not at its end after {self.plan.max_steps} nodes (the last: "
+                    f"{self.plan.name}: not at its end after {most} nodes (the last: "
                     f"{' -> '.join(self.trail[-4:])}): is there a cycle without an end? settings.max_steps allows more"
                 )
             self.trail.append(node.name)
             await self._node(node)
-            place = await self._target(node.routes, place + 1, by_name, f"{node.place.of('goto')}")
-        return functions.checked_state(self.state)
+            place, came_from, where = place + 1, node.name, f"{node.place.of('goto')}"
 
-    async def _target(
-        self, routes: Iterable[Route], following: int, by_name: Mapping[str, int], where: str
-    ) -> int | None:
-        for route in routes:
-            if await holds(route.when, self.state, where):
-                return by_name.get(route.to)
-        return following
-
-    async def _node(self, node: Node) -> None:
+    async def _node(self, node: AnyNode) -> None:
         await self._tell("workflow.node_started", node)
         try:
             result = await self._result(node)
@@ -228,56 +196,49 @@ class _Run:
         merge(self.state, node, result)
         await self._tell("workflow.node_finished", node)
 
-    async def _tell(self, name: str, node: Node) -> None:
+    async def _tell(self, name: str, node: AnyNode) -> None:
         if self.toolbox.session.listener is not None:
             data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
             await self.toolbox.session.emit(AgentEvent(run_id=self.toolbox.session.id, name=name, data=data))
 
-    async def _result(self, node: Node) -> JSON:
+    async def _result(self, node: AnyNode) -> JSON:
         state, toolbox = self.state, self.toolbox
-        match node.action:
-            case LoopCall() as call:
-                return await self._loop(call, node)
-            case EvaluateCall() as call:
-                data = await self._filled(call.data, node, "data") if call.has_data else functions.FROM_STATE
-                return await functions.reflection_evaluate(
-                    state, evaluator=call.evaluator, data=data, tools=toolbox
-                )
-            case CorrectCall() as call:
-                return await functions.reflection_correct(
+        match node:
+            case LoopNode(with_=call):
+                most = await self._filled(call.max_iterations, node, "max_iterations")
+                strategy = await self._filled(call.on_failure, node, "on_failure")
+                return await functions.reflection_loop(
                     state,
+                    generator=call.generator,
+                    evaluator=call.evaluator,
                     corrector=call.corrector,
-                    data=await self._filled(call.data, node, "data")
-                    if call.has_data
-                    else functions.FROM_STATE,
-                    errors=await self._filled(call.errors, node, "errors")
-                    if call.has_errors
-                    else functions.FROM_STATE,
+                    max_iterations=check_iterations(most, str(node.place.of("with", "max_iterations"))),
+                    on_failure=check_strategy(strategy, str(node.place.of("with", "on_failure"))),
                     tools=toolbox,
                 )
-            case CodeStep() | CallStep() as step:
-                return await toolbox.in_time(lambda: perform(step, state, toolbox))
+            case EvaluateNode(with_=evaluation):
+                data = await self._filled(evaluation.data, node, "data")
+                return await functions.reflection_evaluate(
+                    state, evaluator=evaluation.evaluator, data=data, tools=toolbox
+                )
+            case CorrectNode(with_=correction):
+                return await functions.reflection_correct(
+                    state,
+                    corrector=correction.corrector,
+                    data=await self._filled(correction.data, node, "data"),
+                    errors=await self._filled(correction.errors, node, "errors"),
+                    tools=toolbox,
+                )
+            case _:
+                return await toolbox.in_time(lambda: perform(node.step, state, toolbox))
 
-    async def _loop(self, call: LoopCall, node: Node) -> JSON:
-        most = await self._filled(call.max_iterations, node, "max_iterations")
-        strategy = await self._filled(call.on_failure, node, "on_failure")
-        return await functions.reflection_loop(
-            self.state,
-            generator=call.generator,
-            evaluator=call.evaluator,
-            corrector=call.corrector,
-            max_iterations=check_iterations(most, str(node.place.of("with", "max_iterations"))),
-            on_failure=check_strategy(strategy, str(node.place.of("with", "on_failure"))),
-            tools=self.toolbox,
-        )
-
-    async def _filled(self, value: JSON, node: Node, key: str) -> JSON:
+    async def _filled(self, value: JSON, node: AnyNode, key: str) -> JSON:
         return await render(value, self.state, str(node.place.of("with", key)))
 
 
-def merge(state: dict[str, JSON], node: Node, result: JSON) -> None:
+def merge(state: dict[str, JSON], node: AnyNode, result: JSON) -> None:
     """Put a node's result into the state; see :class:`Workflow`."""
-    loops = isinstance(node.action, LoopCall)
+    loops = isinstance(node, LoopNode)
     if loops:
         # A loop before this one may have failed; this one did not.
         state.pop("exhausted", None)

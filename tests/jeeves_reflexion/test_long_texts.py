@@ -17,9 +17,9 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.evaluators.scores import parse_score
 from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.gate import shape_problem
-from jeeves_reflexion.lessons.lexical import words_of
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.models.advice import read_lesson, repeats
@@ -38,7 +38,7 @@ from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
 from jeeves_reflexion.values import Hider
-from jeeves_reflexion.workflows.coercion import coerce_scalar
+from jeeves_reflexion.workflows.schemas import coerce_scalar
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 READERS = {
@@ -52,7 +52,7 @@ READERS = {
     "hidden_text": hidden_text,
     "screen": screen,
     "shape_problem": shape_problem,
-    "words_of": words_of,
+    "normalised": normalised,
     "read_lesson": read_lesson,
     "repeats": lambda text: repeats(text, text[::-1]),
     "answer": answer,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import anyio
 
 from jeeves_reflexion.errors import HOPELESS, ModelAuthError, ModelError
-from jeeves_reflexion.experiments.costs import Purse
-from jeeves_reflexion.experiments.journal import Place
+from jeeves_reflexion.experiments.budget import RunBudget
+from jeeves_reflexion.experiments.journal import Position
 from jeeves_reflexion.experiments.ray.messages import Asked, Failed, OverLimit, Reply, failed
 from jeeves_reflexion.models.cassette import RecordedError, key_of, recorded_error, request_of
 from jeeves_reflexion.models.recorded import recording_at
@@ -24,10 +24,10 @@ from jeeves_reflexion.types import NO_USAGE, Usage
 class Calls:
     """The calls of one try, over all the processes that it is begun in."""
 
-    def __init__(self, place: Place, models: Mapping[str, ChatModel], purse: Purse) -> None:
-        self._place = str(place)
+    def __init__(self, position: Position, models: Mapping[str, ChatModel], budget: RunBudget) -> None:
+        self._position = str(position)
         self._models = models
-        self._purse = purse
+        self._budget = budget
         self._charged = NO_USAGE
         self._given: dict[tuple[str, int], Completion] = {}
         self._turns: dict[str, int] = {}
@@ -50,7 +50,7 @@ class Calls:
     def settle(self, used: Usage) -> None:
         """Charge what a try has used beyond the calls made here, as by a client of the agent's own."""
         more = used.beyond(self._charged)
-        self._purse.spent += more
+        self._budget.spent += more
         self._charged += more
 
     async def answer(self, asked: Asked) -> Reply:
@@ -66,8 +66,8 @@ class Calls:
             return Reply(known, model.supports_tools)
         answer: RecordedError | Failed | Completion
         try:
-            if self._purse.empty:
-                return Reply(OverLimit(str(self._purse)), model.supports_tools)
+            if self._budget.exhausted:
+                return Reply(OverLimit(str(self._budget)), model.supports_tools)
             answer = self._given[key, turn] = await self._ask(model, asked)
         except ModelAuthError as error:
             answer = failed(error)
@@ -78,12 +78,12 @@ class Calls:
         return Reply(answer, model.supports_tools)
 
     async def _ask(self, model: ChatModel, asked: Asked) -> Completion:
-        with recording_at(self._place), contextlib.ExitStack() as stack:
+        with recording_at(self._position), contextlib.ExitStack() as stack:
             self._scopes[asked.number] = stack.enter_context(anyio.CancelScope())
             completion = await model.complete(
                 asked.messages, tools=asked.tools, schema=asked.schema, sampling=asked.sampling
             )
-            self._purse.spent += completion.usage
+            self._budget.spent += completion.usage
             self._charged += completion.usage
             return completion
         raise ModelError("the call was given up")

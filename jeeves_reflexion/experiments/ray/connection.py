@@ -73,7 +73,7 @@ class Connection:
         self._options = options
         self._ours = False
         self._logs: Path | None = None
-        self._joining: _Waiting | None = None
+        self._joining: Future[None] = Future()
 
     def open(self) -> int:
         """Connect; return how many processors there are.
@@ -107,8 +107,8 @@ class Connection:
         try:
             return await anyio.to_thread.run_sync(self.open, abandon_on_cancel=joins)
         except anyio.get_cancelled_exc_class():
-            if self._joining is not None and not self._joining.give_up():
-                self._ours = True
+            if joins and not self._joining.cancel():
+                self._ours = True  # it is connected by now, and is to be closed
             raise
 
     async def close_async(self, *, keep_logs: bool = False) -> None:
@@ -147,9 +147,9 @@ class Connection:
                 pass
             self._init(address=address)
 
-        self._joining = _Waiting(join, self._ray.shutdown)
+        seconds = CONNECT_SECONDS if self._options.working_dir is None else FOLDER_SECONDS
         try:
-            self._joining.wait(CONNECT_SECONDS if self._options.working_dir is None else FOLDER_SECONDS)
+            in_time(self._joining, join, self._ray.shutdown, seconds)
         except self._refusals as error:
             said = f"the Ray cluster at {address} can't be reached: {redact(str(error))}. {advice}"
             raise ConfigurationError(said) from error
@@ -179,46 +179,34 @@ def _keep_the_token_here() -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
-class _Waiting:
-    """Waits for a work that can't be stopped; what comes of it when nobody waits any more is undone."""
+def in_time(
+    done: Future[None], work: Callable[[], object], undo: Callable[[], object], seconds: float
+) -> None:
+    """Do a work that can't be stopped, in a thread; raises what it raises, and :class:`TimeoutError`.
 
-    def __init__(self, work: Callable[[], object], undo: Callable[[], object]) -> None:
-        self._work = work
-        self._undo = undo
-        self._done: Future[None] = Future()
-        self._given_up = False
-        self._handing = threading.Lock()
+    Whoever cancels ``done`` ends the waiting, with a ``CancelledError``. What comes of the work when nobody waits any
+    more is undone.
+    """
 
-    def wait(self, seconds: float) -> None:
-        """Do the work; raises what it raises, and :class:`TimeoutError`."""
-        threading.Thread(target=self._run, name="ray-connect", daemon=True).start()
+    def run() -> None:
+        failure: BaseException | None = None
         try:
-            self._done.result(seconds)
-        except TimeoutError:
-            if self.give_up():
-                raise TimeoutError(f"it gave no answer within {seconds:.0f} s") from None
-            self._done.result()
-        except BaseException:
-            if not self.give_up() and self._done.exception() is None:
-                self._undo()
-            raise
-
-    def give_up(self) -> bool:
-        """Have nobody wait any more, who would hear of a ``CancelledError``; return False where the work is done."""
-        with self._handing:
-            self._given_up = self._done.cancel()
-            return self._given_up
-
-    def _run(self) -> None:
-        try:
-            self._work()
+            work()
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            with self._handing:
-                if not self._given_up:
-                    self._done.set_exception(error)
-        else:
-            with self._handing:
-                if not self._given_up:
-                    self._done.set_result(None)
-                    return
-            self._undo()
+            failure = error
+        if done.set_running_or_notify_cancel():  # from here on, nobody can give it up
+            done.set_exception(failure) if failure else done.set_result(None)
+        elif failure is None:
+            undo()
+
+    threading.Thread(target=run, name="ray-connect", daemon=True).start()
+    try:
+        done.result(seconds)
+    except TimeoutError:
+        if done.cancel():
+            raise TimeoutError(f"it gave no answer within {seconds:.0f} s") from None
+        done.result()
+    except KeyboardInterrupt:
+        if not done.cancel() and done.exception() is None:
+            undo()
+        raise

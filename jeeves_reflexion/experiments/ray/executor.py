@@ -18,8 +18,8 @@ import anyio.abc
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
 from jeeves_reflexion.experiments.arm_stores import beneath
 from jeeves_reflexion.experiments.arms import Arm
-from jeeves_reflexion.experiments.costs import Purse
-from jeeves_reflexion.experiments.executors import Job, Kit, Made
+from jeeves_reflexion.experiments.budget import RunBudget
+from jeeves_reflexion.experiments.executors import Job, Output, WorkerSetup
 from jeeves_reflexion.experiments.ray.calls import Calls
 from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.experiments.ray.messages import (
@@ -28,7 +28,6 @@ from jeeves_reflexion.experiments.ray.messages import (
     Failed,
     Finished,
     ModelFacts,
-    from_result,
     packed,
     packed_job,
 )
@@ -45,7 +44,7 @@ from jeeves_reflexion.types import NO_USAGE
 from vectorstores.postgres import PostgresVectorStore
 from vectorstores.store import Store
 
-__all__ = ["MOST_DEATHS", "RayExecutor", "RayOptions"]
+__all__ = ["RayExecutor", "RayOptions"]
 
 MOST_DEATHS: Final = 5
 """So often may the process of one try die before the experiment stops, in a state to resume from."""
@@ -57,9 +56,9 @@ POLL_SECONDS: Final = 20.0
 class RayExecutor:
     """Makes tries on Ray; an asynchronous context manager that connects to the cluster, and leaves nothing behind.
 
-    ``kit`` is what a worker process opens. ``models`` are those that it may ask, by name: this process asks them on its
-    behalf, as they are (recorded, if they record). ``workers`` tries are made at a time, in as many processes as the
-    cluster has processors for, at most one a try. A program that is connected to Ray already stays so.
+    ``setup`` is what a worker process opens. ``models`` are those that it may ask, by name: this process asks them on
+    its behalf, as they are (recorded, if they record). ``workers`` tries are made at a time, in as many processes as
+    the cluster has processors for, at most one a try. A program that is connected to Ray already stays so.
 
     Runs on asyncio. Raises :class:`ConfigurationError` for what can't be sent, and for a cluster that can't be reached;
     :class:`MissingDependencyError` without Ray; :class:`ExperimentError` where no worker process can be started, or the
@@ -68,7 +67,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        kit: Kit,
+        setup: WorkerSetup,
         *,
         workers: int,
         models: Mapping[str, ChatModel] | None = None,
@@ -76,7 +75,7 @@ class RayExecutor:
     ) -> None:
         self._models = dict(models or {})
         facts = {name: ModelFacts(model.name, model.supports_tools) for name, model in self._models.items()}
-        sent = packed(kit, "the experiment's kit")
+        sent = packed(setup, "the setup of worker processes")
         self._processes = Processes(sent, facts, options or RayOptions(), slots=workers)
         self._tries = 0
 
@@ -113,9 +112,11 @@ class RayExecutor:
                 " folder or in memory (bench: --lessons postgresql://...)"
             )
 
-    async def make(self, job: Job, loop: Reflexion, scorer: Evaluator | None, purse: Purse) -> Made | None:
+    async def make(
+        self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
+    ) -> Output | None:
         """Make a try; in another process, where its process dies."""
-        calls, data, last = Calls(job.place, self._models, purse), packed_job(job), ""
+        calls, data, last = Calls(job.position, self._models, budget), packed_job(job), ""
         for _ in range(MOST_DEATHS):
             try:
                 async with self._processes.free() as process:
@@ -123,20 +124,19 @@ class RayExecutor:
             except DiedError as died:
                 last = str(died)
         raise ExperimentError(
-            f"the worker process of {job.place} died {MOST_DEATHS} times, last: {last}. Look at that task, and at the"
-            " memory of the nodes; the run can be resumed"
+            f"the worker process of {job.position} died {MOST_DEATHS} times, last: {last}. Look at that task, and at"
+            " the memory of the nodes; the run can be resumed"
         )
 
-    async def _made(self, process: Process, data: bytes, calls: Calls) -> Made | None:
+    async def _made(self, process: Process, data: bytes, calls: Calls) -> Output | None:
         calls.begin()
         actor = process.actor
         said = await self._heard(actor, data, calls)
         match said:
-            case Finished(result=result):
-                if result is None:
-                    return None
-                made = from_result(result)
-                calls.settle(sum(made.kept.trial.usage.values(), NO_USAGE))
+            case Finished():
+                made = said.output()
+                if made is not None:
+                    calls.settle(sum(made.entry.trial.usage.values(), NO_USAGE))
                 return made
             case Failed():
                 raise said.raised()

@@ -15,14 +15,13 @@ from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion import errors
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError, MissingDependencyError
-from jeeves_reflexion.experiments.executors import Job, Made
-from jeeves_reflexion.experiments.journal import Kept, Place
-from jeeves_reflexion.experiments.values import plain, rebuilt
+from jeeves_reflexion.experiments.executors import Job, Output
+from jeeves_reflexion.experiments.journal import Entry, Position, plain, rebuilt
 from jeeves_reflexion.models.cassette import RecordedError
 from jeeves_reflexion.models.recorded import UnknownRequestError
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON, Evaluation, Task, Trial, Usage
+from jeeves_reflexion.types import JSON, Task, Trial, Usage
 
 _ERRORS: Final = {
     each.__name__: each
@@ -34,6 +33,7 @@ _ERRORS: Final = {
         errors.SandboxUnavailableError,
         errors.LessonStoreError,
         ExperimentError,
+        MissingDependencyError,
     )
 }
 
@@ -77,16 +77,16 @@ class Failed:
 
     def raised(self) -> Exception:
         """Return the error to raise: of its own class where that is one of ours, with the traceback as a note."""
-        error: Exception
-        if self.name == "MissingDependencyError":
+        message = f"{self.message}{self.where}"
+        kind = _ERRORS.get(self.name)
+        if kind is None:
+            error: Exception = ExperimentError(f"{self.name}: {message}")
+        elif kind is MissingDependencyError:  # makes its message of a feature and an extra
             missing = MissingDependencyError("", self.extra)
-            missing.msg = f"{self.message}{self.where}"
-            missing.args = (missing.msg,)
+            missing.msg, missing.args = message, (message,)
             error = missing
-        elif self.name in _ERRORS:
-            error = _ERRORS[self.name](f"{self.message}{self.where}")
         else:
-            error = ExperimentError(f"{self.name}: {self.message}{self.where}")
+            error = kind(message)  # type: ignore[call-arg]
         if self.trace:
             error.add_note(self.trace)
         return error
@@ -94,9 +94,19 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A try is made; ``result`` is None where the spending limit cut it short."""
+    """A try is made; ``entry`` is its line of the journal, None where the spending limit cut it short."""
 
-    result: dict[str, JSON] | None
+    entry: dict[str, JSON] | None
+    events: Sequence[dict[str, JSON]] = ()
+
+    @classmethod
+    def of(cls, made: Output | None) -> Finished:
+        """Return what is said of a try."""
+        return cls(None) if made is None else cls(made.entry.as_json(), made.events)
+
+    def output(self) -> Output | None:
+        """Return the try."""
+        return None if self.entry is None else Output(Entry.of(self.entry), self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +132,7 @@ def failed(error: BaseException, where: str = "") -> Failed:
     """Return an error as text, without secrets."""
     # The nearest class that is known says as much as the error's own.
     name = next(
-        (each.__name__ for each in type(error).__mro__ if each.__name__ in _KNOWN), type(error).__name__
+        (each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS), type(error).__name__
     )
     trace = redact("".join(traceback.format_exception(error)))
     try:
@@ -140,9 +150,6 @@ def ray_failure(error: Exception) -> ExperimentError:
     )
     failure.add_note(said)
     return failure
-
-
-_KNOWN: Final = frozenset({*_ERRORS, "MissingDependencyError"})
 
 
 def load_ray() -> Any:  # noqa: ANN401 - a module without types
@@ -165,7 +172,7 @@ def packed(value: object, what: str) -> bytes:
     except Exception as error:  # what a value's own pickling raises may be anything
         raise ConfigurationError(
             f"{what} can't be sent to worker processes: {type(error).__name__}: {error}. Name what is in it instead"
-            " (an agent as module:name, a store by its address), and open files, connections and models in Kit.open"
+            " (an agent as module:name, a store by its address), and open files, connections and models in its open()"
         ) from error
     return data
 
@@ -173,23 +180,11 @@ def packed(value: object, what: str) -> bytes:
 def packed_job(job: Job) -> bytes:
     """Pickle a job; raises :class:`ConfigurationError`."""
     history = [plain(trial) for trial in job.history]
-    return packed((job.place.as_json(), job.task, history, job.session_id), f"task {job.task.id!r}")
+    return packed((job.position, job.task, history, job.session_id), f"task {job.task.id!r}")
 
 
 def unpacked_job(data: bytes) -> Job:
     """Return the job of :func:`packed_job`."""
-    where, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
-    assert isinstance(task, Task)  # noqa: S101 - what packed_job put there
-    return Job(Place(**where), task, [rebuilt(Trial, each) for each in history], session_id)
-
-
-def as_result(made: Made) -> dict[str, JSON]:
-    """Return a try that was made as JSON."""
-    scored = None if made.kept.scored is None else plain(made.kept.scored)
-    return {"trial": plain(made.kept.trial), "scored": scored, "events": list(made.events)}
-
-
-def from_result(data: Mapping[str, Any]) -> Made:
-    """Return what :func:`as_result` made JSON of."""
-    scored = None if data["scored"] is None else rebuilt(Evaluation, data["scored"])
-    return Made(Kept(rebuilt(Trial, data["trial"]), scored), data["events"])
+    position, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
+    assert isinstance(position, Position) and isinstance(task, Task)  # noqa: S101, PT018 - what packed_job put there
+    return Job(position, task, [rebuilt(Trial, each) for each in history], session_id)

@@ -53,17 +53,17 @@ class Process:
 
 
 class Processes:
-    """The worker processes of one experiment, all made of the same pickled kit.
+    """The worker processes of one experiment, all made of the same pickled setup.
 
     ``slots`` tries are made at a time, in as many processes as the cluster has processors for, at most one a try.
     """
 
     def __init__(
-        self, kit: bytes, models: Mapping[str, ModelFacts], options: RayOptions, *, slots: int
+        self, setup: bytes, models: Mapping[str, ModelFacts], options: RayOptions, *, slots: int
     ) -> None:
         self._ray = load_ray()
         self._connection = Connection(options)
-        self._kit = kit
+        self._setup = setup
         self._models = models
         self._slots = slots
         self._each = 1
@@ -105,7 +105,7 @@ class Processes:
         """Wait for the least busy process that has room for a try, and keep the room within the block.
 
         Empty places are filled meanwhile: a try does not wait for a process that the cluster has no room for while
-        others are there. Raises what opening the kit raised, and :class:`ExperimentError` where none can be started.
+        others are there. Raises what opening the setup raised, and :class:`ExperimentError` where none can be started.
         """
         place = await self._room()
         place.busy += 1
@@ -188,7 +188,7 @@ class Processes:
     async def _start(self) -> Actor:
         threads = 2 * self._each + 4  # each try is listened to in one, and answered in another
         kind = self._ray.remote(Worker).options(num_cpus=1, max_restarts=0, max_concurrency=threads)
-        actor = kind.remote(self._kit, dict(self._models), module_paths())
+        actor = kind.remote(self._setup, dict(self._models), module_paths())
         failure: Failed | None
         try:
             failure = await self.call(actor.start.remote(), START_SECONDS)

@@ -1,4 +1,4 @@
-"""A worker process of an experiment on Ray: it holds open what a kit opens, and makes the tries that it is given.
+"""A worker process of an experiment on Ray: it holds open what a setup opens, and makes the tries that it is given.
 
 Its event loop has a thread of its own, so that it says how its tries stand also while an agent blocks the loop.
 """
@@ -22,9 +22,9 @@ import anyio
 import anyio.from_thread
 
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ReflexionError
-from jeeves_reflexion.experiments.arms import arm_of
-from jeeves_reflexion.experiments.costs import Purse, RunSpend
-from jeeves_reflexion.experiments.executors import Job, Kit, Tools, make_try
+from jeeves_reflexion.experiments.arms import arm_of, as_arm, reading_only
+from jeeves_reflexion.experiments.budget import RunBudget, RunSpend
+from jeeves_reflexion.experiments.executors import Job, Tools, WorkerSetup, make_try
 from jeeves_reflexion.experiments.ray.messages import (
     Asked,
     Dropped,
@@ -34,11 +34,9 @@ from jeeves_reflexion.experiments.ray.messages import (
     OverLimit,
     Reply,
     Said,
-    as_result,
     failed,
     unpacked_job,
 )
-from jeeves_reflexion.experiments.rounds import as_arm, reading_only
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.cassette import RecordedError
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
@@ -48,7 +46,7 @@ from jeeves_reflexion.types import JSON, NO_USAGE
 _HINT: Final = (
     ": what an experiment names must be importable on every node (--ray-working-dir sends a folder there)"
 )
-_NO_LIMIT: Final = Purse(None, NO_USAGE)
+_NO_LIMIT: Final = RunBudget(None, NO_USAGE)
 _talk: Final[ContextVar[Talk | None]] = ContextVar("jeeves_reflexion_talk", default=None)
 
 
@@ -126,23 +124,22 @@ class FarModel:
                 raise failure.raised()
 
 
-class _Bench:
-    """Makes tries with the tools that a kit opened."""
+class _Tries:
+    """Makes tries with the tools that a setup opened."""
 
     def __init__(self, tools: Tools, where: str) -> None:
         self._tools = tools
         self._where = where
         self._loops: dict[tuple[str, int], Reflexion] = {}
 
-    async def try_it(self, data: bytes, talk: Talk) -> None:
+    async def make(self, data: bytes, talk: Talk) -> None:
         """Make a try; what comes of it, an error too, is said."""
         token = _talk.set(talk)
         try:
             job = unpacked_job(data)
             loop = self._loop(job)
             talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
-            made = await make_try(job, loop, self._tools.scorer, talk.spend)
-            talk.said.put(Finished(None if made is None else as_result(made)))
+            talk.said.put(Finished.of(await make_try(job, loop, self._tools.scorer, talk.spend)))
         except BaseException as error:
             talk.said.put(failed(error, self._where))
             if isinstance(error, anyio.get_cancelled_exc_class()):
@@ -151,21 +148,22 @@ class _Bench:
             _talk.reset(token)
 
     def _loop(self, job: Job) -> Reflexion:
-        arm, key = arm_of(job.place.arm), (job.place.arm, job.place.seed)
-        if key not in self._loops:
-            self._loops[key] = as_arm(self._tools.make_loop(arm.name, job.place.seed), arm)
-        loop = self._loops[key]
-        return reading_only(loop) if job.place.split == "held-out" else loop
+        arm, seed = arm_of(job.position.arm), job.position.seed
+        if (arm.name, seed) not in self._loops:
+            self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
+        loop = self._loops[arm.name, seed]
+        return reading_only(loop) if job.position.split == "held-out" else loop
 
 
 class Worker:
     """The worker process as Ray sees it; each method is called in a thread of its own and returns soon.
 
-    None of them is a coroutine: Ray would then call all of them in one event loop, one after the other.
+    None of them, private ones included, may be a coroutine: Ray would then call all of them in one event loop, one
+    after the other, and a try that waits for an answer would never hear it.
     """
 
-    def __init__(self, kit: bytes, models: Mapping[str, ModelFacts], paths: Sequence[str]) -> None:
-        self._kit = kit
+    def __init__(self, setup: bytes, models: Mapping[str, ModelFacts], paths: Sequence[str]) -> None:
+        self._setup = setup
         self._models = models
         self._paths = paths
         self._open = ExitStack()
@@ -174,13 +172,13 @@ class Worker:
         self._where = f" (in the worker process {os.getpid()} on {socket.gethostname()})"
 
     def start(self) -> Failed | None:
-        """Open what the kit holds; called once, before anything else."""
+        """Open what the setup holds; called once, before anything else."""
         sys.path.extend(path for path in self._paths if path not in sys.path and Path(path).exists())
         try:
-            kit: Kit = pickle.loads(self._kit)  # noqa: S301 - sent by the experiment itself
+            setup: WorkerSetup = pickle.loads(self._setup)  # noqa: S301 - sent by the experiment itself
             self._portal = self._open.enter_context(anyio.from_thread.start_blocking_portal())
-            opened = self._portal.wrap_async_context_manager(kit.open(self._model))
-            self._bench = _Bench(self._open.enter_context(opened), self._where)
+            opened = self._portal.wrap_async_context_manager(setup.open(self._model))
+            self._tries = _Tries(self._open.enter_context(opened), self._where)
         except BaseException as error:  # noqa: BLE001 - told to the experiment, which ends
             told = failed(error, self._where)
             lacking = [each for each in (error, error.__cause__) if isinstance(each, ImportError)]
@@ -194,7 +192,7 @@ class Worker:
     def begin(self, number: int, job: bytes) -> None:
         """Begin a try; what it says is heard by :meth:`listen`."""
         self._talks[number] = talk = Talk()
-        self._trying[number] = self._portal.start_task_soon(self._bench.try_it, job, talk)
+        self._trying[number] = self._portal.start_task_soon(self._tries.make, job, talk)
 
     def listen(self, number: int, wait: float) -> Said | None:
         """Return what a try says next; None if that is nothing for ``wait`` seconds."""
@@ -213,7 +211,7 @@ class Worker:
             self._portal.start_task_soon(talk.answered, asked, reply)
 
     def stop(self) -> None:
-        """Give up what is under way, and close what the kit opened."""
+        """Give up what is under way, and close what the setup opened."""
         for trying in list(self._trying.values()):
             trying.cancel()
         self._open.close()

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
-from jeeves_reflexion.experiments.report.markdown import facts
-from jeeves_reflexion.experiments.report.markup import Html, element, joined
-from jeeves_reflexion.experiments.report.plots import curves, first_tries, lifts, tokens_against_success
-from jeeves_reflexion.experiments.report.reading import read
+from jeeves_reflexion.experiments.report.html import Html, element, joined
+from jeeves_reflexion.experiments.report.plots import lifts, plots
 from jeeves_reflexion.experiments.report.stories import stories
-from jeeves_reflexion.experiments.report.tables import Table, heading, tables
+from jeeves_reflexion.experiments.report.tables import Table, facts, heading, tables
 from jeeves_reflexion.experiments.report.values import Part, Report
 from jeeves_reflexion.experiments.results import Results
 
@@ -42,7 +40,7 @@ def page(report: Report, results: Results) -> str:
             _findings(report),
             parts,
             _lessons(report),
-            element("section", element("h2", "Tasks"), stories(read(results)), id="tasks"),
+            element("section", element("h2", "Tasks"), stories(results), id="tasks"),
         ),
     )
     return "<!doctype html>\n" + element("html", _head(report), body, lang="en")
@@ -80,29 +78,19 @@ def _findings(report: Report) -> Html | None:
     found = [part for part in report.parts if part.compared]
     if not found:
         return None
-    lists = (
-        joined(
-            [
-                element("h3", f"{_short(part)}, trial {part.trials}"),
-                element(
-                    "ul",
-                    (
-                        element("li", element("b", each.arm), f": {each.words}")
-                        for each in part.compared
-                        if each.trial == part.trials
-                    ),
-                ),
-            ]
+    lists = []
+    for part in found:
+        said = [each for each in part.compared if each.trial == part.trials]
+        lists.append(element("h3", f"{_short(part)}, trial {part.trials}"))
+        lists.append(
+            element("ul", [element("li", element("b", each.arm), f": {each.words}") for each in said])
         )
-        for part in found
-    )
     head = element("h2", f"What it shows, held against {report.baseline}")
     return element("section", head, lists, class_="findings")
 
 
 def _part(part: Part, report: Report, number: int) -> Html:
-    drawn = (plot(part, report) for plot in (curves, tokens_against_success, first_tries))
-    pictures = [each for each in drawn if each]
+    pictures = [plot.figure() for plot in plots(part, report)]
     return element(
         "section",
         element("h2", _short(part)),
@@ -146,23 +134,11 @@ def _about_lessons(report: Report) -> Iterator[Html]:
         told = "No lift is known: it needs tries from which a lesson was withheld by chance."
         yield element("p", told)
     else:
-        yield element("div", picture, class_="figures")
+        yield element("div", picture.figure(), class_="figures")
     shown = sorted(report.lessons, key=lambda use: -use.offered)[:SHOWN_LESSONS]
-    rows = tuple(
-        (
-            use.text[:500],
-            use.arm,
-            str(use.offered),
-            str(use.passed),
-            "unknown" if use.lift is None or use.lift.value is None else f"{use.lift.value:+.2f}",
-        )
-        for use in shown
-    )
-    few = (
-        f" The {len(shown)} most offered of {len(report.lessons)}."
-        if len(shown) < len(report.lessons)
-        else ""
-    )
+    rows = tuple((use.text[:500], use.arm, str(use.offered), str(use.passed), use.lift_text) for use in shown)
+    total = len(report.lessons)
+    few = f" The {len(shown)} most offered of {total}." if len(shown) < total else ""
     note = "How many tries passed after a lesson is no proof that it helped: it was offered where it seemed to fit."
     heads = ("lesson", "arm", "offered", "then passed", "lift")
     yield _table(Table("Lessons that were offered", heads, rows, note + few), "table-lessons")

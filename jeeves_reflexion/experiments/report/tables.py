@@ -1,4 +1,4 @@
-"""The tables of a report, once for a page and for a paper."""
+"""The tables of a report, once for a page and for a paper, which has them in Markdown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.values import Compared, Part, Report, Spent, Success
 from jeeves_reflexion.statistics import Share
+from jeeves_reflexion.text import one_line
 
 NOT_FINISHED = "not finished"
 UNKNOWN = "unknown"
@@ -26,6 +27,40 @@ class Table:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+
+
+def markdown(report: Report) -> str:
+    """Return the figures as Markdown; each judge and each part of the tasks has tables of its own."""
+    lines = [f"# {one_line(report.title)}", "", *facts(report)]
+    for part in report.parts:
+        lines += ["", f"## {heading(part, report)}"]
+        for table in tables(part, report):
+            rows = (table.heads, ("---",) * len(table.heads), *table.rows)
+            lines += ["", f"### {table.name}", ""]
+            lines += [
+                "| " + " | ".join(one_line(cell).replace("|", r"\|") for cell in row) + " |" for row in rows
+            ]
+            lines += ["", table.note] if table.note else []
+    return "\n".join(lines) + "\n"
+
+
+def facts(report: Report) -> list[str]:
+    """Say what was run, and what is wrong with it, a sentence each."""
+    amounts = [
+        counted(len(report.arms), "arm"),
+        counted(report.trials, "trial"),
+        counted(len(report.seeds), "seed"),
+        counted(report.learning_tasks, report.unit) + " to learn from",
+    ]
+    amounts += [f"{counted(report.held_out_tasks, report.unit)} held out"] * bool(report.held_out_tasks)
+    told = [f"{report.tries} tries: {', '.join(amounts)}."]
+    if report.interrupted:
+        told.append(f"The run stopped before its end: {one_line(report.interrupted)}")
+    if report.errors:
+        told.append(f"{report.errors} of {report.tries} tries ended in an error and count as not solved.")
+    if report.unscored:
+        told.append(f"{report.unscored} of {report.tries} tries could not be scored and count as not solved.")
+    return told
 
 
 def heading(part: Part, report: Report) -> str:
@@ -52,44 +87,40 @@ def _success(part: Part, report: Report) -> Table:
     heads = [f"trial {trial}" for trial in range(1, part.trials + 1)]
     if part.split == "held-out":
         heads = ["first try"]
+
+    def cells(success: Success) -> tuple[str, ...]:
+        return tuple(share_text(point.share) for point in success.points) or (NOT_FINISHED,) * part.trials
+
     pooled = any(each.seeds > 1 for each in part.success)
     return Table(
         f"{report.unit.capitalize()}s solved so far",
         ("arm", "seeds", *heads),
-        tuple((each.arm, str(each.seeds), *_cells(each, part.trials)) for each in part.success),
+        tuple((each.arm, str(each.seeds), *cells(each)) for each in part.success),
         "95 % Wilson intervals"
         + ("; seeds are pooled as if their tries were independent." if pooled else "."),
     )
 
 
-def _cells(success: Success, trials: int) -> tuple[str, ...]:
-    return tuple(share_text(point.share) for point in success.points) or (NOT_FINISHED,) * trials
-
-
 def _compared(part: Part, report: Report) -> Table:
+    unit, seeds = report.unit, any(each.seeds > 1 for each in part.compared)
     return Table(
         f"Held against {report.baseline}",
         (
             "arm",
             "trial",
             "what it shows",
-            f"{report.unit}s",
+            f"{unit}s",
             "arm better",
             "baseline better",
             "sign-flip p",
             "Holm p",
         ),
         tuple(_comparison(each) for each in part.compared),
-        f"Pairs of the same {report.unit}s"
-        + (", each counted once by the mean of its seeds" if _several_seeds(part) else "")
-        + f": the sign-flip test over {report.unit}s, with the 95 % interval of the differences that it does not reject"
+        f"Pairs of the same {unit}s{', each counted once by the mean of its seeds' if seeds else ''}"
+        f": the sign-flip test over {unit}s, with the 95 % interval of the differences that it does not reject"
         " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
         f" {len(part.compared)} comparisons of this table.",
     )
-
-
-def _several_seeds(part: Part) -> bool:
-    return any(each.seeds > 1 for each in part.compared)
 
 
 def _comparison(each: Compared) -> tuple[str, ...]:
@@ -108,14 +139,13 @@ def _comparison(each: Compared) -> tuple[str, ...]:
 
 def _reliability(part: Part, report: Report) -> Table:
     ks = sorted({each.k for each in part.reliability})
-    arms = list(dict.fromkeys(each.arm for each in part.reliability))
-    by_place = {(each.arm, each.k): each for each in part.reliability}
+    found = {(each.arm, each.k): each for each in part.reliability}
     rows = []
-    for arm in arms:
-        found = [by_place.get((arm, k)) for k in ks]
-        cells = ["" if each is None else f"{each.any:.1%}" for each in found]
-        cells += ["" if each is None else f"{each.every:.1%}" for each in found]
-        rows.append((arm, *cells))
+    for arm in dict.fromkeys(each.arm for each in part.reliability):
+        known = [found.get((arm, k)) for k in ks]
+        any_ = ("" if each is None else f"{each.any:.1%}" for each in known)
+        every = ("" if each is None else f"{each.every:.1%}" for each in known)
+        rows.append((arm, *any_, *every))
     return Table(
         f"Several runs of a {report.unit}",
         ("arm", *(f"pass@{k}" for k in ks), *(f"pass^{k}" for k in ks)),
@@ -126,19 +156,10 @@ def _reliability(part: Part, report: Report) -> Table:
 
 
 def _spent(part: Part, report: Report) -> Table:
+    heads = ("arm", "tries", "solved", "seconds", "tokens", "USD")
     return Table(
         "What it took",
-        (
-            "arm",
-            "tries",
-            "solved",
-            "seconds",
-            "tokens",
-            "USD",
-            "seconds per solved",
-            "tokens per solved",
-            "USD per solved",
-        ),
+        (*heads, "seconds per solved", "tokens per solved", "USD per solved"),
         tuple(_cost(each) for each in part.spent),
         f"All tries, of unsolved {report.unit}s too; solved by the last trial, each seed counted. Unknown: nobody"
         " reported it.",

@@ -102,6 +102,16 @@ class LessonUse:
     passed: int
     lift: Lift | None
 
+    @property
+    def value(self) -> float | None:
+        """Its lift in score; None where it is not known."""
+        return None if self.lift is None else self.lift.value
+
+    @property
+    def lift_text(self) -> str:
+        """Its lift as a page shows it."""
+        return "unknown" if self.value is None else f"{self.value:+.2f}"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

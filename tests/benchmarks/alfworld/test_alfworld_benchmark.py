@@ -75,7 +75,7 @@ def test_all_arms_and_no_difference_by_workers(made_games, tmp_path):
 
 
 def test_the_second_run_starts_from_the_lessons_of_the_first(made_games, made_folder, tmp_path):
-    common = ["--count", "4", "--trials", "2", "--step-limit", "10", "--arms", "selective", "--workers", "1"]
+    common = ["--limit", "4", "--trials", "2", "--step-limit", "10", "--arms", "selective", "--workers", "1"]
     lessons = ["--lessons", str(tmp_path / "lessons")]
     runner = CliRunner()
     first = runner.invoke(alfworld, options(made_folder, tmp_path / "a", *common, *lessons))
@@ -97,7 +97,7 @@ def test_the_second_run_starts_from_the_lessons_of_the_first(made_games, made_fo
 
 
 def test_ctrl_c_keeps_what_was_learned_and_says_where_it_stopped(made_games, made_folder, tmp_path):
-    arguments = options(made_folder, tmp_path / "run", "--count", "3", "--arms", "monotonic,own")
+    arguments = options(made_folder, tmp_path / "run", "--limit", "3", "--arms", "monotonic,own")
     arguments += ["--trials", "50", "--step-limit", "1", "--workers", "1"]  # hopeless, so it goes on for long
     process = subprocess.Popen(
         [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ}
@@ -141,7 +141,7 @@ def test_a_damaged_game_is_named(made_games, made_folder, tmp_path):
 
 def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_path):
     few = [
-        "--count",
+        "--limit",
         "3",
         "--trials",
         "2",
@@ -164,14 +164,14 @@ def test_genuine_games_are_played(genuine_games, genuine_folder, engine, tmp_pat
 def test_nobody_at_the_endpoint_is_no_result(made_games, made_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "")
     monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
-    dead = ["--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--count", "1", "--trials", "2"]
+    dead = ["--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--limit", "1", "--trials", "2"]
     arguments = options(made_folder, tmp_path / "out", *dead, "--arms", "retry")
     result = CliRunner().invoke(program, ["bench", "alfworld", *arguments, "--json"])
     assert result.exit_code == 1, result.output
     error = json.loads(result.stdout)["error"]
     assert error["kind"] == "ExperimentError"
     assert "127.0.0.1:9" in error["message"]
-    assert not (tmp_path / "out" / "curve.png").exists()
+    assert not (tmp_path / "out" / "report").exists()
 
 
 class Chat(BaseHTTPRequestHandler):
@@ -205,7 +205,7 @@ def test_a_model_behind_an_endpoint_plays_reflects_and_recalls(made_games, made_
     with ThreadingHTTPServer(("127.0.0.1", 0), Chat) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         where = ["--model", "tiny", "--base-url", f"http://127.0.0.1:{server.server_port}/v1"]
-        few = ["--count", "1", "--trials", "2", "--step-limit", "3", "--arms", "own"]
+        few = ["--limit", "1", "--trials", "2", "--step-limit", "3", "--arms", "own"]
         arguments = options(made_folder, tmp_path / "out", *where, *few, "--json")
         result = CliRunner().invoke(program, ["bench", "alfworld", *arguments])
         server.shutdown()
@@ -243,7 +243,7 @@ def test_what_cannot_work_is_refused_before_games_are_made(made_games, made_fold
         ("held", [], "holds a run already"),
         ("a", ["--lessons", str(lessons), "--seeds", "0,1"], "only one seed"),
     ):
-        arguments = options(games, tmp_path / out, "--count", "1", *more)
+        arguments = options(games, tmp_path / out, "--limit", "1", *more)
         result = runner.invoke(program, ["bench", "alfworld", *arguments])
         assert result.exit_code == 3, result.output
         assert word in " ".join(result.stderr.split())
@@ -262,7 +262,7 @@ def test_a_few_games_are_of_all_kinds(genuine_games):
 
 def test_the_memory_holds_the_last_three_reflections(made_games, made_folder, tmp_path):
     out = tmp_path / "out"
-    arguments = ["--dry-run", "--memory", "last3", "--count", "1", "--trials", "5", "--step-limit", "1"]
+    arguments = ["--dry-run", "--memory", "last3", "--limit", "1", "--trials", "5", "--step-limit", "1"]
     where = ["--made-games", str(made_folder), "--embedder", "hashing", "--out", str(out)]
     result = CliRunner().invoke(alfworld, [*arguments, *where])
     assert result.exit_code == 0, result.output

@@ -21,8 +21,7 @@ async def test_no_process_is_started_while_one_is_idle_and_a_game_needs_no_file(
             async with pool.episode(game) as episode:
                 openings.append(episode.opening)
         assert openings[0] == openings[1]
-        assert [slot.process is None for slot in pool._slots] == [False, True, True]
-        process = pool._slots[0].process
+        (process,) = pool._idle
         await pool.rest()
         assert not process.alive
-        assert all(slot.process is None for slot in pool._slots)
+        assert not pool._idle

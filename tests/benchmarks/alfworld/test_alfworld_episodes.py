@@ -27,11 +27,6 @@ OPENING = re.compile(
 )
 
 
-def worker_of(pool):
-    (slot,) = pool._slots
-    return slot.process.pid
-
-
 def broken_copy(game, folder, **changes):
     path = folder / "game.tw-pddl"
     path.write_text(json.dumps({**json.loads(game.path.read_text()), **changes}))
@@ -73,7 +68,7 @@ async def find_something_to_take(episode):
 async def test_a_worker_that_dies_is_replaced(pool, made_games):
     game = made_games[0]
     async with pool.episode(game) as episode:
-        os.kill(worker_of(pool), signal.SIGKILL)
+        os.kill(episode._process.pid, signal.SIGKILL)
         with pytest.raises(EngineError, match=rf"{game.id}, command 'look': .*ended with code -9"):
             await episode.step("look")
         with pytest.raises(EngineError, match="is over"):
@@ -86,7 +81,7 @@ async def test_a_cancelled_command_leaves_the_pool_usable(pool, made_games):
     first, second = made_games[:2]
     with anyio.move_on_after(20) as scope:
         async with pool.episode(first) as episode:
-            os.kill(worker_of(pool), signal.SIGSTOP)
+            os.kill(episode._process.pid, signal.SIGSTOP)
             scope.deadline = anyio.current_time() + 0.1
             await episode.step("look")
     assert scope.cancelled_caught
@@ -101,10 +96,10 @@ async def test_one_that_gives_up_waiting_leaves_the_queue(pool, made_games):
                 raise AssertionError("there is one worker only")
         assert scope.cancelled_caught
         assert (await episode.step("look")).text
-        only = worker_of(pool)
+        only = episode._process.pid
     async with pool.episode(made_games[1]) as episode:
         assert made_games[1].sentence in episode.opening
-        assert worker_of(pool) == only
+        assert episode._process.pid == only
 
 
 async def test_games_that_cannot_be_opened_are_named_and_do_no_harm(pool, made_games, tmp_path):
@@ -127,17 +122,17 @@ async def test_games_that_cannot_be_opened_are_named_and_do_no_harm(pool, made_g
 
 async def test_commands_are_given_one_at_a_time_and_only_inside(pool, made_games):
     async with pool.episode(made_games[0]) as episode, anyio.create_task_group() as group:
-        os.kill(worker_of(pool), signal.SIGSTOP)
+        os.kill(episode._process.pid, signal.SIGSTOP)
         group.start_soon(episode.step, "look")
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(EngineError, match="one command at a time"):
             await episode.step("look")
-        os.kill(worker_of(pool), signal.SIGCONT)
+        os.kill(episode._process.pid, signal.SIGCONT)
     with pytest.raises(EngineError, match="is over"):
         await episode.step("look")
 
 
 async def test_interrupts_from_the_terminal_are_left_to_the_parent(pool, made_games):
     async with pool.episode(made_games[0]) as episode:
-        os.kill(worker_of(pool), signal.SIGINT)
+        os.kill(episode._process.pid, signal.SIGINT)
         assert (await episode.step("look")).text

@@ -54,7 +54,7 @@ def finished(rows: list[tuple[Task, Trial]], *, known: int = 0) -> Finished:
     results.rows = [Tried("selective", 0, task, tried) for task, tried in rows]
     return Finished(
         results,
-        Path("out/curve.png"),
+        Path("out/report/curves-learning-oracle-judged.svg"),
         "out/lessons (namespace alfworld)",
         known,
         Path("out/report/report.html"),
@@ -78,7 +78,10 @@ def test_the_story_is_one_in_which_the_lesson_mattered():
     assert "A task that failed and then succeeded: put a mug in sink." in text
     assert f"lesson recalled before trial 2: {EXACT}" in text
     assert "> go to shelf 2  ->  You see a mug 1." in text
-    where = "Learning curve: out/curve.png\nReport: out/report/report.html\nLessons: out/lessons (namespace alfworld)"
+    where = (
+        "Learning curve: out/report/curves-learning-oracle-judged.svg\nReport: out/report/report.html\n"
+        "Lessons: out/lessons (namespace alfworld)"
+    )
     assert where in text
     assert "did not start from nothing" not in text
 

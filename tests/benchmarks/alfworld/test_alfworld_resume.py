@@ -26,7 +26,7 @@ BEFORE_THE_KILL = 4  # in the second trial of the first arm, when lessons are st
 
 def options(made_folder: Path, out: Path, *more: str) -> list[str]:
     few = [
-        "--count",
+        "--limit",
         "3",
         "--arms",
         "selective,retry",

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +19,7 @@ def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, ma
     run = subprocess.run(
         [
             sys.executable,
-            "-m",
-            "benchmarks.alfworld.comparison",
+            str(Path(__file__).with_name("comparison.py")),
             str(tmp_path),
             "--games",
             "3",
@@ -28,6 +29,7 @@ def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, ma
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )
     assert run.returncode == 0, run.stderr
     states, wins = (int(word) for word in run.stdout.split() if word.isdigit())

@@ -151,25 +151,26 @@ GOALS = [
 ]
 
 
-@pytest.mark.parametrize("says_move", [False, True])
-@pytest.mark.parametrize("goal", GOALS)
-def test_solves_every_type_of_task_in_both_dialects(goal, says_move):
-    room = kitchen(goal, says_move=says_move)
-
-    play(room)
-
-    assert room.won
+def test_solves_every_type_of_task_in_both_dialects():
+    for goal in GOALS:
+        for says_move in (False, True):
+            room = kitchen(goal, says_move=says_move)
+            play(room)
+            assert room.won, goal
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_two_things_end_in_one_place_even_if_one_lies_in_such_a_place_already(seed):
-    contents = {f"drawer {number}": [] for number in range(1, 6)} | {"bed 1": ["book 2"], "desk 1": ["pen 1"]}
-    contents["drawer 3"] = ["book 1"]
-    room = Room("find two book and put them in drawer", contents)
+def test_two_things_end_in_one_place_even_if_one_lies_in_such_a_place_already():
+    for seed in range(5):
+        contents = {f"drawer {number}": [] for number in range(1, 6)} | {
+            "bed 1": ["book 2"],
+            "desk 1": ["pen 1"],
+        }
+        contents["drawer 3"] = ["book 1"]
+        room = Room("find two book and put them in drawer", contents)
 
-    play(room, seed=seed)
+        play(room, seed=seed)
 
-    assert room.won
+        assert room.won
 
 
 def test_never_searches_a_place_twice_and_wastes_no_step():
@@ -213,24 +214,26 @@ def test_same_seed_same_game_and_other_seed_other_order():
     assert len({play(kitchen(), seed=seed)[0][0][1] for seed in range(12)}) > 3
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_lesson_that_names_the_place_is_tried_first(seed):
-    lesson = "To put a hot mug in the cabinet, take mug 1 from countertop 2 and heat it with the microwave."
+def test_a_lesson_that_names_the_place_is_tried_first():
+    for seed in range(6):
+        lesson = (
+            "To put a hot mug in the cabinet, take mug 1 from countertop 2 and heat it with the microwave."
+        )
 
-    steps, explorer = play(kitchen(), lessons=[lesson], seed=seed)
+        steps, explorer = play(kitchen(), lessons=[lesson], seed=seed)
 
-    assert steps[0][1] == "go to countertop 2"
-    assert explorer.read_lessons == (lesson,)
+        assert steps[0][1] == "go to countertop 2"
+        assert explorer.read_lessons == (lesson,)
 
 
 def test_a_kind_of_place_that_held_one_elsewhere_is_preferred():
-    steps, _ = play(kitchen(), lessons=["Mugs are kept on countertops."])
+    steps, _ = play(kitchen(), lessons=["To do it, take mug 1 from countertop 9 and put it."])
 
     assert steps[0][1] in {"go to countertop 1", "go to countertop 2"}
 
 
 def test_places_searched_in_vain_come_last():
-    lesson = "There was no mug in cabinets 1 to 8, drawers 1 to 4, the fridge or the microwave."
+    lesson = "To do it, begin, because there was no mug in cabinets 1 to 8, drawers 1 to 4, fridge 1 and microwave 1."
 
     for seed in range(6):
         steps, _ = play(kitchen(), lessons=[lesson], seed=seed)
@@ -247,16 +250,16 @@ IRRELEVANT = [
 ]
 
 
-@pytest.mark.parametrize("lesson", IRRELEVANT)
-def test_a_lesson_about_something_else_changes_nothing(lesson):
-    for seed in range(4):
-        steps, explorer = play(kitchen(), lessons=[lesson], seed=seed)
-        assert steps == play(kitchen(), seed=seed)[0]
-        assert explorer.read_lessons == ()
+def test_a_lesson_about_something_else_changes_nothing():
+    for lesson in IRRELEVANT:
+        for seed in range(4):
+            steps, explorer = play(kitchen(), lessons=[lesson], seed=seed)
+            assert steps == play(kitchen(), seed=seed)[0]
+            assert explorer.read_lessons == ()
 
 
 def test_a_misleading_lesson_costs_steps_and_breaks_nothing():
-    lies = "Take the mug from drawer 4; there was no mug on countertop 2."
+    lies = "To do it, take mug 1 from drawer 4, because there was no mug in countertop 2."
 
     told, plain = [], []
     for seed in range(10):
@@ -268,20 +271,23 @@ def test_a_misleading_lesson_costs_steps_and_breaks_nothing():
 
 
 def test_a_place_that_this_room_has_not_is_passed_over():
-    steps, _ = play(kitchen(), lessons=["The mug was on sidetable 9."])
+    steps, _ = play(kitchen(), lessons=["To do it, take mug 1 from sidetable 9."])
 
     assert steps == play(kitchen())[0]
 
 
 def test_of_two_lessons_that_contradict_each_other_the_more_relevant_is_believed():
-    here, there = "The mug was in drawer 2.", "The mug was in cabinet 5."
-    assert play(kitchen(), lessons=[here, "There was no mug in drawer 2."])[0][0][1] == "go to drawer 2"
+    here, there = "To do it, take mug 1 from drawer 2.", "To do it, take mug 1 from cabinet 5."
+    assert (
+        play(kitchen(), lessons=[here, "To do it, go, because there was no mug in drawer 2."])[0][0][1]
+        == "go to drawer 2"
+    )
     first = play(kitchen(), lessons=[there])[0][0][1]
     assert first == "go to cabinet 5"
 
 
 def test_reads_only_the_lessons_it_has_room_for():
-    filler, lesson = "The weather was fine.", "The mug was in drawer 2."
+    filler, lesson = "The weather was fine.", "To do it, take mug 1 from drawer 2."
 
     assert play(kitchen(), lessons=[filler, lesson], room_for=2)[1].read_lessons == (lesson,)
     assert play(kitchen(), lessons=[filler, lesson], room_for=1)[1].read_lessons == ()
@@ -360,7 +366,7 @@ def test_what_the_reflector_writes_is_true_and_is_read_as_it_was_meant(room, lim
     goal = parse_goal(room.goal)
 
     lesson = reflect(room.opening, steps, won=False)
-    advice = read_advice(lesson, wanted=goal.wanted, kinds={place.split()[0] for place in at_first})
+    advice = read_advice(lesson, wanted=goal.wanted)
 
     assert re.fullmatch(r"To .+[^.]\.", lesson)
     assert "." not in lesson[:-1]

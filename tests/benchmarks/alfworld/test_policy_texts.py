@@ -28,9 +28,8 @@ Your task is to: put two cd in drawer.
 """
 
 
-@pytest.mark.parametrize(
-    ("sentence", "goal"),
-    [
+def test_task_sentences_of_the_six_types():
+    for sentence, goal in [
         ("put a mug in desk", Goal("mug", "desk")),
         ("put some mug on desk.", Goal("mug", "desk")),
         ("put a clean mug in desk", Goal("mug", "desk", "clean")),
@@ -44,32 +43,27 @@ Your task is to: put two cd in drawer.
         ("look at box under the desklamp", Goal("box", lamp="desklamp")),
         ("examine the box with the floorlamp", Goal("box", lamp="floorlamp")),
         ("Put a clean cloth in/on the bathtubbasin.", Goal("cloth", "bathtubbasin", "clean")),
-    ],
-)
-def test_task_sentences_of_the_six_types(sentence, goal):
-    assert parse_goal(sentence) == goal
-    assert parse_goal(f"you see a desk 1.\n\nYour task is to: {sentence}\n\n") == goal
+    ]:
+        assert parse_goal(sentence) == goal
+        assert parse_goal(f"you see a desk 1.\n\nYour task is to: {sentence}\n\n") == goal
 
 
-@pytest.mark.parametrize(
-    "sentence", [" ", "dance", "put a hot slice of bread in fridge", "put egg in a bowl in fridge"]
-)
-def test_other_tasks_are_refused_with_their_words(sentence):
-    with pytest.raises(GoalNotUnderstoodError, match=re.escape(sentence.strip()[:20]) or "six task types"):
-        parse_goal(sentence)
+def test_other_tasks_are_refused_with_their_words():
+    for sentence in [" ", "dance", "put a hot slice of bread in fridge", "put egg in a bowl in fridge"]:
+        with pytest.raises(
+            GoalNotUnderstoodError, match=re.escape(sentence.strip()[:20]) or "six task types"
+        ):
+            parse_goal(sentence)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "words"),
-    [
+def test_a_goal_prints_as_a_person_would_say_it():
+    for sentence, words in [
         ("put some apple on countertop", "put an apple on the countertop"),
         ("heat some apple and put it in cabinet", "put a hot apple in the cabinet"),
         ("find two box and put them in desk", "put two boxes on the desk"),
         ("examine the cd with the desklamp", "look at the cd under the desklamp"),
-    ],
-)
-def test_a_goal_prints_as_a_person_would_say_it(sentence, words):
-    assert str(parse_goal(sentence)) == words
+    ]:
+        assert str(parse_goal(sentence)) == words
 
 
 def test_every_sentence_of_the_genuine_games_is_understood():
@@ -104,9 +98,8 @@ def test_openings_name_receptacles_in_their_order():
         read_opening("You are in a room.\n\nYour task is to: put two cd in drawer.")
 
 
-@pytest.mark.parametrize(
-    ("text", "reading"),
-    [
+def test_observations():
+    for text, reading in [
         ("Nothing happens.", Reading(nothing_happened=True)),
         (
             "\nYou arrive at loc 3. The safe 1 is closed.",
@@ -127,10 +120,8 @@ def test_openings_name_receptacles_in_their_order():
         ("On the bed 1, you see a cd 1.", Reading(place=Thing("bed", 1), contents=(Thing("cd", 1),))),
         ("You pick up the cd 1 from the bed 1.", Reading()),
         ("You are facing the bed 1. Next to it, you see nothing.", Reading()),
-    ],
-)
-def test_observations(text, reading):
-    assert read_observation(text) == reading
+    ]:
+        assert read_observation(text) == reading
 
 
 def test_a_notebook_follows_what_was_done():

@@ -28,9 +28,8 @@ def session_with(*lessons):
     return Session().for_attempt(1, {LESSONS_BLOCK: bullets(lessons)})
 
 
-@pytest.mark.parametrize(
-    ("question", "wording", "kind"),
-    [
+def test_wordings_and_the_kinds_that_they_want():
+    for question, wording, kind in [
         (YEAR, "what year", "year"),
         ("Are both Coldplay and Pierre Bouvier from the same country?", "are ...", "yes_no"),
         ("Is Velvetpark or Shape written more for women?", "is ... or", "option"),
@@ -43,10 +42,8 @@ def session_with(*lessons):
         ("How many schools does the university have?", "how many", "number"),
         ("What is Opry Mills?", "what ...", None),
         ("Name the town.", "no question word", None),
-    ],
-)
-def test_wordings_and_the_kinds_that_they_want(question, wording, kind):
-    assert (wording_of(question), wanted(wording_of(question))) == (wording, kind)
+    ]:
+        assert (wording_of(question), wanted(wording_of(question))) == (wording, kind)
 
 
 def test_spans_of_a_sentence():
@@ -92,20 +89,17 @@ def test_a_lesson_on_another_question_tells_its_wording_and_no_more():
     assert (own.kind, own.refused, own.pages) == ("year", {"tamsin"}, ("Odile Marchetti",))
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
+def test_what_is_told_in_other_words_is_not_read_as_its_opposite():
+    for told in [
         'do not read "Odile Marchetti" as well',
         'never read "Odile Marchetti" as well',
         'it is not so that the answer is not "Tamsin"',
         'the answer is not "Tamsin", so do not read "Odile Marchetti" as well',
         'read "Odile Marchetti" as well as nothing',
         'the answer is not "Tamsin" but a year',
-    ],
-)
-def test_what_is_told_in_other_words_is_not_read_as_its_opposite(told):
-    advice = read_lessons(YEAR, [f'For "{YEAR[:-1]}" {told}.'])
-    assert (advice.refused, advice.pages, advice.used) == (frozenset(), (), ())
+    ]:
+        advice = read_lessons(YEAR, [f'For "{YEAR[:-1]}" {told}.'])
+        assert (advice.refused, advice.pages, advice.used) == (frozenset(), (), ())
 
 
 @pytest.mark.anyio
@@ -181,19 +175,16 @@ async def test_the_reflection_names_the_kind_the_refused_answers_and_a_page(ques
     assert attempt.output == "1961"
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "fine"),
-    [
+def test_faults_are_seen_without_the_gold_answer():
+    for question, answer, fine in [
         (YEAR, "1961", True),
         (YEAR, "Tamsin", False),
         (YEAR, "", False),
         ("Are both A and B towns?", "yes", True),
         ("Are both A and B towns?", "Tamsin", False),
         ("Which band is from Tamsin?", "Tamsin", False),
-    ],
-)
-def test_faults_are_seen_without_the_gold_answer(question, answer, fine):
-    assert (faults(question, Attempt(answer)) == []) is fine
+    ]:
+        assert (faults(question, Attempt(answer)) == []) is fine
 
 
 @pytest.mark.anyio

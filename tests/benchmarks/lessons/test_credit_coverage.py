@@ -41,10 +41,17 @@ def test_only_what_has_a_value_is_told():
 
 
 def test_the_command_writes_the_page(tmp_path):
-    out = tmp_path / "page.md"
-    result = CliRunner().invoke(main, ["--lessons", "10", "--workers", "1", "--out", str(out)])
+    result = CliRunner().invoke(main, ["--lessons", "10", "--workers", "1", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    page = out.read_text()
+    page = (tmp_path / "lessons_credit_coverage.md").read_text()
     assert "python -m benchmarks.lessons.credit_coverage --lessons 10 --seed 0" in page
-    assert page.count("| all +10 | 5% | 400 |") == 2
+    assert page.count("| all +10 | 5% | 1600 |") == 2
     assert page.count("| all |") == 2
+
+
+def test_what_does_nothing_is_hardly_ever_retired_and_what_harms_often():
+    judged = play(Job("+20, 0 and -20", 0.2, 1600, 200, seed=1, floor=True))
+    gone = {effect: [each.retired for each in judged if each.effect == effect] for effect in (0.2, 0.0, -0.2)}
+    assert not any(gone[0.2])
+    assert wilson(sum(gone[0.0]), len(gone[0.0])).low <= 0.05
+    assert sum(gone[-0.2]) / len(gone[-0.2]) > 0.5

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.alfworld.lesson_words import read_advice
-from benchmarks.lessons.harm import main
-from benchmarks.lessons.harm_kept import Kept
+from benchmarks.lessons.harm import Library, Played, main, tables
 from benchmarks.lessons.harm_lessons import Sentence, misleading, mixed
-from benchmarks.lessons.harm_play import Library, Played
-from benchmarks.lessons.harm_report import tables
 from jeeves_reflexion import Attempt, Step, Task
 
 OPENING = (
@@ -34,7 +30,7 @@ WON = Attempt(
 
 def test_a_planted_lesson_calls_the_right_place_empty_and_names_others():
     text = misleading(TASK, WON, random.Random(1))
-    advice = read_advice(text, wanted=("mug",), kinds=("cabinet", "drawer", "fridge", "countertop"))
+    advice = read_advice(text, wanted=("mug",))
     absent = {place for each in advice if each.stance == "absent" for place in each.places}
     search = {place for each in advice if each.stance == "search" for place in each.places}
     assert ("drawer", 2) in absent
@@ -68,39 +64,19 @@ def test_the_tables_say_what_it_cost():
         for n in range(5)
         for number in range(10)
     ]
-    page = tables(played, [Library(0, 8, 2, 1, 0)])
+    page = tables(played, [Library(0, 8, 0, 2, 1)])
     assert "50/50 = 100.0%" in page
     assert "+60.0 points (+60.0 to +60.0)" in page
-    assert "33% (33% to 33%)" in page
+    assert "+20.0 points (+20.0 to +20.0)" in page
     assert "| 0 | 8 | 0 | 2 | 1 |" in page
-
-
-def test_attempts_are_kept_up_to_the_line_that_was_cut_short(tmp_path):
-    won = replace(WON, metadata={"won": True})
-    kept = Kept(tmp_path / "kept")
-    kept.keep((1, "mug", "Look.\n"), won)
-    kept.keep((2, "mug", ""), replace(won, error="EngineError: gone"))
-    (file,) = (tmp_path / "kept").iterdir()
-    file.write_text(file.read_text() + '[3, "mug", "", tr')
-    again = Kept(tmp_path / "kept")
-    assert again.attempts == {(1, "mug", "Look.\n"): replace(won, output="")}
-    again.keep((3, "mug", ""), won)
-    assert set(Kept(tmp_path / "kept").attempts) == {(1, "mug", "Look.\n"), (3, "mug", "")}
 
 
 @pytest.mark.engine
 @pytest.mark.timeout(400)
 def test_the_command_plays_all_arms(made_games, made_folder, tmp_path):
-    out = tmp_path / "page.md"
     options = ["--count", "6", "--rounds", "1", "--seeds", "0", "--workers", "1", "--embedder", "hashing"]
-    options += ["--made-games", str(made_folder), "--keep", str(tmp_path / "kept"), "--out", str(out)]
-    done = CliRunner().invoke(main, options)
+    done = CliRunner().invoke(main, [*options, "--made-games", str(made_folder), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    page = out.read_text()
+    page = (tmp_path / "lessons_harm.md").read_text()
     assert "planted lessons, credit" in page
     assert "| 0 | 12 | 0 | 3 | 0 |" in page
-    out.unlink()
-    again = CliRunner().invoke(main, options)
-    assert again.exit_code == 0, again.output
-    assert "round 1 of 1" not in again.output
-    assert out.read_text() == page

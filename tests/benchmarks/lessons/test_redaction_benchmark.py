@@ -15,15 +15,11 @@ from jeeves_reflexion import redact
 def test_the_page_has_every_part(tmp_path):
     texts = tmp_path / "texts.jsonl"
     texts.write_text(json.dumps({"a": ["go to desk 1", "mail bob@example.org now"]}) + "\n")
-    before = tmp_path / "before.py"
-    before.write_text("def redact(text):\n    return text\n")
-    arguments = ["--texts", str(texts), "--before", str(before), "--rounds", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    done = CliRunner().invoke(main, ["--texts", str(texts), "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
     page = (tmp_path / "lessons_redaction.md").read_text()
-    assert "| texts.jsonl | 2 | 0.00 | 1 |" in page
-    assert "| before this module | 0/" in page
-    assert "redact before" in page
+    assert "In texts.jsonl, 2 texts, 1 marks" in page
+    assert "| **all** |" in page
 
 
 def test_a_part_of_a_value_that_survives_is_a_leak():

@@ -26,9 +26,9 @@ def test_the_page_and_its_figures_are_written(tmp_path):
     assert result.exit_code == 0
     page = (tmp_path / "out" / "lessons_screening.md").read_text(encoding="utf-8")
     assert page.strip() == result.output.strip()
-    assert "| logged | 0/2, 0.0 %" in page
-    assert "- strangers: 1/2, 50.0 %" in page
+    assert "| logged | 0/2 = 0.0%" in page
+    assert "- strangers: 1/2 = 50.0%" in page
     assert "a stranger's attacks" in page
     figures = json.loads((tmp_path / "out" / "lessons_screening.json").read_text(encoding="utf-8"))
-    counted = {row["group"]: row["n"] for row in figures["caught"]["held_out"]}
+    counted = {row["group"]: row["n"] for row in figures["held_out"]}
     assert counted["all"] == sum(n for kind, n in counted.items() if kind not in ("all", "not English"))

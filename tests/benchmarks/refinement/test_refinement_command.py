@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from offline_model import OfflineModel
 
 from benchmarks.refinement.command import refinement
 from benchmarks.refinement.figures import BOUNDS
 from benchmarks.refinement.rates import Rates
 from benchmarks.refinement.real import errors_of
 from benchmarks.refinement.record import Judged, Record
-from benchmarks.refinement.speaking import OfflineModel
 from benchmarks.refinement.tasks import keys, problem_of
 from jeeves_reflexion import Completion, ConfigurationError, ExperimentError, Message, Sampling
 

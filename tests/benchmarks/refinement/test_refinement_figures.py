@@ -1,11 +1,9 @@
 """The five figures of runs made by hand."""
 
-import pytest
-
-from benchmarks.refinement.figures import BOUNDS, Figure, figures, mean_of, share_of
+from benchmarks.refinement.figures import BOUNDS, Figure, figures
 from benchmarks.refinement.grid import Grid
-from benchmarks.refinement.outcome import first_drafts, outcome_of, qualities
 from benchmarks.refinement.record import Judged, Record
+from benchmarks.report import share_of
 from jeeves_reflexion.statistics import wilson
 
 
@@ -42,9 +40,8 @@ GOOD = run(judged("11110", "4"), judged("11111", "", 1, satisfactory=True), retu
 RUNS = [BETTER, WORSE, FOOLED, GOOD]
 
 
-@pytest.mark.parametrize(
-    ("name", "successes", "n"),
-    [
+def test_each_figure_counts_what_it_says():
+    for name, successes, n in [
         ("better", 2, 4),
         ("no_worse", 3, 4),
         ("better_where_short", 1, 3),
@@ -60,11 +57,9 @@ RUNS = [BETTER, WORSE, FOOLED, GOOD]
         ("stopped_by_verdict", 3, 3),
         ("went_on_past_good", 1, 4),
         ("first_good", 1, 4),
-    ],
-)
-def test_each_figure_counts_what_it_says(name, successes, n):
-    share = figures(RUNS)[name].share
-    assert (share.successes, share.n) == (successes, n)
+    ]:
+        share = figures(RUNS)[name].share
+        assert (share.successes, share.n) == (successes, n)
 
 
 def test_what_came_too_late_is_not_within_three_revisions():
@@ -105,22 +100,3 @@ def test_all_but_one_bound():
     grid = Grid((0.1,), (0.2,), {(0.1, 0.2): shares}, 100)
     assert grid.all_hold() == []
     assert grid.all_hold(but="S04") == [(0.1, 0.2)]
-
-
-def test_outcomes_are_compared_problem_by_problem():
-    found = outcome_of("arm", [BETTER, FOOLED], qualities([GOOD, FOOLED]))
-    assert found.quality.value == pytest.approx(0.5)
-    assert (found.met.successes, found.fooled.successes) == (1, 1)
-    assert found.difference.value == pytest.approx(-0.1)
-    assert found.revisions == 0.5
-    assert first_drafts([BETTER, FOOLED]).quality.value == pytest.approx(0.3)
-    with pytest.raises(ValueError, match="shorter"):
-        outcome_of("arm", [BETTER, FOOLED], [1.0])
-    with pytest.raises(ValueError, match="without runs"):
-        outcome_of("arm", [])
-
-
-def test_a_mean_has_the_interval_of_its_standard_error():
-    mean = mean_of([0.0, 1.0] * 50)
-    assert mean.value == 0.5
-    assert mean.high - mean.value == pytest.approx(1.96 * 0.5025 / 10, rel=0.001)

@@ -5,9 +5,7 @@ import random
 import pytest
 
 from benchmarks.refinement.actors import Judge, Mender, Writer, places_named
-from benchmarks.refinement.arms import Arm, ArmJob, play_arm, records_of_arm
 from benchmarks.refinement.grid import Job, records_of
-from benchmarks.refinement.judges import KINDS, SELF_RATES, blind_to
 from benchmarks.refinement.play import Play, gain_of_more, looks, play
 from benchmarks.refinement.problem import Problem, Requirement
 from benchmarks.refinement.rates import Eye, Rates, at, first_state, mended
@@ -118,8 +116,6 @@ def test_runs_depend_on_their_problem_alone():
     whole = records_of(Job(KEYS[:8], rates))
     parts = [*records_of(Job(KEYS[4:8], rates)), *records_of(Job(KEYS[:4], rates))]
     assert whole == [*parts[4:], *parts[:4]]
-    job = ArmJob(KEYS[:3], rates, Arm("", panel=3))
-    assert records_of_arm(job) == records_of_arm(job)
 
 
 def test_worse_judges_and_revisers_start_from_the_same_drafts():
@@ -144,33 +140,3 @@ def two_halves() -> Problem:
         return "".join(letter for letter, held in zip("ab", state, strict=True) if held)
 
     return Problem("halves", "none", "a b", wanted, write)
-
-
-@pytest.mark.parametrize("miss", [0.2, 0.5])
-def test_the_writers_own_blind_spots_lie_where_it_was_wrong(miss):
-    wrong = blind = 0
-    for key in keys(300, (0,)):
-        problem = problem_of(key)
-        state = first_state(problem, SELF_RATES)
-        spots = {kind: blind_to(problem, kind, miss) for kind in KINDS}
-        assert not any(state[place] for place in spots["self"])
-        assert len(spots["elsewhere"]) == len(spots["self"])
-        assert not spots["afresh"]
-        wrong += len(state) - sum(state)
-        blind += len(spots["self"])
-    assert close(blind, wrong, miss)
-
-
-@pytest.mark.anyio
-async def test_an_arm_counts_the_tokens_of_the_prompts_that_were_sent():
-    problem = problem_of((0, 0))
-    rates = Rates(right=0.0, noise=0.0)
-    each = await play_arm(problem, rates, Arm("", together=False))
-    once = await play_arm(problem, rates, Arm("", together=True))
-    panel = await play_arm(problem, rates, Arm("", together=True, panel=3))
-    always = await play_arm(problem, rates, Arm("", always=True))
-    assert [draft.quality for draft in each.drafts] == [draft.quality for draft in once.drafts] == [0.0, 1.0]
-    assert len(always.drafts) == 4
-    assert each.tokens_to_write * 4 >= len(problem.prompt)
-    assert each.tokens_to_write < once.tokens < each.tokens < always.tokens
-    assert once.tokens < panel.tokens < 3 * once.tokens

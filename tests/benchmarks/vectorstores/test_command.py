@@ -88,11 +88,9 @@ def test_every_line_of_the_postgres_store_is_measured(tmp_path: Path, postgres_d
 
 
 def test_the_command_is_told_without_the_places_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = ["--quick", "--out", "/secret/a", "--docs=/secret/b", "--peer-python", "/secret/c/python"]
+    said = ["--quick", "--out", "/secret/a", "--docs=/secret/b"]
     monkeypatch.setattr(
         sys, "argv", ["x", *said, "--postgres=postgresql://me:secret@host/db", "--calls", "3"]
     )
     told = command._command()
-    assert told == (
-        "python -m benchmarks.vectorstores --quick --peer-python PEER-PYTHON --postgres POSTGRES --calls 3"
-    )
+    assert told == ("python -m benchmarks.vectorstores --quick --postgres POSTGRES --calls 3")

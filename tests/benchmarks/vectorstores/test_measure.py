@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.vectorstores.measure import (
+from benchmarks.timing import (
     Here,
     Together,
     differences,

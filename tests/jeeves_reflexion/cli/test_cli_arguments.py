@@ -18,25 +18,22 @@ LONG = "x" * 5_000
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and bytes of POSIX")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("lessons", "list", "--place", LONG),
+def test_a_path_that_is_too_long_is_one_line(cli, fill):
+    for arguments in [
+        ("lessons", "list", "--lessons", LONG),
         ("lessons", "export", LONG),
         ("lessons", "export", f"{LONG}/pages", "--format", "markdown"),
         ("lessons", "sync", LONG),
         ("lessons", "import", LONG),
-        ("notes", "list", "--place", LONG),
+        ("notes", "list", "--notes", LONG),
         ("workflow", "check", LONG),
         ("bench", LONG),
-    ],
-)
-def test_a_path_that_is_too_long_is_one_line(cli, fill, arguments):
-    fill([("Boil an egg.", "Prick the egg before you boil it.")])
-    result = cli(*arguments)
-    assert result.exit_code in (2, 3)
-    assert result.stderr.count("error:") + result.stderr.count("Error:") == 1
-    assert "Traceback" not in result.stderr
+    ]:
+        fill([("Boil an egg.", "Prick the egg before you boil it.")])
+        result = cli(*arguments)
+        assert result.exit_code in (2, 3)
+        assert result.stderr.count("error:") + result.stderr.count("Error:") == 1
+        assert "Traceback" not in result.stderr
 
 
 def test_a_file_that_cannot_be_reached_is_json_where_that_is_asked_for(cli, fill):
@@ -46,44 +43,39 @@ def test_a_file_that_cannot_be_reached_is_json_where_that_is_asked_for(cli, fill
     assert len(answer["error"]["message"]) < 300
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_an_argument_that_is_no_text_is_refused_by_name(cli):
+    for arguments in [
         ("lessons", "show", "\udcff"),
         ("lessons", "search", "caf\udce9"),
-        ("lessons", "list", "--place", "caf\udce9"),
+        ("lessons", "list", "--lessons", "caf\udce9"),
         ("lessons", "list", "--namespace", "\udcff"),
         ("lessons", "retire", "abcd", "--reason", "\udcff"),
         ("lessons", "export", "caf\udce9.jsonl"),
         ("notes", "show", "\udcff"),
         ("workflow", "run", "x.yaml", "--state", "\udcff"),
         ("run", "\udcff", "--model", "tiny"),
-    ],
-)
-def test_an_argument_that_is_no_text_is_refused_by_name(cli, arguments):
-    result = cli(*arguments)
-    assert result.exit_code == 2
-    assert "is no text in UTF-8" in result.stderr
+    ]:
+        result = cli(*arguments)
+        assert result.exit_code == 2
+        assert "is no text in UTF-8" in result.stderr
 
 
-@pytest.mark.parametrize("number", ["9" * 30, "9" * 5_000, str(2**63), "1e9", "nan"])
-@pytest.mark.parametrize("command", [("list", "--limit"), ("search", "x", "-k"), ("why", "x", "-k")])
-def test_a_count_that_no_store_can_hold_is_refused(cli, fill, command, number):
-    fill([("Boil an egg.", "Prick the egg before you boil it.")])
-    assert cli("lessons", *command, number).exit_code == 2
+def test_a_count_that_no_store_can_hold_is_refused(cli, fill):
+    for command in [("list", "--limit"), ("search", "x", "--top-k"), ("why", "x", "--top-k")]:
+        for number in ["9" * 30, "9" * 5_000, str(2**63), "1e9", "nan"]:
+            fill([("Boil an egg.", "Prick the egg before you boil it.")])
+            assert cli("lessons", *command, number).exit_code == 2
 
 
-@pytest.mark.parametrize("number", ["9" * 30, "9" * 5_000, str(2**63), "0"])
-@pytest.mark.parametrize(
-    "command", [("run", "x", "--model", "m", "--top-k"), ("run", "x", "--model", "m", "--max-attempts")]
-)
-def test_a_count_of_a_run_that_is_none_is_refused(cli, command, number):
-    assert cli(*command, number).exit_code == 2
+def test_a_count_of_a_run_that_is_none_is_refused(cli):
+    for command in [("run", "x", "--model", "m", "--top-k"), ("run", "x", "--model", "m", "--max-attempts")]:
+        for number in ["9" * 30, "9" * 5_000, str(2**63), "0"]:
+            assert cli(*command, number).exit_code == 2
 
 
 def test_the_largest_counts_are_taken(cli, fill):
     fill([("Boil an egg.", "Prick the egg before you boil it.")])
-    for command in (("list", "--limit"), ("search", "x", "-k")):
+    for command in (("list", "--limit"), ("search", "x", "--top-k")):
         assert cli("lessons", *command, "1000000000").exit_code == 0
 
 
@@ -102,16 +94,21 @@ HARMLESS = (
 )
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_a_field_that_no_spreadsheet_would_run_stays(text):
-    assert cell(text) == text
+def test_a_field_that_no_spreadsheet_would_run_stays():
+    for text in HARMLESS:
+        assert cell(text) == text
 
 
-@pytest.mark.parametrize(
-    "text", ["-5 points (A1)", "-2+3+cmd|' /C calc'!A0", "- 2 +cmd|' /C calc'!A0", "-2 +A1", "+", "- do so"]
-)
-def test_a_number_in_front_hides_no_formula(text):
-    assert cell(text) == (f"'{text}" if len(text) > 1 else text)
+def test_a_number_in_front_hides_no_formula():
+    for text in [
+        "-5 points (A1)",
+        "-2+3+cmd|' /C calc'!A0",
+        "- 2 +cmd|' /C calc'!A0",
+        "-2 +A1",
+        "+",
+        "- do so",
+    ]:
+        assert cell(text) == (f"'{text}" if len(text) > 1 else text)
 
 
 @given(st.sampled_from(["=", "+", "-", "@", "\uff1d", "\t=", "\r=", "\x1b[m="]), st.text(max_size=20))
@@ -241,3 +238,28 @@ def test_an_import_that_takes_nothing_since_all_was_refused_is_no_success(cli, f
     assert bring(line).exit_code == 0  # it is there already
     assert bring(good, bad).exit_code == 0  # something came of it, and the rest is told
     assert bring(good, bad).exit_code == 0
+
+
+# -- names of options
+
+
+def test_an_option_is_heard_by_its_earlier_name_which_says_what_it_is_called_now(cli, fill, place, tmp_path):
+    fill([("Boil an egg.", "Prick the egg before you boil it."), ("Make tea.", "Warm the pot first.")])
+    now = cli("lessons", "search", "egg", "--top-k", "1", "--lessons", str(place))
+    assert now.exit_code == 0
+    assert "is called" not in now.stderr
+    then = cli("lessons", "search", "egg", "-k1", f"--place={place}")
+    assert (then.exit_code, then.stdout) == (0, now.stdout)
+    assert "warning: -k is called --top-k now\n" in then.stderr
+    assert "warning: --place is called --lessons now\n" in then.stderr
+    assert cli("lessons", "search", "egg", "-k", "0").exit_code == 2
+    notes = cli("notes", "list", "--place", str(tmp_path / "none"))
+    assert (notes.exit_code, "--place is called --notes now" in notes.stderr) == (5, True)
+    asked = json.loads(cli("lessons", "list", "--place", str(tmp_path / "none"), "--json").stdout)
+    assert asked["error"]["kind"] == "ConfigurationError", "standard output is one object still"
+
+
+def test_help_names_an_option_by_its_one_name(cli):
+    for command in ("lessons list", "lessons search", "lessons why", "notes list", "run", "bench x.jsonl"):
+        told = cli(*command.split(), "--help").stdout
+        assert not [name for name in ("--place", " -k", "--count") if name in told], command

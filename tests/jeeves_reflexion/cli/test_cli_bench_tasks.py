@@ -143,7 +143,7 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path
     refused = cli(*arguments(here, *more))
     assert refused.exit_code == 3
     assert "holds a run already" in json.loads(refused.stdout)["error"]["message"]
-    other = cli(*arguments(here, *more, "--resume", "-k", "2"))
+    other = cli(*arguments(here, *more, "--resume", "--top-k", "2"))
     assert other.exit_code == 3
     assert "k: - 3  + 2" in json.loads(other.stdout)["error"]["message"]
     resumed = cli(*arguments(here, *more, "--resume", "--workers", "3"))
@@ -271,9 +271,8 @@ def test_a_dry_run_tries_nothing(cli, here):
     assert not Path("out").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "said"),
-    [
+def test_what_cannot_work_is_refused_before_anything_is_tried(cli, here):
+    for more, code, said in [
         (["--agent", "nowhere_at_all:x"], 3, "No module named 'nowhere_at_all'"),
         (["--agent", "json"], 3, "--agent 'json': it must be MODULE:NAME"),
         (["--agent", "json.py:loads"], 3, "name the module, not its file: json:loads"),
@@ -290,13 +289,11 @@ def test_a_dry_run_tries_nothing(cli, here):
         (["--scorer", "judge"], 2, "--scorer needs the gold answer"),
         (["--holdout", "1"], 2, "--holdout"),
         (["--expected-tokens", "5"], 2, "two whole numbers"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_is_tried(cli, here, more, code, said):
-    result = cli(*arguments(here), *more)
-    assert result.exit_code == code, result.output
-    assert said in " ".join((result.stdout + result.stderr).split())
-    assert not Path("agent.log").exists()
+    ]:
+        result = cli(*arguments(here), *more)
+        assert result.exit_code == code, result.output
+        assert said in " ".join((result.stdout + result.stderr).split())
+        assert not Path("agent.log").exists()
 
 
 def test_nobody_reflects_or_tries(cli, here):
@@ -328,9 +325,8 @@ def test_tasks_hold_what_a_task_holds(tmp_path):
     assert second == Task("Do it.")
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
+def test_a_line_that_cannot_be_used_is_named(tmp_path):
+    for line, said in [
         ("{", "line 2: it is no JSON"),
         ("[]", "line 2: it is a list, not an object"),
         ('{"prompt": " "}', "line 2: its prompt is empty"),
@@ -344,15 +340,13 @@ def test_tasks_hold_what_a_task_holds(tmp_path):
         ('{"prompt": "p", "reference": 1e999}', "line 2: 1e999 is too large a number"),
         ("[" * 100_000, "line 2: it is nested too deep"),
         (b"\xff\xfe", "line 2: it is no UTF-8"),
-    ],
-)
-def test_a_line_that_cannot_be_used_is_named(tmp_path, line, said):
-    path = tmp_path / "tasks.jsonl"
-    second = line if isinstance(line, bytes) else line.encode()
-    path.write_bytes(b'{"prompt": "p", "id": "first"}\n' + second + b"\n")
-    with pytest.raises(ConfigurationError) as refused:
-        read_tasks(path)
-    assert said in str(refused.value)
+    ]:
+        path = tmp_path / "tasks.jsonl"
+        second = line if isinstance(line, bytes) else line.encode()
+        path.write_bytes(b'{"prompt": "p", "id": "first"}\n' + second + b"\n")
+        with pytest.raises(ConfigurationError) as refused:
+            read_tasks(path)
+        assert said in str(refused.value)
 
 
 def test_all_lines_that_cannot_be_used_are_named_up_to_ten(tmp_path):

@@ -29,7 +29,7 @@ def other(tmp_path):
 
 
 def shown(cli, lesson_id, place):
-    return json.loads(cli("lessons", "show", lesson_id, "--place", place, "--json").stdout)["lesson"]
+    return json.loads(cli("lessons", "show", lesson_id, "--lessons", place, "--json").stdout)["lesson"]
 
 
 def test_a_lesson_of_more_tasks_than_it_can_be_recalled_by_is_refused_and_loses_none(cli, fill, tmp_path):
@@ -54,13 +54,13 @@ def test_lessons_go_to_another_store_as_imported_and_wait(cli, fill, tmp_path, o
     ids = fill(PAIRS)
     file = tmp_path / "lessons.jsonl"
     assert cli("lessons", "export", file).stdout == f"exported 3 lessons to {file}\n"
-    assert cli("lessons", "import", file, "--place", other).exit_code == 3
-    dry = cli("lessons", "import", file, "--place", other, "--create", "--dry-run", "--embedder", "hashing")
+    assert cli("lessons", "import", file, "--lessons", other).exit_code == 3
+    dry = cli("lessons", "import", file, "--lessons", other, "--create", "--dry-run", "--embedder", "hashing")
     assert [line.split("\t")[:3] for line in dry.stdout.splitlines()] == [
         [each[:8], "new", "proposed"] for each in ids
     ]
     assert not other.exists()
-    given = ("lessons", "import", file, "--place", other, "--embedder", "hashing", "--create")
+    given = ("lessons", "import", file, "--lessons", other, "--embedder", "hashing", "--create")
     assert cli(*given, stdin="n\n").exit_code == 1
     assert not other.exists()
     done = cli(*given, stdin="y\n")
@@ -69,9 +69,9 @@ def test_lessons_go_to_another_store_as_imported_and_wait(cli, fill, tmp_path, o
     assert (lesson["state"], lesson["trust"], lesson["text"]) == ("proposed", "imported", PAIRS[0][1])
     again = json.loads(cli(*given, "--json", "--yes").stdout)
     assert (again["added"], again["same"]) == ([], ids)
-    assert cli("lessons", "approve", "--all", "-y", "--place", other).exit_code == 0
+    assert cli("lessons", "approve", "--all", "-y", "--lessons", other).exit_code == 0
     # It is recalled by the text of its task, not by its own.
-    found = json.loads(cli("lessons", "search", PAIRS[2][0], "--place", other, "--json").stdout)["lessons"]
+    found = json.loads(cli("lessons", "search", PAIRS[2][0], "--lessons", other, "--json").stdout)["lessons"]
     assert found[0]["lesson"]["id"] == ids[2]
     assert found[0]["similarity"] > 0.99
 
@@ -81,10 +81,10 @@ def test_import_approved_and_restored(cli, fill, tmp_path, other):
     cli("lessons", "retire", ids[1], "--reason", "old")
     file = tmp_path / "lessons.jsonl"
     cli("lessons", "export", file)
-    given = ("--place", other, "--create", "--yes", "--embedder", "hashing")
+    given = ("--lessons", other, "--create", "--yes", "--embedder", "hashing")
     assert cli("lessons", "import", file, "--approve", "--restore", *given).exit_code == 2
     assert cli("lessons", "import", file, "--approve", "--namespace", "a", *given).exit_code == 0
-    a = json.loads(cli("lessons", "list", "--json", "--place", other, "--namespace", "a").stdout)["lessons"]
+    a = json.loads(cli("lessons", "list", "--json", "--lessons", other, "--namespace", "a").stdout)["lessons"]
     assert [(each["state"], each["trust"]) for each in reversed(a)] == [
         ("active", "imported"),
         ("retired", "imported"),
@@ -92,7 +92,9 @@ def test_import_approved_and_restored(cli, fill, tmp_path, other):
     ]
     assert cli("lessons", "import", file, "--restore", "--namespace", "b", *given).exit_code == 0
     old = json.loads(cli("lessons", "list", "--json").stdout)["lessons"]
-    new = json.loads(cli("lessons", "list", "--json", "--place", other, "--namespace", "b").stdout)["lessons"]
+    new = json.loads(cli("lessons", "list", "--json", "--lessons", other, "--namespace", "b").stdout)[
+        "lessons"
+    ]
     assert new == old
 
 
@@ -161,18 +163,18 @@ def test_a_library_comes_back_whole(cli, fill, tmp_path, place, other, form):
     cli("lessons", "merge", ids[3], ids[0], "--yes")  # recalled for two tasks now
     target = tmp_path / "out"
     cli("lessons", "export", target, "--format", form)
-    given = ("--place", other, "--create", "--yes", "--embedder", "hashing")
+    given = ("--lessons", other, "--create", "--yes", "--embedder", "hashing")
     assert cli("lessons", "import", target, "--restore", *given).exit_code == 0
     old, new = (
-        json.loads(cli("lessons", "list", "--json", "--place", each).stdout)["lessons"]
+        json.loads(cli("lessons", "list", "--json", "--lessons", each).stdout)["lessons"]
         for each in (place, other)
     )
     assert sorted(new, key=lambda each: each["id"]) == sorted(old, key=lambda each: each["id"])
     for task, wanted in ((LONG, ids[3]), (PAIRS[0][0], ids[3]), (PAIRS[2][0], ids[2])):
-        found = cli("lessons", "search", task, "-k", "1", "--json", "--place", other)
+        found = cli("lessons", "search", task, "--top-k", "1", "--json", "--lessons", other)
         (hit,) = json.loads(found.stdout)["lessons"]
         assert (hit["lesson"]["id"], round(hit["similarity"], 3)) == (wanted, 1.0)
-    again = cli("lessons", "export", tmp_path / "again", "--format", form, "--place", other)
+    again = cli("lessons", "export", tmp_path / "again", "--format", form, "--lessons", other)
     assert again.exit_code == 0
     for file in target.glob("*.md"):
         assert (tmp_path / "again" / file.name).read_text() == file.read_text()
@@ -242,7 +244,7 @@ def test_lessons_go_to_another_store_as_markdown(cli, fill, tmp_path, other):
     files = sorted(folder.glob("*.md"))
     assert len(files) == 3
     assert PAIRS[0][1] in "".join(file.read_text() for file in files)
-    given = ("--place", other, "--create", "--yes", "--embedder", "hashing")
+    given = ("--lessons", other, "--create", "--yes", "--embedder", "hashing")
     assert cli("lessons", "import", folder, *given).exit_code == 0
     assert {shown(cli, each, other)["text"] for each in ids} == {text for _, text in PAIRS}
     files[0].write_text("no lesson")
@@ -277,7 +279,9 @@ def test_a_folder_of_lessons_that_was_edited_syncs_back(cli, fill, tmp_path, pla
     assert shown(cli, ids[0], place)["text"] == "Name the capital, not the country."
     assert shown(cli, ids[1], place)["state"] == "retired"
     assert cli("lessons", "count").stdout == "5\n"
-    tea = json.loads(cli("lessons", "search", "Make tea for two", "-k", "1", "--json").stdout)["lessons"][0]
+    tea = json.loads(cli("lessons", "search", "Make tea for two", "--top-k", "1", "--json").stdout)[
+        "lessons"
+    ][0]
     assert (tea["lesson"]["text"], tea["lesson"]["trust"]) == ("Warm the pot before the tea goes in.", "own")
     assert "nothing to apply" in cli("lessons", "sync", folder).stderr
     history = json.loads(cli("lessons", "history", ids[0], "--json").stdout)["history"]
@@ -314,7 +318,7 @@ def test_a_folder_of_another_namespace_is_told_from_one_with_forgotten_lessons(c
 def test_an_import_where_no_store_is_names_the_option_that_makes_one(cli, fill, tmp_path):
     fill(PAIRS)
     cli("lessons", "export", tmp_path / "lessons.jsonl")
-    refused = cli("lessons", "import", tmp_path / "lessons.jsonl", "--place", tmp_path / "none", "--yes")
+    refused = cli("lessons", "import", tmp_path / "lessons.jsonl", "--lessons", tmp_path / "none", "--yes")
     assert refused.exit_code == 3
     assert "add --create" in refused.stderr
     assert not (tmp_path / "none").exists()

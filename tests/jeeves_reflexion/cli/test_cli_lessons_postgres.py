@@ -39,12 +39,12 @@ def test_lessons_move_from_a_server_to_a_folder_and_back(cli, fill, tmp_path, pl
     file, folder = tmp_path / "lessons.jsonl", tmp_path / "folder"
     assert cli("lessons", "export", file).exit_code == 0
     given = ("--restore", "--create", "--yes", "--embedder", "hashing")
-    assert cli("lessons", "import", file, "--place", folder, *given).exit_code == 0
+    assert cli("lessons", "import", file, "--lessons", folder, *given).exit_code == 0
     assert cli("lessons", "forget", *ids, "--yes").exit_code == 0
-    assert cli("lessons", "export", file, "--place", folder, "--overwrite").exit_code == 0
-    cli("lessons", "import", file, "--place", place, *given)
+    assert cli("lessons", "export", file, "--lessons", folder, "--overwrite").exit_code == 0
+    cli("lessons", "import", file, "--lessons", place, *given)
     assert cli("lessons", "count").stdout == "0\n"  # what was forgotten comes back only where that is meant
-    assert cli("lessons", "import", file, "--place", place, *given, "--force").exit_code == 0
+    assert cli("lessons", "import", file, "--lessons", place, *given, "--force").exit_code == 0
     back = json.loads(cli("lessons", "list", "--json").stdout)["lessons"]
     assert [each["id"] for each in back] == ids[::-1]
 
@@ -54,11 +54,11 @@ def test_a_library_comes_back_whole_from_markdown_and_undoes_nothing_newer(cli, 
     ids = fill([*PAIRS[:2], (long, "Sort before you print, not after.")])
     pages, other = tmp_path / "pages", f"{place}_again"
     assert cli("lessons", "export", pages, "--format", "markdown").exit_code == 0
-    given = ("--restore", "--create", "--yes", "--embedder", "hashing", "--place", other)
+    given = ("--restore", "--create", "--yes", "--embedder", "hashing", "--lessons", other)
     assert cli("lessons", "import", pages, *given).exit_code == 0
-    old, new = (cli("lessons", "export", "-", "--place", each).stdout for each in (place, other))
+    old, new = (cli("lessons", "export", "-", "--lessons", each).stdout for each in (place, other))
     assert sorted(new.splitlines()) == sorted(old.splitlines())
-    cli("lessons", "retire", ids[0], "--reason", "old", "--place", other)
+    cli("lessons", "retire", ids[0], "--reason", "old", "--lessons", other)
     answer = json.loads(cli("lessons", "import", pages, *given, "--json").stdout)
     assert (len(answer["same"]), [each["id"] for each in answer["refused"]]) == (2, ids[:1])
     answer = json.loads(cli("lessons", "import", pages, *given, "--force", "--json").stdout)

@@ -287,7 +287,7 @@ def test_what_was_let_in_comes_back_from_a_backup_into_quarantine(cli, fill, pro
     cli("lessons", "approve", held)
     backup = tmp_path / "backup"
     assert cli("lessons", "export", backup, "--format", form).exit_code == 0
-    there = ("--place", tmp_path / "other", "--create", "--embedder", "hashing", "--restore")
+    there = ("--lessons", tmp_path / "other", "--create", "--embedder", "hashing", "--restore")
     dry = cli("lessons", "import", backup, *there, "--dry-run")
     assert "gives orders (override)" in next(line for line in dry.stdout.splitlines() if held[:8] in line)
     told = json.loads(cli("lessons", "import", backup, *there, "--yes", "--json").stdout)
@@ -301,7 +301,7 @@ def test_what_was_let_in_comes_back_from_a_backup_into_quarantine(cli, fill, pro
     assert (shown["lesson"]["text"], shown["tasks"]) == (ORDER, [MUG[0]])
 
     # Where nobody let it in, and where it would reword a lesson that is there, it is refused as ever.
-    other = ("--place", tmp_path / "third", "--create", "--embedder", "hashing")
+    other = ("--lessons", tmp_path / "third", "--create", "--embedder", "hashing")
     told = json.loads(cli("lessons", "import", backup, *other, "--yes", "--json").stdout)
     assert ([each["id"] for each in told["refused"]], told["quarantine"]) == ([held], [])
     assert cli("lessons", "edit", held, SORT[1]).exit_code == 0

@@ -26,16 +26,14 @@ def lines(result):
     return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stdout).splitlines()]
 
 
-@pytest.mark.parametrize(
-    "arguments", [["list"], ["search", TASK], ["why", TASK], ["stats"], ["history"], ["show"]]
-)
-def test_nothing_is_wider_than_the_terminal(cli, fill, width, arguments):
-    (lesson_id,) = fill([(TASK, LESSON)])
-    given = [*arguments, lesson_id] if arguments[0] in ("history", "show") else arguments
-    shown = lines(cli("lessons", *given))
-    assert max(map(len, shown)) <= width
-    if arguments[0] != "stats":
-        assert LESSON in " ".join(line.strip() for line in shown).replace("lesson ", "")
+def test_nothing_is_wider_than_the_terminal(cli, fill, width):
+    for arguments in [["list"], ["search", TASK], ["why", TASK], ["stats"], ["history"], ["show"]]:
+        (lesson_id,) = fill([(TASK, LESSON)])
+        given = [*arguments, lesson_id] if arguments[0] in ("history", "show") else arguments
+        shown = lines(cli("lessons", *given))
+        assert max(map(len, shown)) <= width
+        if arguments[0] != "stats":
+            assert LESSON in " ".join(line.strip() for line in shown).replace("lesson ", "")
 
 
 def test_an_item_stands_beside_its_id(cli, fill, width):

@@ -25,7 +25,7 @@ def used(place):
 
     async def use():
         credit = Credit(Withholding(0.4, seed=3, whole_share=0.2), retire=False, max_age=0.0)
-        settings = LessonSettings(merging=None, credit=credit)
+        settings = LessonSettings(keep_copies=True, credit=credit)
         async with open_lessons(
             place, namespace="default", embedder=HashingEmbedder(256), settings=settings
         ) as lessons:
@@ -105,7 +105,7 @@ def test_why_names_what_is_in_and_out_and_notes_nothing(cli, used):
     assert retired["reason"] == "retired: no oven here"
     assert answer["task"]["kind"] == "heat"
 
-    result = cli("lessons", "why", CLEAN.prompt, "-k", "1", "--credit")
+    result = cli("lessons", "why", CLEAN.prompt, "--top-k", "1", "--credit")
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert rows[0][:2] == [good[:8], "in"]
     assert "worth +" in rows[0][4]
@@ -117,11 +117,20 @@ def test_why_names_what_is_in_and_out_and_notes_nothing(cli, used):
 
 def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):
     good, bad, _ = used
-    plain = cli("lessons", "why", CLEAN.prompt, "-k", "2", "--no-credit")
+    plain = cli("lessons", "why", CLEAN.prompt, "--top-k", "2", "--no-credit")
     rows = [line.split("\t") for line in plain.stdout.splitlines()]
     assert {row[0] for row in rows if row[1] == "in"} == {good[:8], bad[:8]}
     assert all(row[3] == "-" for row in rows)
-    none = cli("lessons", "why", f"{CLEAN.prompt} now", "--floor", "1", "--strategy", "hybrid", "--no-credit")
+    none = cli(
+        "lessons",
+        "why",
+        f"{CLEAN.prompt} now",
+        "--floor",
+        "1",
+        "--strategy",
+        "structured_reflections",
+        "--no-credit",
+    )
     assert "nothing would be recalled" in none.stderr
     reasons = {line.split("\t")[4] for line in none.stdout.splitlines()}
     assert reasons == {"below the floor of 1.00"}
@@ -141,7 +150,7 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
         "strategy": "nearest",
         "floor": 0.3,
         "max_tokens": 1000,
-        "max_likeness": 0.85,
+        "max_likeness": 0.95,
         "credit": False,
         "utility_weight": None,
         "half_life_days": None,
@@ -151,7 +160,7 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     assert credited == {**settings, "credit": True, "utility_weight": 1.0, "half_life_days": 90.0}
     assert why("--no-credit")[0] == settings
     assert why("--preset", "structured_reflections")[0]["k"] == 3
-    assert why("--preset", "structured_reflections", "-k", "1")[0]["k"] == 1
+    assert why("--preset", "structured_reflections", "--top-k", "1")[0]["k"] == 1
     _, offered, left_out = why("--max-tokens", "20", "--no-credit")
     assert len(offered) == 1
     assert "no room left in the token budget" in {each["reason"] for each in left_out}
@@ -163,8 +172,12 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     assert sorted(why("--where", "tool=Look", "--floor", "-1")[1]) == sorted(used[:2])
     assert why("--where", "tool=loo", "--floor", "-1")[1] == []
     assert why("--where", "tool=1")[0]["where"] == {"tool": "1"}
-    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "hybrid")
-    assert (settings["half_life_days"], settings["utility_weight"], settings["strategy"]) == (7, 0, "hybrid")
+    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "structured_reflections")
+    assert (settings["half_life_days"], settings["utility_weight"], settings["strategy"]) == (
+        7,
+        0,
+        "structured_reflections",
+    )
     assert "half life days 7.0" in cli("lessons", "why", CLEAN.prompt, "--half-life", "7").stderr
     for wrong in (
         ("--no-credit", "--half-life", "7"),
@@ -199,7 +212,7 @@ def alike(place):
 
     def store(*texts):
         async def record():
-            settings = LessonSettings(merging=None)
+            settings = LessonSettings(keep_copies=True)
             async with open_lessons(
                 place, namespace="default", embedder=HashingEmbedder(64), settings=settings
             ) as lessons:

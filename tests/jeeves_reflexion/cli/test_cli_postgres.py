@@ -21,27 +21,29 @@ def place(postgres_database: str) -> str:
 def test_a_run_makes_the_store_and_the_next_recalls_from_it(run, cli, server, place):
     server.answers, server.verdicts = ["Lyon", "Paris"], ["score: 0.0", "score: 1.0"]
     assert run("What is the capital of France?", "--lessons", place).exit_code == 0
-    assert cli("lessons", "count", "--place", place).stdout == "1\n"
+    assert cli("lessons", "count", "--lessons", place).stdout == "1\n"
     run("Name the capital of France.")
     assert "Name the capital, not the country." in json.dumps(server.asked[-2])
 
 
 def test_lessons_are_found_shown_and_forgotten(cli, fill, place):
     ids = fill(PAIRS)
-    found = json.loads(cli("lessons", "search", "carry a clean mug", "-k", "1", "--json").stdout)["lessons"]
+    found = json.loads(cli("lessons", "search", "carry a clean mug", "--top-k", "1", "--json").stdout)[
+        "lessons"
+    ]
     assert found[0]["lesson"]["id"] == ids[1]
-    assert PAIRS[0][1] in cli("lessons", "show", ids[0][:8], "--place", place).stdout
+    assert PAIRS[0][1] in cli("lessons", "show", ids[0][:8], "--lessons", place).stdout
     assert cli("lessons", "forget", ids[0], "--yes").exit_code == 0
     assert cli("lessons", "count").stdout == "1\n"
 
 
 def test_lessons_move_to_another_embedder(cli, fill, place):
     fill(PAIRS, dim=64)
-    dry = cli("lessons", "reembed", "--place", place, "--embedder", "hashing", "--dry-run")
+    dry = cli("lessons", "reembed", "--lessons", place, "--embedder", "hashing", "--dry-run")
     assert dry.stdout.startswith("4 texts would be embedded with HashingEmbedder(dim=512)")
     assert "64 dimensions, to HashingEmbedder(dim=512), 512 dimensions" in dry.stdout
     assert "only the server knows" in dry.stdout
-    result = cli("lessons", "reembed", "--place", place, "--embedder", "hashing")
+    result = cli("lessons", "reembed", "--lessons", place, "--embedder", "hashing")
     assert result.exit_code == 0
     assert "all" in result.stdout
     assert cli("lessons", "search", "mug", "--embedder", "hashing").exit_code == 0
@@ -49,10 +51,10 @@ def test_lessons_move_to_another_embedder(cli, fill, place):
 
 
 def test_no_store_and_no_server_are_said_without_the_password(cli, place):
-    missing = cli("lessons", "count", "--place", place.replace("schema=lessons", "schema=other"))
+    missing = cli("lessons", "count", "--lessons", place.replace("schema=lessons", "schema=other"))
     assert missing.exit_code != 0
     assert "no lesson store at" in missing.stderr
-    away = cli("lessons", "count", "--place", "postgresql://me:sesame7531@no-such-host.invalid/db")
+    away = cli("lessons", "count", "--lessons", "postgresql://me:sesame7531@no-such-host.invalid/db")
     assert away.exit_code != 0
     assert "can't be reached" in away.stderr
     assert "sesame7531" not in missing.output + away.output

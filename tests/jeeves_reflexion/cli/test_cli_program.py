@@ -49,9 +49,8 @@ def test_help_and_docs_name_the_same_exit_codes(cli):
     assert re.findall(r"^\| (\d+) \|", documented, re.MULTILINE) == codes
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
+def test_each_kind_of_error_has_its_exit_code():
+    for error, code in [
         (errors.ConfigurationError("x"), 3),
         (errors.MissingDependencyError("x", "faiss"), 3),
         (base.MissingDependencyError("x"), 3),
@@ -66,10 +65,8 @@ def test_help_and_docs_name_the_same_exit_codes(cli):
         (errors.BudgetExceededError("tokens", "x"), 1),
         (KeyboardInterrupt(), 130),
         (Interrupted("x"), 130),
-    ],
-)
-def test_each_kind_of_error_has_its_exit_code(error, code):
-    assert exit_code(error) == code
+    ]:
+        assert exit_code(error) == code
 
 
 def test_a_reader_that_leaves_early_is_no_error(fill, process):
@@ -198,20 +195,17 @@ def test_a_benchmarks_errors_are_reported_like_ours(cli):
 
 
 @pytest.mark.usefixtures("benchmarks")
-@pytest.mark.parametrize(
-    ("name", "code", "said"),
-    [
+def test_a_benchmark_that_cannot_be_run(cli):
+    for name, code, said in [
         ("poor", 3, 'pip install "jeeves-reflexion[toys]"'),
         ("broken", 3, "no_such_module_anywhere"),
         ("odd", 3, "no click command"),
         ("nothing", 2, "there is no benchmark 'nothing'; there are: broken, odd, poor, toy"),
-    ],
-)
-def test_a_benchmark_that_cannot_be_run(cli, name, code, said):
-    result = cli("bench", name)
-    assert result.exit_code == code
-    assert said in result.stderr
-    assert "Traceback" not in result.stderr
+    ]:
+        result = cli("bench", name)
+        assert result.exit_code == code
+        assert said in result.stderr
+        assert "Traceback" not in result.stderr
 
 
 def test_alfworld_is_listed(cli):

@@ -127,9 +127,8 @@ def test_a_budget_ends_the_run_with_1(run, server):
     assert "stopped: the budget is used up" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_a_command_line_that_cannot_be_read_ends_with_2(run, server):
+    for options, said in [
         (["--lessons", "here", "--no-lessons"], "exclude each other"),
         (["--threshold", "1.5"], "--threshold"),
         (["--max-attempts", "0"], "--max-attempts"),
@@ -139,13 +138,11 @@ def test_a_budget_ends_the_run_with_1(run, server):
         (["--timeout", "0"], "--timeout"),
         (["--embedder", "other"], "--embedder"),
         (["--namespace", " "], "--namespace"),
-    ],
-)
-def test_a_command_line_that_cannot_be_read_ends_with_2(run, server, options, said):
-    result = run("Say something.", *options)
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert not server.asked
+    ]:
+        result = run("Say something.", *options)
+        assert result.exit_code == 2
+        assert said in result.stderr
+        assert not server.asked
 
 
 def test_a_task_that_is_no_text_ends_with_2(run, process):
@@ -211,17 +208,16 @@ def test_no_server_is_an_endpoint_error(cli, dead_url):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    "body", ["<html><body>It works!</body></html>", '{"choices": [{"mess', '{"object": "list"}', ""]
-)
-def test_an_answer_that_is_no_completion_is_an_endpoint_error(run, server, body):
-    server.answers = [(200, "text/html", body)]
-    result = run("Say something.", "--quiet")
-    assert result.exit_code == 4
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert server.url in result.stderr
-    assert len(server.asked) == 1
+def test_an_answer_that_is_no_completion_is_an_endpoint_error(run, server):
+    for body in ["<html><body>It works!</body></html>", '{"choices": [{"mess', '{"object": "list"}', ""]:
+        server.answers = [(200, "text/html", body)]
+        server.asked.clear()
+        result = run("Say something.", "--quiet")
+        assert result.exit_code == 4
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: ")
+        assert server.url in result.stderr
+        assert len(server.asked) == 1
 
 
 def test_a_judge_that_does_not_exist_ends_the_run_at_once(run, server):
@@ -379,9 +375,28 @@ def test_what_the_draw_withheld_is_said(capsys):
     assert "recalled 1 lesson, 2 withheld by the draw\n" in said
 
 
-@pytest.mark.parametrize("reason", get_args(StopReason))
-def test_every_end_of_a_run_is_told(reason, capsys):
-    Watch(Screen(quiet=False), "here")(
-        RunFinished(run_id="r", stop_reason=reason, passed=False, score=None, attempts=1, seconds=1.0)
-    )
-    assert "(1 attempt, no score, " in capsys.readouterr().err
+def test_every_end_of_a_run_is_told(capsys):
+    for reason in get_args(StopReason):
+        Watch(Screen(quiet=False), "here")(
+            RunFinished(run_id="r", stop_reason=reason, passed=False, score=None, attempts=1, seconds=1.0)
+        )
+        assert "(1 attempt, no score, " in capsys.readouterr().err
+
+
+AGENT = """
+def answer(prompt):
+    print("this is the agent's own output")
+    return "Paris" if "capital" in prompt else "Lyon"
+"""
+
+
+def test_an_agent_of_ones_own_is_judged_and_taught_by_the_model(run, server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_agent.py").write_text(AGENT)
+    result = run("What is the capital of France?", "--agent", "own_agent:answer")
+    assert (result.exit_code, result.stdout) == (0, "Paris\n")
+    assert "this is the agent's own output" in result.stderr
+    assert [body["messages"][0]["content"][:9] for body in server.asked] == ["You judge"]
+    missing = run("Anything?", "--agent", "own_agent:nobody")
+    assert missing.exit_code == 3
+    assert "--agent own_agent:nobody can't be loaded" in missing.stderr

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 
 from jeeves_reflexion import LessonSettings
 from jeeves_reflexion.cli.stores import open_for_run
@@ -36,8 +35,8 @@ def test_recall_is_an_experiment_where_a_share_is_withheld(run, cli, server, pla
     assert len(recall["offered"]) + len(recall["withheld"]) == 1
 
     # A late word counts, and is in the numbers.
-    assert cli("lessons", "outcome", told["run_id"], "1.0", "--place", place).exit_code == 0
-    stats = json.loads(cli("lessons", "stats", "--place", place, "--json").stdout)
+    assert cli("lessons", "outcome", told["run_id"], "1.0", "--lessons", place).exit_code == 0
+    stats = json.loads(cli("lessons", "stats", "--lessons", place, "--json").stdout)
     assert stats["recalls"] == 3
     assert stats["library_lift"]["value"] is None
 
@@ -49,19 +48,18 @@ def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, serve
         made.append(given[3].credit)
         return open_for_run(*given, **named)
 
-    monkeypatch.setattr("jeeves_reflexion.cli.running.open_for_run", opened)
+    monkeypatch.setattr("jeeves_reflexion.cli.run_service.open_for_run", opened)
     for given in ((), ("--credit",), ("--no-credit",)):
         run("What is the capital of France?", *given)
-        why = ("lessons", "why", "What is the capital of France?", "--place", place, "--json")
+        why = ("lessons", "why", "What is the capital of France?", "--lessons", place, "--json")
         settings = json.loads(cli(*why, *given).stdout)["settings"]
         assert settings["credit"] is (made[-1] is not None)
         if not given:
             assert made[-1] == LessonSettings().credit
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_an_experiment_that_can_not_be_is_refused(run):
+    for given in [
         ("--withhold", "0.6"),
         ("--withhold", "nan"),
         ("--withhold", "0.1", "--no-credit"),
@@ -70,24 +68,19 @@ def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, serve
         ("--withhold", "0.1", "--withhold-early", "0.6"),
         ("--withhold", "0.1", "--withhold-early", "nan"),
         ("--withhold", "0.1", "--withhold-early", "0.5", "--no-lessons"),
-    ],
-)
-def test_an_experiment_that_can_not_be_is_refused(run, given):
-    assert run("What?", *given).exit_code == 2
+    ]:
+        assert run("What?", *given).exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_an_early_share_that_would_do_nothing_is_refused_with_the_reason(run):
+    for given, said in [
         (("--withhold-early", "0.5"), "goes with --withhold"),
         (("--withhold", "0", "--withhold-early", "0.5"), "goes with --withhold"),
         (("--withhold", "0.2", "--withhold-early", "0.1"), "0.1 is below --withhold 0.2"),
-    ],
-)
-def test_an_early_share_that_would_do_nothing_is_refused_with_the_reason(run, given, said):
-    result = run("What?", *given)
-    assert result.exit_code == 2
-    assert said in result.stderr
+    ]:
+        result = run("What?", *given)
+        assert result.exit_code == 2
+        assert said in result.stderr
 
 
 def test_what_nothing_is_known_of_is_withheld_by_the_early_share(run, server, place):
@@ -106,20 +99,17 @@ def test_what_nothing_is_known_of_is_withheld_by_the_early_share(run, server, pl
     assert "shares" not in _recalls(place)[-1]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_an_early_share_that_would_do_nothing_is_refused_before_the_run(cli, tmp_path):
+    for given, said in [
         (("--withhold-early", "0.5"), "goes with --withhold"),
         (("--withhold", "0", "--withhold-early", "0.5"), "goes with --withhold"),
         (("--withhold", "0.2", "--withhold-early", "0.1"), "0.1 is below --withhold 0.2"),
         (("--withhold", "0.2", "--withhold-early", "nan"), "it must be a number"),
         (("--withhold", "0.2", "--withhold-early", "0.6"), "not in the range"),
-    ],
-)
-def test_an_early_share_that_would_do_nothing_is_refused_before_the_run(cli, tmp_path, given, said):
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text('{"prompt": "Which city governs France"}\n')
-    result = cli("bench", tasks, "--out", tmp_path / "out", *given)
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert not (tmp_path / "out").exists()
+    ]:
+        tasks = tmp_path / "tasks.jsonl"
+        tasks.write_text('{"prompt": "Which city governs France"}\n')
+        result = cli("bench", tasks, "--out", tmp_path / "out", *given)
+        assert result.exit_code == 2
+        assert said in result.stderr
+        assert not (tmp_path / "out").exists()

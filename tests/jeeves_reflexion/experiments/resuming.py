@@ -34,8 +34,8 @@ from jeeves_reflexion.experiments import (
     Plan,
     RunLog,
     arm_lessons,
+    batch,
     figures,
-    rounds,
     run_experiment,
 )
 from jeeves_reflexion.models.ask import ask
@@ -103,7 +103,7 @@ def teach(task, trials):
 
 def die_before_it_is_said(count: int) -> None:
     """Have the process killed when its n-th lesson is in the store, and the journal does not say so yet."""
-    real, left = rounds.stored_line, [count]
+    real, left = batch.stored_line, [count]
 
     def stored_line(*arguments):
         left[0] -= 1
@@ -111,7 +111,7 @@ def die_before_it_is_said(count: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*arguments)
 
-    rounds.stored_line = stored_line
+    batch.stored_line = stored_line
 
 
 async def play(folder: Path, options) -> dict:

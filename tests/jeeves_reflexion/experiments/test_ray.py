@@ -42,8 +42,7 @@ from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
-from jeeves_reflexion.experiments.elsewhere import RunsOn
-from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.experiments.ray import executor as ray_executor
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
 from jeeves_reflexion.sandbox import probe
@@ -93,7 +92,7 @@ def whole(tmp_path_factory, postgres_dsn):
 
 async def stored(folder, dsn, log):
     """What is in the lesson stores: texts, support and who taught them, in the order of writing."""
-    place, found = LessonPlace(treasure.HELD, folder, dsn).of(log), {}
+    place, found = LessonLocation(treasure.HELD, folder, dsn).of(log), {}
     async with place.store(HashingEmbedder()) as store:
         for arm in resuming.ARMS:
             page = await VectorLessonStore(place.scope(store, arm, 0)).list(limit=500)
@@ -167,11 +166,11 @@ def nobody_here(arm, seed):
     return Reflexion(treasure.nobody, evaluator=treasure.right, reflector=resuming.teach)
 
 
-async def played_with(kit, tmp_path, **more):
-    """Play two tasks with a kit."""
+async def played_with(setup, tmp_path, **more):
+    """Play two tasks with a setup."""
     log = RunLog(tmp_path / "run")
     await log.open({})
-    async with RayExecutor(kit, workers=1, **more) as executor:
+    async with RayExecutor(setup, workers=1, **more) as executor:
         return await run_experiment(
             Plan(("retry",), 1, on_stop="wait"), resuming.TASKS[:2], nobody_here, log=log, executor=executor
         )
@@ -180,7 +179,7 @@ async def played_with(kit, tmp_path, **more):
 async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_executor, "MOST_DEATHS", 2)
     models = {"mine": ScriptedModel(["never asked"])}
-    async with RayExecutor(treasure.SmallKit("troubled"), workers=1, models=models) as executor:
+    async with RayExecutor(treasure.SmallSetup("troubled"), workers=1, models=models) as executor:
 
         async def play(what):
             log = RunLog(tmp_path / what)
@@ -211,20 +210,20 @@ async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp
 
 async def test_a_module_that_workers_lack_is_said_with_what_to_do(node, tmp_path):
     with pytest.raises(ConfigurationError, match=r"nowhere_to_be_found.*--ray-working-dir"):
-        await played_with(treasure.SmallKit("lacking"), tmp_path)
+        await played_with(treasure.SmallSetup("lacking"), tmp_path)
 
 
-async def test_a_kit_that_can_not_be_pickled_is_refused_at_once():
+async def test_a_setup_that_can_not_be_pickled_is_refused_at_once():
     with pytest.raises(ConfigurationError, match=r"can't be sent to worker processes.*agent as module:name"):
-        RayExecutor(treasure.SmallKit(threading.Lock()), workers=1)
+        RayExecutor(treasure.SmallSetup(threading.Lock()), workers=1)
 
 
 async def test_lessons_that_other_machines_can_not_see_are_refused(node, tmp_path):
-    place = LessonPlace("test", tmp_path)
-    kit = treasure.TreasureKit(tmp_path, place)
+    place = LessonLocation("test", tmp_path)
+    setup = treasure.TreasureSetup(tmp_path, place)
     log = RunLog(tmp_path / "run")
     await log.open({})
-    async with kit.open(lambda _: None) as tools, RayExecutor(kit, workers=1) as executor:
+    async with setup.open(lambda _: None) as tools, RayExecutor(setup, workers=1) as executor:
         with pytest.raises(ConfigurationError, match=r"must be in PostgreSQL.*and not in a folder"):
             await run_experiment(
                 Plan(("selective",), 1), resuming.TASKS, tools.make_loop, log=log, executor=executor
@@ -234,7 +233,7 @@ async def test_lessons_that_other_machines_can_not_see_are_refused(node, tmp_pat
 async def test_a_cancelled_experiment_ends_its_processes(node, tmp_path):
     with anyio.move_on_after(60) as scope:
         async with anyio.create_task_group() as group:
-            group.start_soon(played_with, treasure.SmallKit("hanging", str(tmp_path)), tmp_path)
+            group.start_soon(played_with, treasure.SmallSetup("hanging", str(tmp_path)), tmp_path)
             pid = await pid_of(tmp_path / "hanging")
             group.cancel_scope.cancel()
     assert not scope.cancelled_caught
@@ -260,7 +259,7 @@ async def test_hotpotqa_with_a_model_comes_to_the_same(node, tmp_path, postgres_
     ]
     (tmp_path / "questions.json").write_text(json.dumps(rows))
     found = []
-    for place in (RunsOn(), RunsOn(RayOptions(), postgres_dsn)):
+    for place in (RunLocation(), RunLocation(RayOptions(), postgres_dsn)):
         model = ScriptedModel(answer_or_lesson)
         setting = hotpotqa.Setting(
             tuple(hotpotqa_questions.load_questions(tmp_path / "questions.json")),
@@ -293,7 +292,7 @@ async def test_humaneval_comes_to_the_same(node, tmp_path, postgres_dsn):
     for name, row in (("problems.jsonl", problem), ("logged.jsonl", logged)):
         (tmp_path / name).write_text(json.dumps(row) + "\n")
     found = []
-    for place in (RunsOn(), RunsOn(RayOptions(), postgres_dsn)):
+    for place in (RunLocation(), RunLocation(RayOptions(), postgres_dsn)):
         out = tmp_path / ("far" if place.ray else "here")
         setting = humaneval.Setting(
             Plan(("reflexion",), trials=1, judged_by="self"),
@@ -314,7 +313,7 @@ async def test_alfworld_loses_nothing_when_a_process_with_its_engine_is_killed(
     node, made_games, made_folder, tmp_path, postgres_dsn
 ):
     found = []
-    for place in (RunsOn(), RunsOn(RayOptions(), postgres_dsn)):
+    for place in (RunLocation(), RunLocation(RayOptions(), postgres_dsn)):
         out, killed, asked = tmp_path / ("far" if place.ray else "here"), [], []
 
         def play(messages, place=place, killed=killed, asked=asked):

@@ -3,8 +3,8 @@
 import pytest
 
 from jeeves_reflexion import Message, ScriptedModel, Usage
-from jeeves_reflexion.experiments.costs import Purse
-from jeeves_reflexion.experiments.journal import Place
+from jeeves_reflexion.experiments.budget import RunBudget
+from jeeves_reflexion.experiments.journal import Position
 from jeeves_reflexion.experiments.ray.calls import Calls
 from jeeves_reflexion.experiments.ray.messages import Asked
 from jeeves_reflexion.protocols import Completion
@@ -23,13 +23,13 @@ def asked(spent):
 
 
 async def test_an_answer_is_paid_for_once_and_an_agents_own_client_each_time():
-    model, purse = ScriptedModel([Completion("there", usage=PAID)]), Purse(None, NO_USAGE)
-    calls = Calls(Place("retry", 0, "learning", "room", 1), {"mine": model}, purse)
+    model, budget = ScriptedModel([Completion("there", usage=PAID)]), RunBudget(None, NO_USAGE)
+    calls = Calls(Position("retry", 0, "learning", "room", 1), {"mine": model}, budget)
     for turn in (1, 2):
         calls.begin()
         reply = await calls.answer(asked(OWN))
         assert reply.answer.text == "there"
         calls.settle(OWN + PAID)
-        assert purse.spent.calls == 2 * turn + 1
-        assert purse.spent.cost_usd == pytest.approx(0.5 * turn + 0.1)
+        assert budget.spent.calls == 2 * turn + 1
+        assert budget.spent.cost_usd == pytest.approx(0.5 * turn + 0.1)
     assert len(model.calls) == 1

@@ -1,4 +1,4 @@
-"""The rooms of ``resuming``, sought on Ray: a kit for worker processes, and a program that can be killed.
+"""The rooms of ``resuming``, sought on Ray: a setup for worker processes, and a program that can be killed.
 
 ``python treasure.py FOLDER DSN [--ray ADDRESS] [--pause N] [--resume]``; an agent that is the N-th to begin hangs with
 ``--pause``. Each ``victims/N`` that is missing makes the agent that comes next after N attempts write its process there
@@ -25,7 +25,7 @@ from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, LessonSett
 from jeeves_reflexion.evaluators import RewardEvaluator
 from jeeves_reflexion.experiments import Plan, RunLog, arm_lessons, figures, run_experiment
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.lesson_place import LessonPlace
+from jeeves_reflexion.experiments.location import LessonLocation
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
 from jeeves_reflexion.models.ask import ask
 from vectorstores import HashingEmbedder
@@ -58,9 +58,9 @@ class Seeker(resuming.Seeker):
 
 
 @dataclass(frozen=True)
-class TreasureKit:
+class TreasureSetup:
     folder: Path
-    place: LessonPlace
+    place: LessonLocation
     victims: tuple[int, ...] = ()
 
     @asynccontextmanager
@@ -115,7 +115,7 @@ async def troubled(task, session, models):
         case "exit":
             sys.exit(3)
         case "unsent":
-            await ask(models("mine"), [Message("user", threading.Lock())])
+            await ask(models("mine"), [Message("user", "hello")], schema={"lock": threading.Lock()})
         case "deadly":
             os.kill(os.getpid(), signal.SIGKILL)
     return Attempt("large" * 200_000)
@@ -135,7 +135,7 @@ def wrong(value):
 
 
 @dataclass(frozen=True)
-class SmallKit:
+class SmallSetup:
     """Tries with one of the agents above, without lessons."""
 
     agent: object
@@ -163,13 +163,13 @@ async def play(folder, dsn, *, workers=3, options=None, ray=True, resume=False, 
     log = RunLog(folder / "run")
     await log.open({}, resume=resume)
     paid = await log.recorded(resuming.Paid(folder / "bill.log"))
-    kit = TreasureKit(folder, LessonPlace(HELD, folder, dsn).of(log), victims)
+    setup = TreasureSetup(folder, LessonLocation(HELD, folder, dsn).of(log), victims)
     plan = Plan(resuming.ARMS, 3, (0,), workers, 3, holdout=0.3, max_cost_usd=max_cost, on_stop="wait")
-    async with kit.open(lambda _: paid) as tools:
+    async with setup.open(lambda _: paid) as tools:
         more = {"log": log, "scorer": tools.scorer}
         if not ray:
             return await run_experiment(plan, resuming.TASKS, tools.make_loop, **more), log
-        async with RayExecutor(kit, workers=workers, models={"paid": paid}, options=options) as executor:
+        async with RayExecutor(setup, workers=workers, models={"paid": paid}, options=options) as executor:
             run = run_experiment(plan, resuming.TASKS, tools.make_loop, executor=executor, **more)
             return await run, log
 

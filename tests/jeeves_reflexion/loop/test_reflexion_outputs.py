@@ -21,7 +21,7 @@ from jeeves_reflexion import (
     Task,
     as_evaluator,
 )
-from jeeves_reflexion.experiments.values import plain, rebuilt
+from jeeves_reflexion.experiments.journal import plain, rebuilt
 from jeeves_reflexion.types import Trial
 
 

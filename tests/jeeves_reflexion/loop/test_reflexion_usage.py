@@ -27,7 +27,7 @@ from jeeves_reflexion import (
     Usage,
     as_agent,
 )
-from jeeves_reflexion.experiments.costs import Purse, RunSpend
+from jeeves_reflexion.experiments.budget import RunBudget, RunSpend
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.types import UNKNOWN_USAGE
@@ -202,8 +202,8 @@ class SlowSum:
 
 
 def test_what_several_threads_charge_at_once_is_added_up():
-    purse = Purse(None, SlowSum(0))
-    spends = [RunSpend(Budget(), purse) for _ in range(4)]
+    budget = RunBudget(None, SlowSum(0))
+    spends = [RunSpend(Budget(), budget) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda spend: spend.charge("agent", ONE_CALL), spends))
-    assert purse.spent.calls == 4
+    assert budget.spent.calls == 4

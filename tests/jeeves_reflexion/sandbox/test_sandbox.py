@@ -27,6 +27,7 @@ from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, pr
 from jeeves_reflexion.sandbox.inside import python_code, values
 
 pytestmark = pytest.mark.anyio
+both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 NOTHING = Guarantees(
     network=False, files=False, processes=False, way="limits", user_namespaces=False, seccomp=False, rlimits=True,
@@ -74,6 +75,7 @@ async def test_the_value_of_python(sandbox: Sandbox, code: str, value: object) -
     assert (await sandbox.run(code, inputs={"given": 2})).value == value
 
 
+@both_loops
 async def test_what_is_printed_comes_back(sandbox: Sandbox) -> None:
     ran = await sandbox.run("import sys\nprint('out é')\nprint('err', file=sys.stderr)\nresult = 1")
     assert ran == Ran(value=1, stdout="out é\n", stderr="err\n", seconds=ran.seconds)
@@ -218,6 +220,7 @@ async def test_a_missing_runtime_names_the_package(sandbox: Sandbox) -> None:
             cached.cache_clear()
 
 
+@both_loops
 async def test_cancelling_ends_the_process_and_its_folder(sandbox: Sandbox, host: Host) -> None:
     before = _scratch_folders()
     async with anyio.create_task_group() as group:
@@ -230,6 +233,7 @@ async def test_cancelling_ends_the_process_and_its_folder(sandbox: Sandbox, host
     assert _scratch_folders() == before
 
 
+@both_loops
 async def test_an_interpreter_that_does_not_start_leaves_nothing() -> None:
     before = _scratch_folders()
     weaker = Sandbox(allow_weaker=True)
@@ -260,6 +264,7 @@ def _scratch_folders() -> set[str]:
     return {path.name for path in Path(tempfile.gettempdir()).glob("jeeves-sandbox-*")}
 
 
+@both_loops
 async def test_the_loop_goes_on_meanwhile(sandbox: Sandbox) -> None:
     ticks = 0
 
@@ -277,6 +282,7 @@ async def test_the_loop_goes_on_meanwhile(sandbox: Sandbox) -> None:
     assert ticks > 10
 
 
+@both_loops
 async def test_only_so_many_at_once(sandbox: Sandbox, host: Host) -> None:
     single = Sandbox(concurrency=1)
     spans: list[tuple[float, float]] = []
@@ -295,6 +301,7 @@ async def test_only_so_many_at_once(sandbox: Sandbox, host: Host) -> None:
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 
 
+@both_loops
 async def test_warm_interpreters_serve_once_and_end(host: Host) -> None:
     async with Sandbox(warm=2) as warm:
         first = await warm.run("import builtins, os\nbuiltins.left = 1\nopen('left', 'w')\nresult = 'first'")

@@ -3,8 +3,7 @@
 import pytest
 
 from benchmarks.sandbox import matrix
-from benchmarks.sandbox.attacks import ATTACKS
-from benchmarks.sandbox.attacks_lua_prolog import LUA, PROLOG
+from benchmarks.sandbox.attacks import ATTACKS, LUA, PROLOG
 
 EVERY = [attack.name for attack in [*ATTACKS, *LUA, *PROLOG]]
 

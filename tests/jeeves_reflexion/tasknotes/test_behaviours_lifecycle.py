@@ -1,7 +1,6 @@
 """Behaviours 50 to 58: the step after acceptance, by itself."""
 
 import hashlib
-from itertools import permutations
 
 import anyio
 import pytest
@@ -29,7 +28,7 @@ def heard():
     return Heard()
 
 
-@pytest.fixture(params=[InMemoryReflectionStore, TwoMethods, SixFields])
+@pytest.fixture(params=[InMemoryReflectionStore, SixFields])
 def any_store(request):
     return request.param()
 
@@ -44,40 +43,25 @@ async def kept(store, task=TASK):
     return (await TaskReflector(store).recall(task, Session())).reflection
 
 
-async def test_50_a_reflection_is_stored_under_the_tasks_identity(any_store, heard):
-    await reflect(any_store, heard)
-    assert (await kept(any_store)).run_count == 1
-    found = any_store.retrieve(task_identity(TASK))
-    assert (found if isinstance(any_store, TwoMethods) else await found) is not None
-
-
-async def test_51_one_event_tells_of_it(any_store, heard):
+async def test_50_to_53_a_reflection_is_stored_counted_and_announced(any_store, heard):
     await reflect(any_store, heard)
     (event,) = heard.reflected
     assert (event.task_description, event.is_first_reflection) == ("Research AI trends", True)
     assert event.reflection == await kept(any_store)
-
-
-async def test_52_the_second_is_not_the_first(any_store, heard):
-    await reflect(any_store, heard)
-    await reflect(any_store, heard)
-    assert [event.is_first_reflection for event in heard.reflected] == [True, False]
-    assert heard.reflected[1].reflection.run_count == 2
-
-
-async def test_53_the_count_grows(any_store, heard):
-    for _ in range(3):
+    found = any_store.retrieve(task_identity(TASK))
+    assert (found if isinstance(any_store, TwoMethods) else await found) is not None
+    for _ in range(2):
         await reflect(any_store, heard)
+    assert [event.is_first_reflection for event in heard.reflected] == [True, False, False]
+    assert [event.reflection.run_count for event in heard.reflected] == [1, 2, 3]
     assert (await kept(any_store)).run_count == 3
 
 
-async def test_54_without_a_config_nothing_happens(any_store, heard):
-    reflector = TaskReflector(any_store)
+async def test_54_55_without_a_config_or_a_store_nothing_happens(heard):
+    store = InMemoryReflectionStore()
+    reflector = TaskReflector(store)
     assert await reflector.reflect(TASK, "out", config=None, session=Session(listener=heard)) == (None, "")
-    assert (await kept(any_store), heard) == (None, [])
-
-
-async def test_55_without_a_store_nothing_happens(heard):
+    assert (await kept(store), heard) == (None, [])
     assert await reflect(None, heard) == (None, "")
     assert heard == []
 
@@ -129,14 +113,14 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("config", FAILING)
-async def test_a_failure_never_takes_the_place_of_a_good_record(any_store, heard, config):
+async def test_a_failure_never_takes_the_place_of_a_good_record(any_store, heard):
     await reflect(any_store, heard)
     good = await kept(any_store)
-    stored, problem = await reflect(any_store, heard, FAILING[config])
-    assert (await kept(any_store), stored) == (good, None)
-    assert len(heard.reflected) == 1
-    assert problem in heard.warnings
+    for config in FAILING.values():
+        stored, problem = await reflect(any_store, heard, config)
+        assert (await kept(any_store), stored) == (good, None)
+        assert len(heard.reflected) == 1
+        assert problem in heard.warnings
 
 
 async def test_a_good_record_takes_the_place_of_a_failure_and_counts_as_the_first(any_store, heard):
@@ -148,11 +132,11 @@ async def test_a_good_record_takes_the_place_of_a_failure_and_counts_as_the_firs
     assert (found.refined_description, found.run_count) == ("Research three trends in AI.", 1)
 
 
-@pytest.mark.parametrize("config", FAILING)
-async def test_a_store_of_two_methods_is_never_given_a_failure(heard, config):
-    store = TwoMethods()
-    stored, problem = await reflect(store, heard, FAILING[config])
-    assert (stored, store.kept, heard.warnings) == (None, {}, [problem])
+async def test_a_store_of_two_methods_is_never_given_a_failure(heard):
+    for config in FAILING.values():
+        store = TwoMethods()
+        stored, problem = await reflect(store, heard, config)
+        assert (stored, store.kept, heard.warnings[-1]) == (None, {}, problem)
 
 
 async def test_what_was_stored_of_a_failure_in_six_fields_is_no_advice(heard):
@@ -168,7 +152,7 @@ async def test_what_was_stored_of_a_failure_in_six_fields_is_no_advice(heard):
     assert (heard.reflected[0].is_first_reflection, (await kept(store)).run_count) == (True, 1)
 
 
-@pytest.mark.parametrize("order", sorted(set(permutations("ggff"))))
+@pytest.mark.parametrize("order", ["ggff", "fgfg"])
 async def test_the_count_is_that_of_the_reflections_in_whatever_order_some_fail(any_store, heard, order):
     good, bad = Counting(), FAILING["raises"]
     for each in order:
@@ -177,13 +161,6 @@ async def test_the_count_is_that_of_the_reflections_in_whatever_order_some_fail(
     assert (found.complete, found.run_count) == (True, 2)
     assert [event.is_first_reflection for event in heard.reflected] == [True, False]
     assert [given.prior_reflection is None for given in good.given] == [True, False]
-
-
-async def test_reflections_side_by_side_have_one_first(any_store, heard):
-    async with anyio.create_task_group() as group:
-        for _ in range(5):
-            group.start_soon(reflect, any_store, heard)
-    assert [event.is_first_reflection for event in heard.reflected].count(True) == 1
 
 
 async def test_runs_after_a_failure_are_runs_without_notes(heard):
@@ -198,7 +175,7 @@ async def test_runs_after_a_failure_are_runs_without_notes(heard):
     assert [version.number for version in history.versions] == [1]
 
 
-@pytest.mark.parametrize("store", [Broken(), Broken(reads=True), Broken(writes=True)])
+@pytest.mark.parametrize("store", [Broken(), Broken(reads=True)])
 async def test_a_store_that_fails_costs_a_warning(store, heard, caplog):
     stored, problem = await reflect(store, heard)
     assert stored is None
@@ -252,6 +229,7 @@ async def test_many_reflections_at_once_lose_no_count(any_store, heard):
         for _ in range(12):
             group.start_soon(reflect, any_store, heard)
     assert (await kept(any_store)).run_count == 12
+    assert [event.is_first_reflection for event in heard.reflected].count(True) == 1
     assert sorted(event.reflection.run_count for event in heard.reflected) == list(range(1, 13))
 
 

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from noting import REPLY, noted
 
 from jeeves_reflexion import ModelTimeoutError, ScriptedModel
-from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput, TaskReflection
-from jeeves_reflexion.tasknotes.parsing import SECTIONS, read_sections
+from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput
+from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.types import Evaluation, Task
 
 pytestmark = pytest.mark.anyio
@@ -23,12 +23,13 @@ async def reflected(*replies, prior=None, task=TASK, **options):
     return await strategy.reflect(ReflectionInput(task, "the output", prior)), model
 
 
-async def test_40_to_43_the_four_sections_are_read_in_order():
+async def test_40_to_43_and_48_the_four_sections_are_read_in_order():
     found, _ = await reflected(REPLY)
     assert found.refined_description == "Research three trends in AI."
     assert found.refined_expected_output == "A report with three headings."
     assert found.observations == ("The report was long.", "It had no sources.")
     assert found.suggestions == ("Ask for sources.", "Bound the length.")
+    assert (found.complete, found.run_count) == (True, 1)
 
 
 async def test_44_a_missing_description_is_the_original():
@@ -42,11 +43,8 @@ async def test_44_with_a_prior_it_is_the_priors():
     assert (found.refined_description, found.refined_expected_output) == ("Better words.", "A report.")
 
 
-async def test_45_the_first_counts_one():
+async def test_45_46_each_counts_one_more_than_its_prior():
     assert (await reflected(REPLY))[0].run_count == 1
-
-
-async def test_46_with_a_prior_it_counts_one_more():
     assert (await reflected(REPLY, prior=noted()))[0].run_count == 2
 
 
@@ -58,12 +56,6 @@ async def test_47_a_model_that_fails_gives_a_record_that_says_so():
     assert not found.complete
     assert "hunter2secret" not in repr(found)
     assert len(model.calls) == 1
-
-
-async def test_48_a_good_reply_makes_a_whole_reflection():
-    found, _ = await reflected(REPLY)
-    assert (len(found.observations), len(found.suggestions), found.run_count) == (2, 2, 1)
-    assert found.complete
 
 
 async def test_49_star_bullets_count_too():
@@ -216,17 +208,15 @@ def test_a_marker_that_the_description_quotes_on_a_line_of_its_own_is_text():
     assert found.observations == ("The report was long.", "It had no sources.")
 
 
-@pytest.mark.parametrize("nothing", ["None", "- N/A", "- None.", "(none)", "*None*", "[what you noticed]"])
-def test_nothing_is_no_item(nothing):
-    text = REPLY.replace("- Ask for sources.\n- Bound the length.", nothing)
-    assert read_sections(text).suggestions == ()
+def test_nothing_is_no_item():
+    for nothing in ("None", "- N/A", "- None.", "(none)", "*None*", "[what you noticed]"):
+        text = REPLY.replace("- Ask for sources.\n- Bound the length.", nothing)
+        assert read_sections(text).suggestions == ()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Sure, I can help.", "REFINED_DESCRIPTION:\n\nOBSERVATIONS:\n- None", "{}", "[1]"]
-)
-def test_a_reply_that_says_nothing_is_unreadable(text):
-    assert not read_sections(text).readable
+def test_a_reply_that_says_nothing_is_unreadable():
+    for text in ("", "Sure, I can help.", "REFINED_DESCRIPTION:\n\nOBSERVATIONS:\n- None", "{}", "[1]"):
+        assert not read_sections(text).readable
 
 
 @pytest.mark.parametrize(
@@ -267,6 +257,7 @@ _LINES = st.lists(
 ).map("\n".join)
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(max_size=300), _LINES))
 def test_whatever_the_reply_what_is_read_stands_in_it(text):
     found = read_sections(text)
@@ -278,10 +269,10 @@ def test_whatever_the_reply_what_is_read_stands_in_it(text):
     ]
     for said in filter(None, texts):
         assert squeezed(said) in squeezed(text)
-    assert found.found <= set(SECTIONS)
     assert found.readable == any(texts)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_what_follows_a_reply_takes_nothing_from_it(text):
     found = read_sections(f"{REPLY}{text}")
@@ -294,6 +285,7 @@ def test_what_follows_a_reply_takes_nothing_from_it(text):
 _WORDS = st.text(alphabet="abcdefg ", min_size=1, max_size=20).map(lambda t: f"x{t}x")
 
 
+@settings(deadline=None)
 @given(_WORDS, _WORDS, st.lists(_WORDS, max_size=4), st.lists(_WORDS, max_size=4), st.permutations(range(4)))
 def test_what_is_written_in_the_form_is_read_back(description, expected, observations, suggestions, order):
     parts = [
@@ -316,7 +308,3 @@ def test_a_long_hostile_reply_is_read_in_time():
         "> " * 50_000 + "x",
     ):
         assert isinstance(read_sections(text).observations, tuple)
-
-
-def test_a_failed_reflection_keeps_the_priors_count():
-    assert TaskReflection.from_prior(noted(), "d", "e").run_count == 2

@@ -21,39 +21,15 @@ from jeeves_reflexion.tasknotes import (
 pytestmark = pytest.mark.anyio
 
 
-def test_every_store_is_a_reflection_store(store):
+async def test_01_to_04_what_is_stored_under_a_key_is_retrieved_and_replaced(store):
     assert isinstance(store, ReflectionStore)
-
-
-async def test_01_an_unknown_key_has_no_reflection(store):
     assert await store.retrieve("unknown") is None
-
-
-async def test_02_what_is_stored_is_retrieved_equal(store):
-    await store.store("key", noted())
-    found = await store.retrieve("key")
-    assert found is not None
-    for name in (
-        "refined_description",
-        "refined_expected_output",
-        "observations",
-        "suggestions",
-        "run_count",
-    ):
-        assert getattr(found, name) == getattr(noted(), name)
-    assert datetime.now(UTC) - found.reflected_at < timedelta(minutes=1)
-
-
-async def test_03_the_second_reflection_takes_the_place_of_the_first(store):
-    await store.store("key", noted("first"))
-    await store.store("key", noted("second"))
-    assert (await store.retrieve("key")).refined_description == "second"
-
-
-async def test_04_keys_are_independent(store):
-    await store.store("a", noted("for a"))
+    given = noted("first")
+    await store.store("a", given)
+    assert await store.retrieve("a") == given
+    await store.store("a", noted("second"))
     await store.store("b", noted("for b"))
-    assert (await store.retrieve("a")).refined_description == "for a"
+    assert (await store.retrieve("a")).refined_description == "second"
     assert (await store.retrieve("b")).refined_description == "for b"
 
 
@@ -71,21 +47,15 @@ async def test_06_clear_forgets_everything():
     assert (store.size, await store.retrieve("a")) == (0, None)
 
 
-@pytest.mark.parametrize("key", [pytest.param(None, id="07"), pytest.param("  ", id="08")])
-async def test_07_08_no_key_or_a_blank_one_is_refused_by_name(store, key):
-    with pytest.raises(ConfigurationError, match="task_identity"):
-        await store.store(key, noted())
-
-
-async def test_09_no_reflection_is_refused_by_name(store):
+async def test_07_to_11_no_key_and_no_reflection_are_refused_by_name():
+    store = InMemoryReflectionStore()
+    for key in (None, "", "  "):
+        with pytest.raises(ConfigurationError, match="task_identity"):
+            await store.store(key, noted())
+        with pytest.raises(ConfigurationError, match="task_identity"):
+            await store.retrieve(key)
     with pytest.raises(ConfigurationError, match="reflection"):
         await store.store("key", None)
-
-
-@pytest.mark.parametrize("key", [pytest.param(None, id="10"), pytest.param("", id="11")])
-async def test_10_11_nothing_is_retrieved_without_a_key(store, key):
-    with pytest.raises(ConfigurationError, match="task_identity"):
-        await store.retrieve(key)
 
 
 async def test_12_stores_at_once_from_threads_lose_nothing():
@@ -97,36 +67,20 @@ async def test_12_stores_at_once_from_threads_lose_nothing():
     assert store.size == 20
 
 
-async def test_12_and_on_one_key_no_count_is_lost(store):
-    async with anyio.create_task_group() as group:
-        for number in range(8):
-            group.start_soon(store.commit, "key", noted(f"text {number}"))
-    assert (await store.retrieve("key")).run_count == 8
-
-
-def test_13_a_first_reflection_counts_one():
-    assert noted().run_count == 1
-
-
-def test_14_a_first_reflection_is_of_now():
+def test_13_to_15_a_first_reflection_is_of_now_counts_one_and_keeps_its_fields():
     before = datetime.now(UTC)
-    assert before <= noted().reflected_at <= datetime.now(UTC)
-
-
-def test_15_a_first_reflection_keeps_its_fields():
     made = TaskReflection.of_first_run("d", "e", ["o"], ["s"])
+    assert before <= made.reflected_at <= datetime.now(UTC)
+    assert made.run_count == 1
     assert (made.refined_description, made.refined_expected_output) == ("d", "e")
     assert (made.observations, made.suggestions) == (("o",), ("s",))
 
 
-def test_16_17_each_reflection_counts_one_more():
+def test_16_to_18_each_reflection_counts_one_more_and_is_not_earlier():
     first = noted()
     second = TaskReflection.from_prior(first, "d", "e")
     third = TaskReflection.from_prior(second, "d", "e")
     assert [each.run_count for each in (first, second, third)] == [1, 2, 3]
-
-
-def test_18_a_reflection_is_not_earlier_than_its_prior():
     late = TaskReflection("d", "e", (), (), datetime.now(UTC) + timedelta(hours=1), 1)
     assert TaskReflection.from_prior(late, "d", "e").reflected_at >= late.reflected_at
 
@@ -149,37 +103,22 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("refined_description", id="20"),
-        pytest.param("refined_expected_output", id="21"),
-        pytest.param("observations", id="22"),
-        pytest.param("suggestions", id="23"),
-        pytest.param("reflected_at", id="24"),
-    ],
-)
-def test_20_24_none_is_refused_by_name(name):
+WRONG = {
+    "refined_description": [None],
+    "refined_expected_output": [None],
+    "observations": [None, "one text"],
+    "suggestions": [None, [1]],
+    "reflected_at": [None, datetime(2026, 1, 1)],  # noqa: DTZ001
+    "run_count": [0, -1, True, 1.5],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_20_to_26_what_can_not_be_is_refused_by_name(name):
     assert TaskReflection(**GOOD).run_count == 1
-    with pytest.raises(ConfigurationError, match=name):
-        TaskReflection(**{**GOOD, name: None})
-
-
-@pytest.mark.parametrize("count", [pytest.param(0, id="25"), pytest.param(-1, id="26"), True, 1.5])
-def test_25_26_a_count_below_one_is_refused(count):
-    with pytest.raises(ConfigurationError, match="run_count"):
-        TaskReflection(**{**GOOD, "run_count": count})
-
-
-@pytest.mark.parametrize(("name", "value"), [("observations", "one text"), ("suggestions", [1])])
-def test_a_list_holds_texts_alone(name, value):
-    with pytest.raises(ConfigurationError, match=name):
-        TaskReflection(**{**GOOD, name: value})
-
-
-def test_a_time_without_zone_is_refused():
-    with pytest.raises(ConfigurationError, match="time zone"):
-        TaskReflection(**{**GOOD, "reflected_at": datetime(2026, 1, 1)})  # noqa: DTZ001
+    for value in WRONG[name]:
+        with pytest.raises(ConfigurationError, match=name):
+            TaskReflection(**{**GOOD, name: value})
 
 
 def test_27_a_prior_is_required():
@@ -195,24 +134,17 @@ def test_28_empty_lists_are_fine():
 MODEL = ScriptedModel(["never asked"])
 
 
-def test_29_the_default_has_neither_model_nor_strategy():
-    config = ReflectionConfig()
-    assert (config.model, config.strategy) == (None, None)
-
-
-def test_30_31_32_model_and_strategy_are_independent():
+def test_29_to_34_model_and_strategy_are_independent_and_none_is_neither():
     strategy = Counting()
+    assert (ReflectionConfig().model, ReflectionConfig().strategy) == (None, None)
     assert ReflectionConfig(model=MODEL).model is MODEL
     assert ReflectionConfig(strategy=strategy).strategy is strategy
     both = ReflectionConfig(model=MODEL, strategy=strategy)
     assert (both.model, both.strategy) == (MODEL, strategy)
-
-
-@pytest.mark.parametrize("name", [pytest.param("model", id="33"), pytest.param("strategy", id="34")])
-@pytest.mark.parametrize("value", [None, "gpt"])
-def test_33_34_none_is_no_model_and_no_strategy(name, value):
-    with pytest.raises(ConfigurationError, match=name):
-        ReflectionConfig(**{name: value})
+    for name in ("model", "strategy"):
+        for value in (None, "gpt", ScriptedModel, Counting):
+            with pytest.raises(ConfigurationError, match=name):
+                ReflectionConfig(**{name: value})
 
 
 def test_a_prompt_is_a_text_or_a_file_with_one(tmp_path):
@@ -227,30 +159,14 @@ def test_a_prompt_is_a_text_or_a_file_with_one(tmp_path):
             ReflectionConfig(prompt=wrong)
 
 
-@pytest.mark.parametrize("value", [None, "yes", 1])
-def test_no_config_of_a_phase_is_refused(value):
-    with pytest.raises(ConfigurationError, match="reflect"):
-        Phase("draft", [Task("Do.")], reflect=value)
-
-
-def test_35_true_is_the_default_config():
-    assert Task("Do.", reflect=True).reflection is DEFAULT_REFLECTION
-
-
-def test_36_false_is_off():
-    assert Task("Do.", reflect=False).reflection is None
-
-
-def test_37_a_config_is_kept():
+def test_35_to_39_a_task_is_reflected_on_where_it_says_so():
     config = ReflectionConfig(model=MODEL)
-    assert Task("Do.", reflect=config).reflection is config
-
-
-@pytest.mark.parametrize("value", [pytest.param(None, id="38"), "yes", 1])
-def test_38_no_config_is_refused(value):
-    with pytest.raises(ConfigurationError, match="reflect"):
-        Task("Do.", reflect=value)
-
-
-def test_39_the_default_is_off():
     assert Task("Do.").reflection is None
+    assert Task("Do.", reflect=False).reflection is None
+    assert Task("Do.", reflect=True).reflection is DEFAULT_REFLECTION
+    assert Task("Do.", reflect=config).reflection is config
+    for value in (None, "yes", 1):
+        with pytest.raises(ConfigurationError, match="reflect"):
+            Task("Do.", reflect=value)
+        with pytest.raises(ConfigurationError, match="reflect"):
+            Phase("draft", [Task("Do.")], reflect=value)

@@ -1,42 +1,29 @@
-"""Whole runs: who is asked when, what is learned of it, and what may not be."""
-
-import logging
+"""Runs of an ensemble where the event loop can make a difference: side by side, in time, cancelled."""
 
 import anyio
 import pytest
-from noting import REPLY, Broken, Counting, Heard, TwoMethods, noted
+from noting import REPLY, Counting, Heard
 
 from jeeves_reflexion import (
     Attempt,
     Budget,
     BudgetExceededError,
     ConfigurationError,
-    Evaluation,
-    Lesson,
     Message,
-    ModelConnectionError,
-    Provenance,
-    Recall,
-    RecalledLesson,
-    Reflexion,
     ScriptedModel,
     Session,
     SessionError,
     Spend,
     Usage,
 )
-from jeeves_reflexion import Task as CoreTask
 from jeeves_reflexion.tasknotes import (
     Ensemble,
-    EnsembleOptions,
     InMemoryReflectionStore,
-    NotedAgent,
     Phase,
     ReflectionConfig,
     ReviewDecision,
     ReviewGate,
     Task,
-    task_identity,
 )
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +31,14 @@ pytestmark = pytest.mark.anyio
 
 def agent(prompt: str) -> str:
     return f"done: {prompt[-20:]}"
+
+
+async def hanging(*_):
+    await anyio.sleep_forever()
+
+
+def broken(output, *_):
+    raise RuntimeError("broken")
 
 
 def reflective(description="Write a report.", **fields):
@@ -70,125 +65,6 @@ async def test_a_second_run_gets_what_the_first_learned_and_the_task_stays_as_it
     assert "Research three trends in AI." in notes
     assert original.endswith("## Task\n\nResearch AI trends\n\n## Expected Output\n\nA structured report")
     assert (task.description, task.expected_output) == ("Research AI trends", "A structured report")
-
-
-async def test_the_order_is_that_of_the_seed():
-    order = []
-
-    def step(name, answer=None):
-        def call(output, *_):
-            order.append(name)
-            return answer
-
-        return call
-
-    class Strategy(Counting):
-        async def reflect(self, given):
-            order.append("reflect")
-            return await super().reflect(given)
-
-    class Store(InMemoryReflectionStore):
-        async def history(self, task_identity):
-            order.append("read")
-            return await super().history(task_identity)
-
-        async def commit(self, *arguments, **more):
-            order.append("write")
-            return await super().commit(*arguments, **more)
-
-    task = Task(
-        "Write.",
-        reflect=ReflectionConfig(strategy=Strategy()),
-        agent=step("agent", "out"),
-        evaluator=step("evaluator", 1.0),
-        input_guards=[step("input guard")],
-        output_guards=[step("output guard")],
-        review=ReviewGate(step("review", ReviewDecision.accept())),
-    )
-    heard = Heard()
-    result = await Ensemble(reflection_store=Store(), listeners=[heard]).run(task)
-    assert result.accepted
-    assert order == [
-        "input guard",
-        "read",
-        "agent",
-        "output guard",
-        "evaluator",
-        "review",
-        "read",
-        "reflect",
-        "write",
-    ]
-    assert [event.kind for event in heard][-1] == "tasknotes.reflected"
-
-
-REFUSALS = {
-    "input guard": {"input_guards": [lambda task: "no"]},
-    "output guard": {"output_guards": [lambda output: False]},
-    "evaluator": {"evaluator": lambda output: 0.2},
-    "unscorable": {"evaluator": lambda output: None},
-    "review": {"review": ReviewGate(lambda task, attempt, verdict: ReviewDecision.reject("no"))},
-    "review times out": {
-        "review": ReviewGate(lambda task, attempt, verdict: anyio.sleep_forever(), timeout=0.02)
-    },
-}
-
-
-@pytest.mark.parametrize("refusal", REFUSALS)
-async def test_a_rejected_run_leaves_no_reflection(refusal):
-    task, strategy = reflective(**REFUSALS[refusal])
-    heard = Heard()
-    store = InMemoryReflectionStore()
-    (outcome,) = (await Ensemble(agent=agent, reflection_store=store, listeners=[heard]).run(task)).outcomes
-    assert outcome.status == "rejected"
-    assert outcome.reason
-    assert (strategy.given, heard.reflected) == ([], [])
-    assert await store.retrieve(task.identity) is None
-
-
-def broken(output, *_):
-    raise RuntimeError("broken")
-
-
-FAILURES = {
-    "agent": {"agent": broken},
-    "model": {"agent": ScriptedModel([ModelConnectionError("nobody there")] * 2)},
-    "guard": {"output_guards": [broken]},
-    "evaluator": {"evaluator": broken},
-    "review": {"review": ReviewGate(broken)},
-    "attempt": {"agent": lambda prompt: Attempt("half", error="it broke")},
-}
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-async def test_a_failed_run_leaves_no_reflection_and_no_score(failure):
-    task, strategy = reflective(**FAILURES[failure])
-    store = InMemoryReflectionStore()
-    (outcome,) = (await Ensemble(agent=agent, reflection_store=store).run(task)).outcomes
-    assert (outcome.status, strategy.given, store.size) == ("failed", [], 0)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: Ensemble(agent=agent, reflection_store=InMemoryReflectionStore),
-        lambda: ReflectionConfig(strategy=Counting),
-        lambda: ReflectionConfig(model=ScriptedModel),
-    ],
-)
-def test_a_class_in_place_of_its_object_is_refused_at_once(call):
-    with pytest.raises(ConfigurationError, match="must be a"):
-        call()
-
-
-async def test_what_breaks_in_a_users_own_code_is_shown(caplog):
-    def typo(prompt: str) -> str:
-        return undefined  # noqa: F821
-
-    outcome = (await Ensemble(agent=typo).run(Task("Write a report."))).outcomes[0]
-    assert outcome.status == "failed"
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "NameError: name 'undefined' is not defined" in caplog.text
 
 
 async def test_a_budget_holds_for_agents_that_ask_no_model_of_ours():
@@ -242,70 +118,11 @@ async def test_cancelled_while_it_reflects_nothing_is_stored():
     assert await store.retrieve(task.identity) is None
 
 
-async def test_what_a_reviewer_edits_is_what_is_reflected_on():
-    gate = ReviewGate(lambda task, attempt, verdict: ReviewDecision.edit("edited"))
-    task, strategy = reflective(review=gate)
-    result = await Ensemble(agent=agent, reflection_store=InMemoryReflectionStore()).run(task)
-    assert result.output == "edited"
-    assert strategy.given[0].task_output == "edited"
-
-
 async def test_a_review_that_times_out_may_accept():
-    gate = ReviewGate(lambda *_: anyio.sleep_forever(), timeout=0.02, on_timeout="accept")
+    gate = ReviewGate(hanging, timeout=0.02, on_timeout="accept")
     task, strategy = reflective(review=gate)
     assert (await Ensemble(agent=agent, reflection_store=InMemoryReflectionStore()).run(task)).accepted
     assert len(strategy.given) == 1
-
-
-@pytest.mark.parametrize("store", [Broken(), Broken(reads=True), Broken(writes=True)])
-async def test_a_store_that_fails_fails_no_task(store, caplog):
-    task, _ = reflective()
-    heard = Heard()
-    (outcome,) = (await Ensemble(agent=agent, reflection_store=store, listeners=[heard]).run(task)).outcomes
-    assert outcome.accepted
-    assert outcome.problems
-    assert heard.reflected == []
-    assert "hunter2secret" not in caplog.text + repr(heard) + repr(outcome.problems)
-
-
-async def test_a_reflection_that_fails_fails_no_task():
-    task = Task("Write.", reflect=ReflectionConfig(model=ScriptedModel([ModelConnectionError("gone")])))
-    result = await Ensemble(agent=agent, reflection_store=InMemoryReflectionStore()).run(task)
-    assert result.accepted
-    assert "no new reflection" in result.outcomes[0].problems[0]
-
-
-async def test_the_default_store_lives_as_long_as_the_ensemble_and_warns_once(caplog):
-    task, _ = reflective()
-    heard = Heard()
-    ensemble = Ensemble(agent=agent, listeners=[heard])
-    assert ensemble.reflection_store is None
-    with caplog.at_level(logging.WARNING, "jeeves_reflexion"):
-        for _ in range(3):
-            await ensemble.run(task)
-    assert [message for message in heard.warnings if "kept in memory" in message] == heard.warnings
-    assert len(heard.warnings) == 1
-    assert sum("kept in memory" in record.getMessage() for record in caplog.records) == 1
-    assert (await ensemble.reflection_store.retrieve(task.identity)).run_count == 3
-
-
-async def test_a_store_of_two_methods_works_with_one_warning():
-    task, strategy = reflective()
-    heard = Heard()
-    store = TwoMethods()
-    ensemble = Ensemble(agent=agent, reflection_store=store, listeners=[heard])
-    for _ in range(3):
-        await ensemble.run(task)
-    assert store.kept[task.identity].run_count == 3
-    assert len(heard.warnings) == 1
-    assert "no versions" in heard.warnings[0]
-    assert strategy.given[2].prior_reflection.run_count == 2
-
-
-async def test_nothing_warns_where_nothing_reflects():
-    heard = Heard()
-    await Ensemble(agent=agent, listeners=[heard]).run("Write.")
-    assert heard.warnings == []
 
 
 class Named:
@@ -323,31 +140,6 @@ async def test_listeners_hear_and_one_that_fails_spoils_nothing():
     assert result.accepted
     assert [event.kind for event in named.heard] == ["tasknotes.reflected"]
     assert named.heard == heard.reflected
-
-
-async def test_a_configured_model_reflects_in_place_of_the_tasks():
-    cheap, own = ScriptedModel([REPLY]), ScriptedModel(["The answer."])
-    task = Task("Write.", reflect=ReflectionConfig(model=cheap), agent=own)
-    await Ensemble(ScriptedModel([]), reflection_store=InMemoryReflectionStore()).run(task)
-    assert (len(cheap.calls), len(own.calls)) == (1, 1)
-
-
-async def test_a_configured_prompt_takes_the_place_of_ours():
-    model = ScriptedModel(["The answer.", REPLY])
-    task = Task("Write.", reflect=ReflectionConfig(prompt="Reflect in German."))
-    result = await Ensemble(model, reflection_store=InMemoryReflectionStore()).run(task)
-    assert result.outcomes[0].reflection.suggestions == ("Ask for sources.", "Bound the length.")
-    system, user = model.calls[1].messages
-    assert system.content == "Reflect in German."
-    assert "<task_description>\nWrite.\n</task_description>" in user.content
-
-
-async def test_the_tasks_own_model_reflects_before_the_ensembles():
-    own = ScriptedModel(["The answer.", REPLY])
-    await Ensemble(ScriptedModel([]), reflection_store=InMemoryReflectionStore()).run(
-        Task("Write.", reflect=True, agent=own)
-    )
-    assert len(own.calls) == 2
 
 
 async def test_tasks_run_side_by_side_and_lose_no_count():
@@ -386,81 +178,6 @@ async def test_outputs_reach_the_tasks_that_name_them(workers):
     assert seen[1].endswith("## Task\n\nSum up.")
 
 
-async def test_what_depends_on_a_rejected_task_is_skipped_and_the_rest_is_not():
-    first = Task("One.", output_guards=[lambda output: "bad"])
-    second, third = Task("Two.", context=[first]), Task("Three.")
-    result = await Ensemble(agent=agent).run(first, second, third)
-    assert [outcome.status for outcome in result.outcomes] == ["rejected", "skipped", "accepted"]
-
-
-async def test_a_phase_learns_once_it_is_accepted_whole():
-    order = []
-    task, strategy = reflective()
-
-    def review(outcomes):
-        order.append(len(strategy.given))
-        return ReviewDecision.accept()
-
-    store = InMemoryReflectionStore()
-    result = await Ensemble(agent=agent, reflection_store=store).run(Phase("draft", [task], review))
-    assert (order, len(strategy.given)) == ([0], 1)
-    assert result.outcomes[0].reflection is not None
-    assert (await store.history(task.identity)).baseline == (1.0,)
-
-
-@pytest.mark.parametrize("review", [None, lambda outcomes: ReviewDecision.accept()])
-async def test_a_phase_says_how_its_tasks_are_reflected_on(review):
-    own, strategy = reflective("Has its own.")
-    whole = Counting()
-    plain, outside = Task("Has none."), Task("Outside.")
-    phase = Phase("draft", [plain, own, "A text."], review, reflect=ReflectionConfig(strategy=whole))
-    heard = Heard()
-    ensemble = Ensemble(agent=agent, listeners=[heard])
-    for _ in range(2):
-        result = await ensemble.run(outside, phase)
-    assert [given.description for given in whole.given] == ["Has none.", "A text."] * 2
-    assert [given.description for given in strategy.given] == ["Has its own."] * 2
-    assert [outcome.version for outcome in result.outcomes] == [None, 1, 1, 1]
-    assert [event.is_first_reflection for event in heard.reflected] == [True] * 3 + [False] * 3
-    assert sum("kept in memory" in message for message in heard.warnings) == 1
-    assert (plain.reflect, plain.reflection) == (False, None)
-
-
-async def test_a_phase_reflects_with_the_model_of_each_task():
-    model = ScriptedModel(["The answer.", REPLY])
-    await Ensemble(ScriptedModel([])).run(Phase("draft", [Task("Write.", agent=model)], reflect=True))
-    assert len(model.calls) == 2
-
-
-async def test_a_rejected_phase_leaves_no_reflection_and_scores_zero():
-    task, strategy = reflective()
-    store = InMemoryReflectionStore()
-    phase = Phase("draft", [task], lambda outcomes: ReviewDecision.reject("not good"))
-    (outcome,) = (await Ensemble(agent=agent, reflection_store=store).run(phase)).outcomes
-    assert (outcome.status, outcome.reason, strategy.given) == ("rejected", "phase 'draft': not good", [])
-    assert (await store.history(task.identity)).baseline == (0.0,)
-
-
-async def test_a_review_that_breaks_says_nothing_of_the_notes(caplog):
-    store = InMemoryReflectionStore()
-    task, strategy = reflective()
-    ensemble = Ensemble(agent=agent, reflection_store=store)
-    (outcome,) = (await ensemble.run(Phase("draft", [task], lambda outcomes: 1 / 0))).outcomes
-    assert (outcome.status, outcome.decision, strategy.given) == ("failed", None, [])
-    assert "phase 'draft': the review failed: ZeroDivisionError" in outcome.reason
-    assert outcome.reason in caplog.text
-    assert await store.history(task.identity) is None
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"tasks": "abc"}, {"max_retries": 1.5}, {"max_retries": -1}, {"timeout": -1}, {"on_timeout": "retry"}],
-)
-def test_a_phase_that_can_not_be_is_refused(wrong):
-    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-        Phase(**{"name": "draft", "tasks": ["Write."], **wrong})
-
-
 async def test_a_phase_is_tried_again_with_advice():
     task, strategy = reflective()
     prompts = []
@@ -478,150 +195,6 @@ async def test_a_phase_is_tried_again_with_advice():
     assert len(strategy.given) == 1
 
 
-async def test_a_phase_that_is_never_content_is_rejected():
-    task, strategy = reflective()
-    phase = Phase("draft", [task], lambda outcomes: ReviewDecision.retry("again"), max_retries=2)
-    result = await Ensemble(agent=agent, reflection_store=InMemoryReflectionStore()).run(phase)
-    assert (result.outcomes[0].status, strategy.given) == ("rejected", [])
-
-
-async def test_runs_are_scored_under_the_version_that_they_saw():
-    scores = iter([0.9, 0.8, 0.3])
-    task, _ = reflective(evaluator=lambda output: next(scores))
-    store = InMemoryReflectionStore()
-    ensemble = Ensemble(agent=agent, reflection_store=store)
-    for _ in range(3):
-        await ensemble.run(task)
-    history = await store.history(task.identity)
-    assert (history.baseline, [version.scores for version in history.versions]) == ((0.9,), [(0.8,), (0.3,)])
-    assert history.run_count == 2
-
-
-async def test_bad_notes_are_taken_back_visibly(caplog):
-    good = True
-
-    class Worse(Counting):
-        async def reflect(self, given):
-            return noted(f"bad advice {len(self.given)}") if not good else noted("good advice")
-
-    task = Task(
-        "Write.",
-        reflect=ReflectionConfig(strategy=Worse()),
-        evaluator=lambda output: "bad advice" not in output or 0.0,
-        agent=lambda prompt: prompt,
-    )
-    heard = Heard()
-    store = InMemoryReflectionStore()
-    ensemble = Ensemble(reflection_store=store, listeners=[heard])
-    for _ in range(12):
-        await ensemble.run(task)
-    good = False
-    await ensemble.run(task)
-    assert (await store.retrieve(task.identity)).refined_description.startswith("bad advice")
-    good = True
-    for _ in range(8):
-        await ensemble.run(task)
-    (event,) = [event for event in heard if event.kind == "tasknotes.rolled_back"]
-    history = await store.history(task.identity)
-    assert (event.old, event.new) == (2, 1)
-    assert history.reflection.refined_description == "good advice"
-    assert [change.kind for change in history.changes] == ["stored", "stored", "rolled_back"]
-    assert "lower on average" in event.reason
-    assert "rolled back from version 2 to 1" in caplog.text
-
-
-class Lessons:
-    """A lesson store that recalls one lesson."""
-
-    def __init__(self):
-        self.outcomes = []
-
-    async def recall(self, task, *, k, run_id="", attempt=0, skip_run=""):
-        lesson = Lesson("id", "It was long.", task.id, "", Provenance("run", 1, None))
-        return Recall("recall", task.id, (RecalledLesson(lesson, 0.9, "near"),))
-
-    async def record(self, task, reflection, *, provenance):
-        raise AssertionError("nothing is recorded here")
-
-    async def outcome(self, recall_id, evaluation):
-        self.outcomes.append((recall_id, evaluation.score))
-        return True
-
-
-async def test_notes_stand_beside_lessons_and_do_not_repeat_them():
-    store, lessons = InMemoryReflectionStore(), Lessons()
-    task, _ = reflective(evaluator=lambda output: 1.0)
-    await store.store(task.identity, noted("Better.", "it was LONG", "No sources."))
-    prompts = []
-
-    def tell(prompt: str) -> str:
-        prompts.append(prompt)
-        return "out"
-
-    options = EnsembleOptions(lesson_store=lessons)
-    await Ensemble(agent=tell, reflection_store=store, options=options).run(task)
-    (prompt,) = prompts
-    assert prompt.lower().count("it was long") == 1
-    assert "<reflexion_lessons>\n- It was long." in prompt
-    assert "- No sources." in prompt
-    assert lessons.outcomes == [("recall", 1.0)]
-
-
-async def test_the_outer_loop_shows_notes_beside_its_lessons():
-    store, prompts = InMemoryReflectionStore(), []
-    await store.store(task_identity("Write."), noted("Better."))
-
-    def tell(prompt: str) -> str:
-        prompts.append(prompt)
-        return "out"
-
-    loop = Reflexion(
-        NotedAgent(tell, store),
-        evaluator=lambda output: 1.0,
-        reflector=lambda task, trials: "none",
-        lesson_store=Lessons(),
-    )
-    assert (await loop.run("Write.")).passed
-    assert "Better." in prompts[0]
-    assert prompts[0].count("It was long.") == 1
-
-
-async def test_a_core_task_keeps_its_identity_and_its_gold_from_the_agent():
-    seen = []
-
-    class Agent:
-        async def __call__(self, task: CoreTask, session: Session) -> Attempt:
-            seen.append(task)
-            return Attempt("out")
-
-    store = InMemoryReflectionStore()
-    core = CoreTask(
-        "Name a moon of Saturn.", template="Name a moon of {planet}.", reference="Titan", id="my-id"
-    )
-    task = Task.of(core, reflect=ReflectionConfig(strategy=Counting()))
-    result = await Ensemble(agent=Agent(), reflection_store=store).run(task)
-    assert result.accepted
-    assert (seen[0].id, seen[0].prompt, seen[0].reference) == ("my-id", "Name a moon of Saturn.", None)
-    assert await store.retrieve(task_identity("Name a moon of {planet}.")) is not None
-
-
-async def test_notes_of_a_template_are_filled_for_each_run():
-    strategy = Counting()
-    task = Task("Write about {topic}.", "On {topic}.", reflect=ReflectionConfig(strategy=strategy))
-    prompts = []
-
-    def tell(prompt: str) -> str:
-        prompts.append(prompt)
-        return "out"
-
-    ensemble = Ensemble(agent=tell, reflection_store=InMemoryReflectionStore())
-    await ensemble.run(task, inputs={"topic": "cars"})
-    await ensemble.run(task, inputs={"topic": "food"})
-    assert "Write about food. (better, 1)" in prompts[1]
-    assert "cars" not in prompts[1]
-    assert strategy.given[0].expected_output == "On {topic}."
-
-
 def test_run_sync_runs_outside_of_a_loop_alone():
     task, _ = reflective()
     ensemble = Ensemble(agent=agent)
@@ -635,27 +208,6 @@ def test_run_sync_runs_outside_of_a_loop_alone():
     anyio.run(within)
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: (Ensemble(), ["Write."]), "no agent"),
-        (lambda: (Ensemble(agent=agent), [Task("Write.", context=[Task("Another.")])]), "context"),
-        (lambda: (Ensemble(agent=agent), [Task("Write {a}.", inputs={"b": "1"})]), "no input for a"),
-        (lambda: (Ensemble(agent=agent), [3]), "a task must be"),
-        (lambda: (Ensemble(agent=agent, reflection_store=3), []), "reflection_store"),
-        (lambda: (Ensemble("gpt"), []), "ChatModel"),
-        (lambda: (Ensemble(agent=agent), [Task(" ")]), "empty"),
-    ],
-)
-async def test_what_cannot_work_is_said_before_anything_runs(make, said):
-    async def go():
-        ensemble, tasks = make()
-        await ensemble.run(*tasks)
-
-    with pytest.raises(ConfigurationError, match=said):
-        await go()
-
-
 async def test_a_missing_key_ends_the_run_also_side_by_side():
     def keyless(prompt: str) -> str:
         raise ConfigurationError("no key")
@@ -663,21 +215,3 @@ async def test_a_missing_key_ends_the_run_also_side_by_side():
     for workers in (1, 2):
         with pytest.raises(ConfigurationError, match="no key"):
             await Ensemble(agent=keyless).run("One.", "Two.", workers=workers)
-
-
-async def test_an_evaluator_sees_the_original_task():
-    seen = []
-
-    def judge(task, attempt):
-        seen.append(task)
-        return Evaluation(1.0)
-
-    store = InMemoryReflectionStore()
-    task, _ = reflective(evaluator=judge, reference="gold", expected_output="A report")
-    await store.store(task.identity, noted())
-    await Ensemble(agent=agent, reflection_store=store).run(task)
-    assert (seen[0].prompt, seen[0].expected_output, seen[0].reference) == (
-        "Write a report.",
-        "A report",
-        "gold",
-    )

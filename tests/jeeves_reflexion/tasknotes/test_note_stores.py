@@ -17,6 +17,7 @@ from noting import noted
 from jeeves_reflexion import ConfigurationError, Task
 from jeeves_reflexion.tasknotes import (
     FileReflectionStore,
+    InMemoryReflectionStore,
     ReflectionInput,
     ReflectionStoreError,
     SqliteReflectionStore,
@@ -30,16 +31,13 @@ from vectorstores import FaissVectorStore, HashingEmbedder
 pytestmark = pytest.mark.anyio
 
 
-async def test_scores_are_kept_beside_the_version_that_they_were_made_under(store):
-    await store.score("key", 0, 0.5)
-    await store.commit("key", noted("one"), description="Do it.")
-    await store.score("key", 1, 0.75)
-    history = await store.history("key")
+async def test_scores_and_reflections_at_once_are_all_kept_with_their_version(store):
+    await store.score("one", 0, 0.5)
+    await store.commit("one", noted("one"), description="Do it.")
+    await store.score("one", 1, 0.75)
+    history = await store.history("one")
     assert (history.description, history.baseline) == ("Do it.", (0.5,))
     assert [version.scores for version in history.versions] == [(0.75,)]
-
-
-async def test_scores_and_reflections_of_many_tasks_at_once_are_all_kept(store):
     async with anyio.create_task_group() as group:
         for number in range(6):
             group.start_soon(store.commit, "key", noted(f"text {number}"))
@@ -48,21 +46,17 @@ async def test_scores_and_reflections_of_many_tasks_at_once_are_all_kept(store):
     assert (history.run_count, len(history.versions), len(history.baseline)) == (6, 6, 6)
 
 
-@pytest.mark.parametrize("counts", [(7,), (7, 2), (3, 3), (1, 1, 1)])
-@pytest.mark.parametrize("same", [True, False])
-async def test_a_reflection_is_given_back_as_it_was_stored(store, counts, same):
+async def test_a_reflection_is_given_back_as_it_was_stored(store):
     later = datetime(2030, 1, 1, tzinfo=UTC)
-    for number, count in enumerate(counts):
-        given = TaskReflection(
-            "d" if same else f"d{number}", "e", ["o"], ["s"], later - timedelta(days=number), count
-        )
+    for number, (text, count) in enumerate((("a", 7), ("a", 2), ("b", 2), ("c", 3), ("c", 2))):
+        given = TaskReflection(text, "e", ["o"], ["s"], later - timedelta(days=number), count)
         await store.store("key", given)
         assert await store.retrieve("key") == given
-    counted = await store.commit("key", noted("one more"))
-    assert counted.reflection.run_count == counts[-1] + 1
+    assert (await store.commit("key", noted("one more"))).reflection.run_count == 3
 
 
-async def test_what_was_taken_back_may_be_stored_again_by_hand(store):
+async def test_what_was_taken_back_may_be_stored_again_by_hand():
+    store = InMemoryReflectionStore()
     await store.commit("key", noted("one"))
     await store.rollback("key", to=0)
     assert (await store.commit("key", noted("one"))).reflection is None
@@ -79,7 +73,8 @@ async def test_a_failure_that_is_stored_takes_no_good_ones_place(store):
     assert (await store.retrieve("key")).complete
 
 
-async def test_what_proved_worse_is_rolled_back_by_the_store(store):
+async def test_what_proved_worse_is_rolled_back_by_the_store():
+    store = InMemoryReflectionStore()
     await store.store("key", noted("one"))
     await store.store("key", noted("two"))
     for _ in range(8):
@@ -105,17 +100,10 @@ async def test_rollback_by_hand_goes_back_one_or_to_a_version(store):
     assert await store.history("unknown") is None
 
 
-async def test_forget_removes_everything(store):
-    await store.store("key", noted())
-    assert await store.forget("key") is True
-    assert await store.forget("key") is False
-    assert await store.history("key") is None
-    assert (await store.list()).histories == ()
-
-
-async def test_list_goes_through_all_tasks_a_page_at_a_time(store):
-    for number in range(5):
-        await store.store(task_identity(f"task {number}"), noted())
+async def test_list_goes_through_all_tasks_and_forget_removes_one(store):
+    keys = sorted(task_identity(f"task {number}") for number in range(5))
+    for key in keys:
+        await store.store(key, noted())
     found, after = [], None
     while True:
         page = await store.list(after=after, limit=2)
@@ -123,13 +111,16 @@ async def test_list_goes_through_all_tasks_a_page_at_a_time(store):
         if page.next is None:
             break
         after = page.next
-    assert sorted(found) == sorted(task_identity(f"task {number}") for number in range(5))
+    assert sorted(found) == keys
+    assert [await store.forget(keys[0]) for _ in range(2)] == [True, False]
+    assert await store.history(keys[0]) is None
+    assert len((await store.list()).histories) == 4
 
 
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
-async def test_a_score_outside_of_its_range_is_refused(store, score):
-    with pytest.raises(ConfigurationError, match="score"):
-        await store.score("key", 0, score)
+async def test_a_score_outside_of_its_range_is_refused():
+    for score in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ConfigurationError, match="score"):
+            await InMemoryReflectionStore().score("key", 0, score)
 
 
 async def test_odd_keys_and_texts_are_kept_as_they_are(store):
@@ -145,13 +136,9 @@ def reopened(request, tmp_path):
     return lambda: FileReflectionStore(tmp_path / "deep" / "notes")
 
 
-async def test_another_object_reads_what_was_written(reopened):
+async def test_another_object_reads_what_was_written_for_its_user_alone(reopened, tmp_path):
     await reopened().store("key", noted("kept"))
     assert (await reopened().retrieve("key")).refined_description == "kept"
-
-
-async def test_files_are_for_their_user_alone(reopened, tmp_path):
-    await reopened().store("key", noted())
     for path in tmp_path.rglob("*"):
         if path.suffix in {".json", ".sqlite3"}:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -272,7 +259,7 @@ async def test_what_is_no_regular_file_holds_no_notes(tmp_path, monkeypatch, wha
         path.symlink_to(kept)
     else:
         kept.rename(path)
-        monkeypatch.setattr("jeeves_reflexion.tasknotes.files.MOST_BYTES", 100)
+        monkeypatch.setattr("jeeves_reflexion.tasknotes.records.MOST_BYTES", 100)
     with anyio.fail_after(20):
         for call in (store.retrieve, lambda key: store.store(key, noted()), lambda _: store.list()):
             with pytest.raises(ReflectionStoreError, match=r"link|no regular file|more than 100 bytes"):
@@ -339,10 +326,10 @@ def test_what_is_no_record_store_is_refused():
         VersionedReflectionStore(object())
 
 
-@pytest.mark.parametrize("namespace", ["", " ", None])
-def test_a_missing_namespace_is_refused(tmp_path, namespace):
-    with pytest.raises(ValueError, match="namespace"):
-        SqliteReflectionStore(tmp_path / "notes.db", namespace=namespace)
+def test_a_missing_namespace_is_refused(tmp_path):
+    for namespace in ("", " ", None):
+        with pytest.raises(ValueError, match="namespace"):
+            SqliteReflectionStore(tmp_path / "notes.db", namespace=namespace)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -1,7 +1,7 @@
 """Placeholders in a task's description, and braces that are meant as they stand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from noting import noted
 
@@ -46,6 +46,7 @@ def test_what_the_error_says_works():
     )
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_an_input_is_never_filled_itself(value):
     assert Task("{a} {b}").bound({"a": value, "b": "{a}"}).prompt == f"{value} {{a}}"

@@ -44,9 +44,9 @@ class HereRunner:
         result: str = "result",
     ) -> Ran:
         self.ran.append(code)
-        from jeeves_reflexion.workflows.inprocess import run_here
+        from jeeves_reflexion.workflows.toolbox import run_here
 
-        return Ran(await run_here(code, inputs or {}, "code"), "", "", 0.0)
+        return Ran(await run_here(code, inputs or {}), "", "", 0.0)
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import json
 import math
 from decimal import Decimal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion.workflows import SchemaCheck
-from jeeves_reflexion.workflows.coercion import coerce_scalar
+from jeeves_reflexion.workflows.schemas import coerce_scalar
 
 NUMBERLIKE = st.text("0123456789+-.eE ", max_size=24) | st.text(max_size=8)
 SCALARS = (
@@ -64,11 +63,9 @@ def test_a_value_of_the_type_is_left_alone(value, kind):
         assert made is value
 
 
-@pytest.mark.parametrize(
-    "text", ["007", "+5", "3.0", "-0", " 4", "4 ", "1_000", "\u0664", "1e3", "", "0x1F", "9" * 5000]
-)
-def test_what_only_looks_like_an_integer_stays_a_text(text):
-    assert coerce_scalar(text, "integer") == text
+def test_what_only_looks_like_an_integer_stays_a_text():
+    for text in ["007", "+5", "3.0", "-0", " 4", "4 ", "1_000", "\u0664", "1e3", "", "0x1F", "9" * 5000]:
+        assert coerce_scalar(text, "integer") == text
 
 
 def test_coercion_follows_properties_items_and_references():

@@ -27,8 +27,9 @@ from jeeves_reflexion.workflows import (
     reflection_correct,
     reflection_evaluate,
     reflection_loop,
+    schemas,
 )
-from jeeves_reflexion.workflows.reading_parts import CONTROL_KEYS
+from jeeves_reflexion.workflows.parts import CONTROL_KEYS
 from jeeves_reflexion.workflows.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -182,29 +183,27 @@ async def test_raise_carries_the_history():
     ] * 2
 
 
-@pytest.mark.parametrize(
-    "fatal",
-    [
+@pytest.mark.parametrize("where", ["generator", "evaluator", "corrector"])
+async def test_what_no_attempt_would_mend_is_raised(where):
+    for fatal in (
         ModelAuthError("no key"),
         ConfigurationError("bad"),
         BudgetExceededError("tokens", "spent"),
         errors.SandboxUnavailableError("no isolation"),
-    ],
-)
-@pytest.mark.parametrize("where", ["generator", "evaluator", "corrector"])
-async def test_what_no_attempt_would_mend_is_raised(fatal, where):
-    def judge(output, state):
-        if where == "evaluator":
-            raise fatal
-        return False
+    ):
 
-    with pytest.raises(type(fatal)):
-        await reflection_loop(
-            {},
-            generator=script(fatal if where == "generator" else 1),
-            evaluator=judge,
-            corrector=script(fatal) if where == "corrector" else None,
-        )
+        def judge(output, state, fatal=fatal):
+            if where == "evaluator":
+                raise fatal
+            return False
+
+        with pytest.raises(type(fatal)):
+            await reflection_loop(
+                {},
+                generator=script(fatal if where == "generator" else 1),
+                evaluator=judge,
+                corrector=script(fatal) if where == "corrector" else None,
+            )
 
 
 async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
@@ -228,7 +227,7 @@ async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
         ({"evaluator": {"schema": {}}}, "type is missing"),
         ({"evaluator": {"type": "schema", "schema": {"type": 3}}}, "no valid JSON Schema"),
         ({"evaluator": {"type": "custom", "run": "x", "langage": "lua"}}, "did you mean 'language'"),
-        ({"evaluator": {"type": "llm", "prompt": "p", "schema": {}}}, "belongs to another type"),
+        ({"evaluator": {"type": "llm", "prompt": "p", "schema": {}}}, "unknown key 'schema'"),
         ({"generator": {}}, "either action"),
         ({"generator": 5}, "generator must be a function"),
         ({"corrector": "x"}, "corrector must be a function"),
@@ -398,3 +397,23 @@ async def test_half_a_surrogate_pair_from_a_model_does_no_harm_later():
     )
     outputs = [entry["output"] for entry in result["reflection_history"]]
     assert outputs == ['{"name": "\\ud800"}', "? x", {"name": "\U0001f600"}]
+
+
+async def test_others_run_while_mappings_are_read(monkeypatch):
+    monkeypatch.setattr(schemas, "MAX_SECONDS", 0.5)
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.sleep(0.01)
+
+    old = "http://json-schema.org/draft-04/schema#"  # where the values of an enum must differ: a long check
+    schema = {"$schema": old, "enum": [{"n": n} for n in range(8_000)]}
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        with pytest.raises(ConfigurationError, match="takes longer than"):
+            await reflection_evaluate({}, evaluator={"type": "schema", "schema": schema}, data=1)
+        group.cancel_scope.cancel()
+    assert turns > 5

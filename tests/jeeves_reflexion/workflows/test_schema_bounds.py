@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -16,8 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import ConfigurationError
-from jeeves_reflexion.workflows import SchemaCheck, SchemaFolderError, Workflow, reflection_evaluate
-from jeeves_reflexion.workflows import schema_process as process
+from jeeves_reflexion.workflows import (
+    SchemaCheck,
+    SchemaFolderError,
+    Workflow,
+    reflection_evaluate,
+    schemas,
+    worker,
+)
 from jeeves_reflexion.workflows.documents import read_json, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowFileError
 
@@ -41,7 +48,7 @@ ENDLESS = {
 
 @pytest.fixture
 def hurried(monkeypatch):
-    monkeypatch.setattr(process, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(schemas, "MAX_SECONDS", 0.5)
 
 
 @pytest.mark.anyio
@@ -64,7 +71,7 @@ async def test_a_judgement_without_end_is_a_verdict_and_the_event_loop_goes_on(h
     (error,) = found["errors"]
     assert error["message"] == "judging it by the schema took longer than 0.5 s, and was stopped"
     assert turns > 1
-    monkeypatch.setattr(process, "MAX_SECONDS", 60)  # the next one is judged as ever
+    monkeypatch.setattr(schemas, "MAX_SECONDS", 60)  # the next one is judged as ever
     again = await reflection_evaluate({}, evaluator={"type": "schema", "schema": {"type": "array"}}, data=[1])
     assert again["valid"] is True
 
@@ -78,40 +85,37 @@ def test_a_schema_that_takes_for_ever_to_check_is_no_workflow():
         Workflow.from_text(json.dumps({"nodes": [node]}))
 
 
-@pytest.mark.parametrize(
-    ("schema", "output"),
-    [
+def test_the_verdict_is_that_of_the_check():
+    for schema, output in [
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, '{"a": "5", "b": "\u00e4\\u2028"}'),
         ({"required": ["a"]}, {}),
         ({"type": "string"}, "caf\u00e9\n\u2028"),
         (True, None),
         ({"enum": [1, "x"]}, [1.5, 10**300, {"": []}]),
-    ],
-)
-def test_the_verdict_is_that_of_the_check(schema, output):
-    assert process.judge_by_schema(schema, None, output) == SchemaCheck(schema)(output)
+    ]:
+        assert schemas.judged(schema, None, output) == SchemaCheck(schema)(output)
 
 
 def test_a_bad_schema_is_the_same_error(tmp_path):
     with pytest.raises(ConfigurationError, match="no valid JSON Schema at type"):
-        process.judge_by_schema({"type": 5}, None, 1)
-    with pytest.raises(ConfigurationError, match="the schema is no JSON"):
-        process.judge_by_schema({"const": {1, 2}}, None, 1)
+        schemas.judged({"type": 5}, None, 1)
+    with pytest.raises(ConfigurationError, match="is no JSON"):
+        schemas.judged({"const": {1, 2}}, None, 1)
     with pytest.raises(SchemaFolderError, match="give base_folder"):
-        process.judge_by_schema({"$ref": "a.json"}, None, 1)
+        schemas.judged({"$ref": "a.json"}, None, 1)
     (tmp_path / "a.json").write_text('{"type": "integer"}')
-    assert process.judge_by_schema({"$ref": "a.json"}, tmp_path, 1).valid
+    assert schemas.judged({"$ref": "a.json"}, tmp_path, 1).valid
     (tmp_path / "a.json").write_text('{"type": "array"}')
-    assert not process.judge_by_schema({"$ref": "a.json"}, tmp_path, 1).valid
+    assert not schemas.judged({"$ref": "a.json"}, tmp_path, 1).valid
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_process_that_was_ended_is_replaced():
-    assert process.judge_by_schema(True, None, 1).valid
-    (kept, *_) = process._idle  # the one thing that a signal can be sent to
+    assert schemas.judged(True, None, 1).valid
+    (kept, *_) = worker._idle  # the one thing that a signal can be sent to
     kept.send_signal(signal.SIGKILL)
     kept.wait()
-    assert process.judge_by_schema(True, None, 1).valid
+    assert schemas.judged(True, None, 1).valid
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes as POSIX has them")
@@ -120,9 +124,9 @@ def test_the_process_ends_with_the_program_and_runs_none_of_its_code(tmp_path):
     program.write_text(
         "import os, signal\n"
         "print('started', flush=True)\n"  # a second time, if the process ran the program's own file
-        "from jeeves_reflexion.workflows import schema_process as process\n"
-        "assert process.judge_by_schema(True, None, 1).valid\n"
-        "print(process._idle[0].pid, flush=True)\n"
+        "from jeeves_reflexion.workflows import schemas, worker\n"
+        "assert schemas.judged(True, None, 1).valid\n"
+        "print(worker._idle[0].pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
@@ -144,9 +148,8 @@ def _lives(pid):
 # -- numbers and references
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_number_that_is_none_of_json_is_an_error_of_its_line():
+    for text in [
         "1" + ":59" * 400 + ".5",
         "1" + ":59" * 4_000,
         "9" * 20_000,
@@ -158,11 +161,9 @@ def _lives(pid):
         "!!int '-'",
         "!!float _",
         "!!bool x",
-    ],
-)
-def test_a_number_that_is_none_of_json_is_an_error_of_its_line(text):
-    with pytest.raises(WorkflowFileError, match="line 2"):
-        read_yaml(f"a: 1\nb: {text}\n")
+    ]:
+        with pytest.raises(WorkflowFileError, match="line 2"):
+            read_yaml(f"a: 1\nb: {text}\n")
 
 
 @given(st.text("0123456789abcdefx:._-+e~!<=", min_size=1, max_size=30))
@@ -174,24 +175,22 @@ def test_no_scalar_raises_anything_else(text):
     json.dumps(value, allow_nan=False)
 
 
-@pytest.mark.parametrize("text", ["9" * 20_000, "9" * 4_000, "1e999", "NaN", '"\\ud800"'])
-def test_json_holds_no_such_number_or_text_either(text):
-    with pytest.raises(WorkflowFileError, match="it is no JSON"):
-        read_json(f'{{"a": {text}}}', "file")
+def test_json_holds_no_such_number_or_text_either():
+    for text in ("9" * 20_000, "9" * 4_000, "1e999", "NaN", '"\\ud800"'):
+        with pytest.raises(WorkflowFileError, match="it is no JSON"):
+            read_json(f'{{"a": {text}}}', "file")
 
 
 @pytest.mark.parametrize(
     "keyword", ["multipleOf", "divisibleBy", "minimum", "maximum", "const", "enum", "type"]
 )
-@pytest.mark.parametrize("wanted", [0.5, 1e-320, 7, 10**400])
-@pytest.mark.parametrize(
-    "output", [10**400, -(10**1_000), 10**5_000, "9" * 999, 1e308, 5e-324], ids=list("abcdef")
-)
-def test_a_large_number_is_judged_or_refused_in_words(keyword, wanted, output):
+def test_a_large_number_is_judged_or_refused_in_words(keyword):
     draft = {"$schema": "http://json-schema.org/draft-03/schema#"} if keyword == "divisibleBy" else {}
-    value = {"enum": [wanted], "type": "number"}.get(keyword, wanted)
-    verdict = SchemaCheck({"type": "number", **draft, keyword: value})(output)
-    assert verdict.valid or all(error.message for error in verdict.errors)
+    numbers = [10**400, -(10**1_000), 10**5_000, "9" * 999, 1e308, 5e-324]
+    for wanted, output in itertools.product([0.5, 1e-320, 7, 10**400], numbers):
+        value = {"enum": [wanted], "type": "number"}.get(keyword, wanted)
+        verdict = SchemaCheck({"type": "number", **draft, keyword: value})(output)
+        assert verdict.valid or all(error.message for error in verdict.errors)
 
 
 REFERENCES = [
@@ -203,29 +202,27 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
-def test_a_reference_that_can_be_no_file_is_an_error_of_the_schema(tmp_path, reference):
-    with pytest.raises(ConfigurationError):
-        SchemaCheck({"$ref": reference}, tmp_path)
+def test_a_reference_that_can_be_no_file_is_an_error_of_the_schema(tmp_path):
+    for reference in REFERENCES:
+        with pytest.raises(ConfigurationError):
+            SchemaCheck({"$ref": reference}, tmp_path)
 
 
 @pytest.mark.parametrize("keyword", ["examples", "default", "const", "enum", "example"])
-@pytest.mark.parametrize(
-    "data", [{"$ref": "#/nothing"}, {"$ref": "none.json"}, {"$ref": 5}, 5, "x", None, [1]]
-)
-def test_data_that_looks_like_a_reference_is_data_until_a_schema_leads_there(tmp_path, keyword, data):
+def test_data_that_looks_like_a_reference_is_data_until_a_schema_leads_there(tmp_path, keyword):
     place = f"#/{keyword}" + ("/0" if keyword in ("examples", "enum") else "")
-    schema = {keyword: [data] if place.endswith("0") else data}
-    SchemaCheck(schema, tmp_path)({"a": 1})
-    with pytest.raises(ConfigurationError):
-        SchemaCheck({**schema, "properties": {"a": {"$ref": place}}}, tmp_path)({"a": 1})
+    for data in ({"$ref": "#/nothing"}, {"$ref": "none.json"}, {"$ref": 5}, 5, "x", None, [1]):
+        schema = {keyword: [data] if place.endswith("0") else data}
+        SchemaCheck(schema, tmp_path)({"a": 1})
+        with pytest.raises(ConfigurationError):
+            SchemaCheck({**schema, "properties": {"a": {"$ref": place}}}, tmp_path)({"a": 1})
 
 
-@pytest.mark.parametrize("place", ["#/title", "#/required", "#/properties", "#/minLength"])
-def test_a_reference_leads_to_a_schema_or_nowhere(place):
-    schema = {"title": "x", "required": ["a"], "minLength": 3, "properties": {"type": {"$ref": place}}}
-    with pytest.raises(ConfigurationError, match="leads"):
-        SchemaCheck(schema)
+def test_a_reference_leads_to_a_schema_or_nowhere():
+    for place in ["#/title", "#/required", "#/properties", "#/minLength"]:
+        schema = {"title": "x", "required": ["a"], "minLength": 3, "properties": {"type": {"$ref": place}}}
+        with pytest.raises(ConfigurationError, match="leads"):
+            SchemaCheck(schema)
 
 
 def test_an_example_may_be_a_schema_that_another_refers_to():

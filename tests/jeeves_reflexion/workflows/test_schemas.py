@@ -48,29 +48,24 @@ def test_errors_say_where_what_and_what_to_do():
 GOOD = {"name": "Ada", "email": "a@b.co"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_json_is_found_in_a_text_and_is_then_the_output():
+    for text in [
         json.dumps(GOOD),
         f"```json\n{json.dumps(GOOD, indent=2)}\n```",
         f"```\n{json.dumps(GOOD)}\n```\n",
         f"Sure, here it is:\n\n```json\n{json.dumps(GOOD)}\n```\nAnything else?",
         f"The profile: {json.dumps(GOOD)}.",
-    ],
-)
-def test_json_is_found_in_a_text_and_is_then_the_output(text):
-    verdict = SchemaCheck(PROFILE)(text)
-    assert (verdict.valid, verdict.output) == (True, GOOD)
+    ]:
+        verdict = SchemaCheck(PROFILE)(text)
+        assert (verdict.valid, verdict.output) == (True, GOOD)
 
 
-@pytest.mark.parametrize(
-    "text", ["no json", "{'name'; 'Ada'}", '{"name": "Ada", "email": NaN}', "", "{" * 5000, '"x"']
-)
-def test_a_text_without_json_is_no_object_and_is_kept(text):
-    verdict = SchemaCheck(PROFILE)(text)
-    assert (verdict.valid, verdict.output) == (False, text)
-    assert "is not of type 'object'" in verdict.errors[0].message
-    assert len(verdict.errors[0].message) <= 300
+def test_a_text_without_json_is_no_object_and_is_kept():
+    for text in ["no json", "{'name'; 'Ada'}", '{"name": "Ada", "email": NaN}', "", "{" * 5000, '"x"']:
+        verdict = SchemaCheck(PROFILE)(text)
+        assert (verdict.valid, verdict.output) == (False, text)
+        assert "is not of type 'object'" in verdict.errors[0].message
+        assert len(verdict.errors[0].message) <= 300
 
 
 def test_a_schema_that_asks_for_a_string_gets_the_text_as_it_is():
@@ -82,21 +77,17 @@ def test_a_schema_that_asks_for_a_string_gets_the_text_as_it_is():
         assert SchemaCheck(schema)('{"a": 1}').output == '{"a": 1}'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_an_array_in_a_fence_is_found_too():
+    for text in [
         "```json\n[1, 2]\n```",
         "```javascript\n[1, 2]```",
         'Here are both, not only {"one": 1}:\n```json\n[1, 2]\n```\nAnything else?',
-    ],
-)
-def test_an_array_in_a_fence_is_found_too(text):
-    assert SchemaCheck({"type": "array"})(text).output == [1, 2]
+    ]:
+        assert SchemaCheck({"type": "array"})(text).output == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "valid"),
-    [
+def test_the_draft_is_the_one_that_the_schema_names():
+    for schema, value, valid in [
         (
             {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 3, "exclusiveMinimum": True},
             3,
@@ -123,10 +114,8 @@ def test_an_array_in_a_fence_is_found_too(text):
         ({"type": "string", "format": "date"}, "2024-13-01", False),
         (True, 1, True),
         (False, 1, False),
-    ],
-)
-def test_the_draft_is_the_one_that_the_schema_names(schema, value, valid):
-    assert SchemaCheck(schema)(value).valid is valid
+    ]:
+        assert SchemaCheck(schema)(value).valid is valid
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-
 import anyio
-import anyio.to_thread
 import pytest
 
-from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, template_sandbox
+from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, templates
 from jeeves_reflexion.workflows.templates import holds, render, render_text
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +45,10 @@ async def rendered(source):
             "- 1 a.b\n- 2 \nend",
         ),
         ("{{ 'a' ~ state.n ~ state.data.items }}", "a3[1, 2]"),
-        ("{{ state.errors | map(attribute='message') | join('; ') | upper | truncate(12) }}", "IS <MISSI..."),
+        (
+            "{{ state.errors | map(attribute='message') | join('; ') | upper | truncate(12, true) }}",
+            "IS <MISSI...",
+        ),
         ("{{ 'a\nb' | indent(2) }}.", "a\n  b."),
         ("no template: {a} % }", "no template: {a} % }"),
         ({"k": ["{{ state.n }}", 5]}, {"k": [3, 5]}),
@@ -68,6 +66,7 @@ async def test_what_a_template_comes_to(source, value):
             "one\n{{ state.data.nope }}",
             "line 2 of the template: there is no 'nope': there is deep, get, items",
         ),
+        ("{{ state.n + state.nope }}", "prompt, line 1 of the template: there is no 'nope'"),
         ("{{ stat.x }}", "there is no 'stat' here: a template sees `state`"),
         ("{% if state.nope %}x{% endif %}", "there is no 'nope'"),
         ("{{ state.nope | tojson }} z", "there is no 'nope'"),
@@ -108,13 +107,12 @@ async def test_what_is_not_there_is_an_error_that_says_where(source, said):
         "{% set a = [1] %}"
         + "{% set a = [a, a] %}" * 15
         + "{{ [[a, a, a, a], [a, a, a, a], [a, a, a, a], [a, a, a, a]] * 9 }} ",
-        "{% set a = [1] %}" + "{% set a = [a, a] %}" * 40,
-        "{{ 'aaaa' | replace('', 'x' * 999999) }}",
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
         "{% include 'x' %}",
         "{% import 'x' as y %}",
         "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-        "{% set a %}x{% endset %}",
+        "{{ 'aaaa' | replace('', 'x' * 999999) }}!",
+        "{{ 'a' * 300000000 }}",
         "{{ lipsum(9) }}",
         "{{ cycler }}",
         "{{ namespace() }}",
@@ -124,65 +122,35 @@ async def test_what_is_not_there_is_an_error_that_says_where(source, said):
     ],
 )
 async def test_what_could_run_away_or_get_out_is_refused_in_time(source):
-    started = time.process_time()
     with pytest.raises((TemplateError, WorkflowFileError)) as error:
         await rendered(source)
-    assert time.process_time() - started < 4
     assert "node 'a', prompt" in str(error.value)
+    assert await rendered("{{ state.n }}") == 3  # the next one is filled in as ever
 
 
-@pytest.mark.parametrize("many", [30, 60, 300, 3_000])
-@pytest.mark.parametrize(
-    "link", ["|upper|lower", "|replace('a', 'b')", "|sort|list", ".upper().lower()", " + 'a'"]
-)
-async def test_a_chain_takes_no_longer_than_a_chain_should(many, link):
-    started = time.process_time()
-    source = "{{ state.data.long" + link * many + " }}"
-    with contextlib.suppress(TemplateError, WorkflowFileError):
-        await render(source, {"data": {"long": "abc " * 50_000}}, "x")
-    assert time.process_time() - started < 4
+LINKS = ("|upper|lower", "|replace('a', 'b')", "|sort|list", ".upper().lower()", " + 'a'")
+NESTED = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ state.name|upper }}",
-        "{{ state.name.upper() }}",
-        "{{ state.name + 'x' }}",
-        "{{ state.name ~ 'x' }}",
-        "{% for each in [1] %}x{% endfor %}",
-        "{{ [1]|map('string')|list }}",
-    ],
-)
-async def test_all_that_takes_time_looks_at_the_clock(monkeypatch, source):
-    monkeypatch.setattr(template_sandbox, "MAX_SECONDS", -1.0)
-    with pytest.raises(TemplateError, match="takes longer than"):
-        await render(source, {"name": "Ada"}, "x")
+@pytest.mark.parametrize("source", [NESTED, *("{{ state.long" + link * 3_000 + " }}" for link in LINKS)])
+async def test_a_template_ends_in_time_while_the_event_loop_goes_on(monkeypatch, source):
+    monkeypatch.setattr(templates, "MAX_SECONDS", 0.5)
+    turns = 0
 
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.sleep(0.01)
 
-async def test_the_event_loop_goes_on_meanwhile(monkeypatch):
-    let_go = threading.Event()
-    monkeypatch.setitem(
-        template_sandbox.environment.filters, "upper", lambda text: text if let_go.wait(20) else "never"
-    )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(anyio.to_thread.run_sync, let_go.set)
-        assert await render("{{ state.name|upper }}!", {"name": "Ada"}, "x") == "Ada!"
-
-
-async def test_a_template_is_read_off_the_event_loop_too(monkeypatch, anyio_backend_name):
-    threads = []
-    parse = type(template_sandbox.environment)._parse
-
-    def parsed(*arguments):
-        threads.append(threading.current_thread())
-        return parse(*arguments)
-
-    monkeypatch.setattr(type(template_sandbox.environment), "_parse", parsed)
-    said = f"read with {anyio_backend_name} alone"  # what was read before is kept
-    assert await render(f"{{{{ state.name }}}} {said}", {"name": "Ada"}, "x") == f"Ada {said}"
-    assert threads
-    assert threading.current_thread() not in threads
+        tasks.start_soon(count)
+        with pytest.raises(
+            (TemplateError, WorkflowFileError), match=r"takes longer than 0\.5 s|nested too deeply"
+        ):
+            await render(source, {"long": "abc " * 50_000}, "x")
+        tasks.cancel_scope.cancel()
+    assert turns > 1
 
 
 async def test_a_text_stays_a_text_where_a_text_is_wanted():

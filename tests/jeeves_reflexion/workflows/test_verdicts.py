@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +16,8 @@ ANYTHING = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    ("reply", "valid", "score"),
-    [
+def test_a_reply_that_can_be_read():
+    for reply, valid, score in [
         ('{"valid": true, "score": 0.9}', True, 0.9),
         ('```json\n{"valid": true, "score": 0.9}\n```', True, 0.9),
         ('Sure! {"note": 1} and then {"valid": true}', True, 1.0),
@@ -31,17 +29,14 @@ ANYTHING = st.recursive(
         ('{"valid": true, "score": "very good"}', True, 1.0),
         ('{"valid": true, "score": NaN}', True, 1.0),
         ("{'valid': True, 'score': 0.9,}", True, 0.9),
-    ],
-)
-def test_a_reply_that_can_be_read(reply, valid, score):
-    verdict = of_reply(reply, "out")
-    assert (verdict.valid, verdict.score, verdict.output, verdict.made) == (valid, score, "out", True)
-    assert bool(verdict.errors) is not valid
+    ]:
+        verdict = of_reply(reply, "out")
+        assert (verdict.valid, verdict.score, verdict.output, verdict.made) == (valid, score, "out", True)
+        assert bool(verdict.errors) is not valid
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_a_reply_that_can_not_be_read_is_no_verdict():
+    for reply in [
         "",
         "valid",
         "valid: true",
@@ -51,10 +46,8 @@ def test_a_reply_that_can_be_read(reply, valid, score):
         '{"valid": 1}',
         '{"valid": null}',
         "[true]",
-    ],
-)
-def test_a_reply_that_can_not_be_read_is_no_verdict(reply):
-    assert of_reply(reply, 1) is None
+    ]:
+        assert of_reply(reply, 1) is None
 
 
 def test_reason_and_suggestions_come_with_a_refusal():

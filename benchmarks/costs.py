@@ -1,0 +1,373 @@
+"""``python -m benchmarks.costs``: what the framework's own work costs, beside the bare thing that it stands around.
+
+Five parts, each of which may be run alone: ``attempt`` (the loop beside bare model calls), ``lessons`` (recall and
+record beside a plain search and a plain add), ``schema`` (the schema evaluator beside jsonschema), ``sandbox`` (an
+evaluation beside a bare process) and, only where it is asked for, ``peer`` (the loop beside that of a named peer, which
+has to be installed). All sides of a part take turns in one process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import click
+from jsonschema import Draft202012Validator
+
+from benchmarks.peer import PEER, PEER_VERSION, peer_loop
+from benchmarks.report import figure_text, machine, out_option, table, write_result
+from benchmarks.timing import Figure, Here, Side, in_turn, median, ratios
+from jeeves_reflexion import (
+    Completion,
+    Evaluation,
+    LessonSettings,
+    LoopOptions,
+    Message,
+    Provenance,
+    ReAct,
+    Reflection,
+    Reflexion,
+    Task,
+    Usage,
+    VectorLessonStore,
+)
+from jeeves_reflexion.errors import SandboxUnavailableError
+from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.lessons.settings import Credit
+from jeeves_reflexion.sandbox import Language, Sandbox, probe
+from jeeves_reflexion.workflows import SchemaCheck
+from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured: calls in a repetition, repetitions, and lessons in the store."""
+
+    repetitions: int = 15
+    calls: int = 40
+    lessons: int = 10_000
+    scored: int = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of a call of ours and of what it is held against, and ours as a multiple of that."""
+
+    part: str
+    ours: str
+    beside: str
+    taken: Figure
+    held: Figure
+    ratio: Figure
+
+
+async def compare(part: str, sides: Mapping[str, Side], size: Size, *, first: int = 0) -> list[Cost]:
+    """Time the sides in turn; the first is what the others are held against."""
+    taken = await in_turn(sides, repetitions=size.repetitions, calls=size.calls, first=first)
+    yardstick, *others = taken
+    held = taken[yardstick]
+    return [
+        Cost(part, name, yardstick, median(taken[name]), median(held), ratios(taken[name], held))
+        for name in others
+    ]
+
+
+REPLIES: Final = ("The answer is forty-two.", "score: 0.1", "Count once more before you answer.")
+"""What the instant model says in turn: the agent's answer, the verdict on it, and the lesson from it."""
+
+
+class InstantModel:
+    """The least that ``ChatModel`` allows: it gives its replies in turn, over and over."""
+
+    name = "instant"
+    supports_tools = False
+
+    def __init__(self, replies: Sequence[str]) -> None:
+        self._completions = itertools.cycle(Completion(reply, usage=Usage(calls=1)) for reply in replies)
+        self.calls = 0
+
+    async def complete(self, messages: Sequence[Message], **_: Any) -> Completion:  # noqa: ANN401
+        """Return the next reply."""
+        self.calls += 1
+        return next(self._completions)
+
+
+def failing_loop(*, learn: bool) -> tuple[Reflexion, InstantModel]:
+    """Return a loop of which every attempt fails, one attempt a run, or three with a lesson after each."""
+    model = InstantModel(REPLIES if learn else REPLIES[:2])
+    loop = Reflexion(
+        ReAct(model), model=model, max_attempts=3 if learn else 1, options=LoopOptions(learn=learn)
+    )
+    return loop, model
+
+
+async def attempts(size: Size) -> list[Cost]:
+    """The loop over ReAct, the model as judge and reflector, beside as many calls of the model by themselves."""
+    costs: list[Cost] = []
+    for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
+
+        async def run(_: int, learn: bool = learn) -> None:  # noqa: FBT001
+            await failing_loop(learn=learn)[0].run("What is six times seven?")
+
+        loop, counted = failing_loop(learn=learn)
+        await loop.run("What is six times seven?")
+
+        async def bare(_: int, learn: bool = learn, calls: int = counted.calls) -> None:  # noqa: FBT001
+            model = failing_loop(learn=learn)[1]
+            for _number in range(calls):
+                await model.complete([])
+
+        sides = {f"{counted.calls} bare calls, the loop made and not run": Here(bare), name: Here(run)}
+        costs += await compare("attempt", sides, size)
+    return costs
+
+
+async def peers(size: Size) -> list[Cost]:
+    """The loop beside the named peer's (``benchmarks/peer.py``), which keeps no budget and redacts nothing."""
+    costs: list[Cost] = []
+    for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
+        theirs = peer_loop(REPLIES if learn else REPLIES[:2], 3 if learn else 1)
+
+        async def run(_: int, learn: bool = learn) -> None:  # noqa: FBT001
+            await failing_loop(learn=learn)[0].run("What is six times seven?")
+
+        async def peer(_: int, theirs: Callable[[], Awaitable[object]] = theirs) -> None:
+            await theirs()
+
+        costs += await compare("peer", {f"{PEER} {PEER_VERSION}": Here(peer), name: Here(run)}, size)
+    return costs
+
+
+_VERBS: Final = ("clean", "heat", "cool", "find", "examine", "move", "slice", "stack", "photograph", "weigh")
+_THINGS: Final = (
+    "mug",
+    "potato",
+    "apple",
+    "plate",
+    "ladle",
+    "egg",
+    "tomato",
+    "knife",
+    "bowl",
+    "pan",
+    "lettuce",
+)
+_PLACES: Final = (
+    "fridge",
+    "cabinet",
+    "drawer",
+    "shelf",
+    "desk",
+    "side table",
+    "microwave",
+    "sink",
+    "counter",
+)
+
+
+def tasks(number: int, seed: int) -> list[tuple[Task, str]]:
+    """Return different tasks, each with a lesson that no other has, in the same order for the same seed."""
+    found = list(itertools.product(_VERBS, _THINGS, _PLACES, range(1, 101)))
+    random.Random(seed).shuffle(found)
+    return [
+        (
+            Task(f"{verb} the {thing} and put it on {place} {n} before the guests arrive", kind=verb),
+            f"Look for the {thing} near {place} {n} before you {verb} it, and close what you opened.",
+        )
+        for verb, thing, place, n in found[:number]
+    ]
+
+
+async def lessons(size: Size) -> list[Cost]:
+    """Recall beside a plain search, and record beside a plain add, over one folder with hashing vectors."""
+    known, source = tasks(size.lessons, seed=0), Provenance("run", 1, 0.0, created_at=1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        async with FaissVectorStore(
+            Path(folder) / "store", embedder=HashingEmbedder(dim=384), namespace="plain"
+        ) as plain:
+            off = VectorLessonStore(plain.scoped("lessons"))
+            settings = LessonSettings(credit=Credit(Withholding(0.1, seed=1)))
+            on = VectorLessonStore(plain.scoped("lessons"), settings=settings)
+            await plain.add([Chunk(text, embed_text=task.prompt) for task, text in known])
+            for task, text in known:
+                await off.record(task, Reflection(text), provenance=source)
+            asked = [task for task, _ in tasks(size.scored, seed=1)]
+            for number, task in enumerate(asked):
+                recall = await on.recall(task, k=5, run_id=f"run{number}", attempt=1)
+                await on.outcome(recall.id, Evaluation(float(number % 3 > 0)))
+            reads: dict[str, Side] = {
+                "plain search": Here(lambda n: plain.search(asked[n % len(asked)].prompt, k=5)),
+                "recall, credit off": Here(lambda n: off.recall(asked[n % len(asked)], k=5, run_id=f"a{n}")),
+                "recall, credit on": Here(lambda n: on.recall(asked[n % len(asked)], k=5, run_id=f"b{n}")),
+            }
+            costs = await compare("lessons", reads, size)
+            more = tasks(size.lessons + (size.repetitions + 1) * size.calls, seed=0)
+
+            async def add(number: int) -> None:
+                task, text = more[number]
+                await plain.add([Chunk(text, embed_text=task.prompt)])
+
+            async def record(number: int) -> None:
+                task, text = more[number]
+                await off.record(task, Reflection(text), provenance=source)
+
+            writes: dict[str, Side] = {"plain add": Here(add), "record a new lesson": Here(record)}
+            return costs + await compare("lessons", writes, size, first=size.lessons)
+
+
+_PROFILE: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["name", "email", "age"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "email": {"type": "string", "pattern": "^[^@]+@[^@]+\\.[^@]+$"},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+    },
+}
+_LIST: Final = {"type": "array", "items": {"$ref": "#/$defs/one"}, "$defs": {"one": _PROFILE}}
+_GOOD: Final[dict[str, Any]] = {"name": "Ada", "email": "ada@example.org", "age": 36}
+_BAD: Final[dict[str, Any]] = {"name": "", "email": "nobody", "age": "old"}
+SCHEMAS: Final[Mapping[str, tuple[dict[str, Any], Any, Any]]] = {
+    "valid object of three fields": (_PROFILE, _GOOD, _GOOD),
+    "object with three errors": (_PROFILE, _BAD, _BAD),
+    "valid object as JSON text in a fence": (_PROFILE, f"```json\n{json.dumps(_GOOD)}\n```", _GOOD),
+    "valid object, its age as a text": (_PROFILE, {**_GOOD, "age": "36"}, _GOOD),
+    "array of 1000 such objects, through $ref": (_LIST, [_GOOD] * 1000, [_GOOD] * 1000),
+}
+"""Outputs, each with its schema, what ours is given, and what raw jsonschema is given: the value, parsed before."""
+
+
+async def schemas(size: Size) -> list[Cost]:
+    """The schema evaluator beside jsonschema, both with the schema prepared; ours also reads, coerces and explains."""
+    costs: list[Cost] = []
+    for name, (schema, output, plain) in SCHEMAS.items():
+        check, validator = SchemaCheck(schema), Draft202012Validator(schema)
+        if check(output).valid == any(validator.iter_errors(plain)):
+            raise ValueError(f"the two disagree on the {name}")
+
+        async def ours(_: int, check: SchemaCheck = check, output: Any = output) -> None:  # noqa: ANN401
+            check(output)
+
+        async def raw(_: int, validator: Any = validator, plain: Any = plain) -> None:  # noqa: ANN401
+            list(validator.iter_errors(plain))
+
+        costs += await compare("schema", {"jsonschema": Here(raw), name: Here(ours)}, size)
+    return costs
+
+
+_OUTPUT: Final = '{"name": "Ada", "email": "ada@example.com"}'
+_EVALUATOR: Final = """
+import json
+data = json.loads(output)
+score = (bool(data.get("name")) + ("@" in data.get("email", ""))) / 2
+result = {"valid": score >= 1.0, "score": score}
+"""
+_OTHERS: Final[Mapping[Language, str]] = {
+    "lua": "return {valid = output:find('@') ~= nil, score = 1.0}",
+    "prolog": 'evaluate(Output, _, _{valid: true, score: 1.0}) :- sub_string(Output, _, _, _, "@").',
+}
+_PAUSE: Final = 0.3
+"""Seconds in which the next warm interpreter starts."""
+
+
+async def sandboxes(size: Size) -> list[Cost]:
+    """An evaluation in the sandbox beside ``python -c``; from the call until its value is there and it is all gone."""
+    few = replace(size, calls=1)
+    async with Sandbox() as cold, Sandbox(warm=1) as warm:
+        sides: dict[str, Side] = {
+            "bare subprocess": Here(_bare),
+            "sandbox, cold": Here(_evaluation(cold, "python", _EVALUATOR)),
+            "sandbox, warm": Here(_evaluation(warm, "python", _EVALUATOR), pause=_PAUSE),
+        }
+        for language, code in _OTHERS.items():
+            once = _evaluation(cold, language, code)
+            try:
+                await once(0)
+            except SandboxUnavailableError:
+                continue
+            sides[f"sandbox, cold, {language.title()}"] = Here(once)
+        return await compare("sandbox", sides, few)
+
+
+def _evaluation(sandbox: Sandbox, language: Language, code: str) -> Callable[[int], Awaitable[None]]:
+    async def once(_: int) -> None:
+        ran = await sandbox.run(code, language=language, inputs={"output": _OUTPUT})
+        if ran.value != {"valid": True, "score": 1.0}:
+            raise ValueError(f"the evaluation in {language} came to {ran.value!r}")
+
+    return once
+
+
+async def _bare(_: int) -> None:
+    code = f"output = {_OUTPUT!r}{_EVALUATOR}print(json.dumps(result))"
+
+    def run() -> bytes:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout  # noqa: S603
+
+    if b'"valid": true' not in await anyio.to_thread.run_sync(run):
+        raise ValueError("the bare evaluation came to something else")
+
+
+PARTS: Final = {
+    "attempt": attempts,
+    "lessons": lessons,
+    "schema": schemas,
+    "sandbox": sandboxes,
+    "peer": peers,
+}
+_PAGE: Final = """# What the framework's own work costs
+
+Measured by `python -m benchmarks.costs` on {machine}, isolation by {way}: {repetitions} repetitions of {calls} calls
+(of the sandbox one), the sides taking turns in one process. A time is the median over the repetitions of their median,
+with a 95 % bootstrap interval; a ratio is taken between neighbours in time. The lesson store holds {lessons:,} lessons
+in a FAISS folder with hashing vectors, and {scored:,} scored recalls; a recall also writes its entry of the ledger,
+durably, which a plain search has not at all.
+
+{table}
+"""
+
+
+def page(costs: Sequence[Cost], size: Size) -> str:
+    """Return the page in Markdown."""
+    rows = [
+        (
+            each.part,
+            each.ours,
+            figure_text(each.taken, 3, scale=1e3),
+            f"{figure_text(each.held, 3, scale=1e3)} ({each.beside})",
+            figure_text(each.ratio),
+        )
+        for each in costs
+    ]
+    heads = ["part", "what", "ours, ms", "beside it, ms", "ours : beside"]
+    return _PAGE.format(machine=machine(), way=probe().way, table=table(heads, rows), **asdict(size))
+
+
+@click.command()
+@click.option("--part", "parts", type=click.Choice(list(PARTS)), multiple=True, default=list(PARTS)[:4])
+@click.option("--repetitions", type=click.IntRange(min=2), default=15, show_default=True)
+@click.option("--calls", type=click.IntRange(min=1), default=40, show_default=True, help="Of a repetition.")
+@click.option("--lessons", type=click.IntRange(min=10, max=40_000), default=10_000, show_default=True)
+@click.option("--scored", type=click.IntRange(min=10, max=40_000), default=2_000, show_default=True)
+@out_option("costs.json and costs.md")
+def main(parts: tuple[str, ...], out: Path, **size: int) -> None:
+    """Measure what the framework's own work costs, and write the page."""
+    sizes = Size(**size)
+    costs = [cost for part in parts for cost in anyio.run(PARTS[part], sizes)]
+    text = page(costs, sizes)
+    write_result(out, "costs", {**asdict(sizes), "costs": [asdict(each) for each in costs]}, text)
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()

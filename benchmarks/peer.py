@@ -1,0 +1,55 @@
+"""The named peer of the loop's costs: jeevesagent's Agent with its Reflexion over its ReAct, the same replies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+import click
+
+PEER: Final = "jeevesagent"
+PEER_VERSION: Final = "0.9.7"
+
+
+def peer_loop(replies: Sequence[str], attempts: int) -> Callable[[], Awaitable[object]]:
+    """Return a function that makes the peer's loop and runs it once, every attempt failing.
+
+    Raises ``click.ClickException`` saying how to install the peer.
+    """
+    try:
+        import jeevesagent as peer  # noqa: PLC0415 - optional: this benchmark alone uses it
+
+        found = version(PEER)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"the peer is not installed: pip install {PEER}=={PEER_VERSION}"
+        ) from error
+    if found != PEER_VERSION:
+        raise click.ClickException(f"the peer is {PEER} {found}: pip install {PEER}=={PEER_VERSION}")
+    usage = peer.Usage()
+    pieces = {reply: peer.ModelChunk(kind="text", text=reply) for reply in replies}
+    end = peer.ModelChunk(kind="finish", finish_reason="stop", usage=usage)
+
+    class InstantModel:
+        """The least that the peer's ``Model`` allows: one piece of text, then the end."""
+
+        name = "instant"
+
+        def __init__(self) -> None:
+            self._replies = itertools.cycle(replies)
+
+        async def complete(self, messages: Any, **_: Any) -> tuple[str, list[Any], Any, str]:  # noqa: ANN401
+            return next(self._replies), [], usage, "stop"
+
+        async def stream(self, messages: Any, **_: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+            yield pieces[next(self._replies)]
+            yield end
+
+    async def run() -> object:
+        loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts)
+        agent = peer.Agent("You are a careful assistant.", model=InstantModel(), architecture=loop)
+        return await agent.run("What is six times seven?")
+
+    return run

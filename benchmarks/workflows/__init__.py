@@ -1,1 +1,0 @@
-"""What the schema evaluator costs, beside jsonschema itself."""

@@ -1,0 +1,76 @@
+"""A user's own code: loaded by its name, and kept from standard output, which is the command's own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jeeves_reflexion.errors import ConfigurationError
+
+_OUT, _ERR = 1, 2
+
+
+def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
+    """Return what ``module:name`` of an option stands for; modules of the working directory are found.
+
+    Raises :class:`ConfigurationError` that says what is missing; an error of the module itself is shown.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not (colon and module_name and attribute):
+        words = {"--evaluator": "exact, judge or ", "--scorer": "exact or "}.get(option, "")
+        raise ConfigurationError(
+            f"{option} {name!r}: it must be {words}MODULE:NAME, such as my_agent:answer for a function in my_agent.py"
+        )
+    if module_name.endswith(".py"):
+        raise ConfigurationError(
+            f"{option} {name!r}: name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigurationError(
+            f"{option} {name} can't be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if inspect.isclass(found):
+        raise ConfigurationError(f"{option} {name} is a class: name an instance of it, or a function")
+    if not callable(found):
+        raise ConfigurationError(f"{option} {name} is a {type(found).__name__}, which can't be called")
+    return found
+
+
+@contextlib.contextmanager
+def prints_go_to_stderr() -> Iterator[None]:
+    """Send what a user's code prints within the block to standard error, and what processes print that it starts.
+
+    So ``--json`` stays one JSON object whatever an agent prints. For the whole process: threads that outlive the block
+    print to standard output again.
+    """
+    sys.stdout.flush()
+    with contextlib.redirect_stdout(sys.stderr), _descriptor():
+        yield
+
+
+@contextlib.contextmanager
+def _descriptor() -> Iterator[None]:
+    try:
+        kept = os.dup(_OUT)
+        os.dup2(_ERR, _OUT)
+    except OSError:  # a process without one of them has nothing to keep clear
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(kept, _OUT)
+        os.close(kept)

@@ -1,0 +1,292 @@
+"""One batch of an experiment: a trial of an arm and seed over the tasks not yet solved, some at a time.
+
+A try is in the journal as soon as it is finished. Lessons are stored when the batch is over, in task order, and each
+once: a batch that was interrupted is gone on with from the journal, and a lesson that is stored already is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
+from jeeves_reflexion.experiments.arm_stores import any_written, beneath, written_by
+from jeeves_reflexion.experiments.arms import Arm, last_attempt
+from jeeves_reflexion.experiments.budget import RunBudget
+from jeeves_reflexion.experiments.executors import Executor, Job
+from jeeves_reflexion.experiments.journal import Entry, Past, Position, stored_line, try_line, void_line
+from jeeves_reflexion.experiments.progress import Watcher
+from jeeves_reflexion.experiments.results import Results, Split, Tried
+from jeeves_reflexion.experiments.runlog import RunLog
+from jeeves_reflexion.loop.reflexion import Reflexion
+from jeeves_reflexion.protocols import Evaluator
+from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.types import Task, Trial
+
+
+class SpendingLimitError(ExperimentError):
+    """The run has spent what it may; it can be resumed with a higher limit."""
+
+
+class InterruptedTryError(Exception):
+    """A ``KeyboardInterrupt`` on its way out of a try, which is raised again outside of the task group.
+
+    As itself it would end the event loop at once and leave threads for which the process waits for ever.
+    """
+
+
+@dataclass(slots=True)
+class Run:
+    """What all batches of an experiment share."""
+
+    log: RunLog
+    watcher: Watcher
+    results: Results
+    budget: RunBudget
+    past: Past
+    limiter: anyio.CapacityLimiter
+    executor: Executor
+    scorer: Evaluator | None
+    stores_when_stopped: bool
+
+
+@dataclass(slots=True)
+class Batch:
+    """One trial of one arm and seed: ``todo`` are its tasks in order, ``done`` the tries that are finished."""
+
+    run: Run
+    arm: Arm
+    seed: int
+    number: int
+    loop: Reflexion
+    todo: Sequence[Task]
+    histories: Mapping[str, Sequence[Trial]]
+    split: Split = "learning"
+    done: dict[str, Entry] = field(default_factory=dict)
+
+    async def play(self) -> None:
+        """Make the tries that are not in the journal, and store what was learned.
+
+        An error or a cancellation is noted in the log, with where it came, and goes on.
+        """
+        run = self.run
+        for task in self.todo:
+            if (entry := run.past.tries.get(self._position(task))) is not None:
+                self.done[task.id] = entry
+                run.watcher.tried(self._row(task))
+        try:
+            try:
+                await self._try_all()
+                await self._check_begun()
+            except BaseException as error:
+                if run.stores_when_stopped and not isinstance(_first(error), SpendingLimitError):
+                    await self._store()
+                else:  # their lessons wait; what they cost is known
+                    run.results.rows += self._rows()
+                raise
+            await self._store()
+            where = {"arm": self.arm.name, "seed": self.seed, "trial": self.number, "split": self.split}
+            await run.log.write("round", {**where, "tried": len(self.todo)})
+        except BaseException as error:
+            first = _first(error)
+            await self._note_stop(first)
+            if isinstance(first, InterruptedTryError):
+                raise KeyboardInterrupt(str(first)) from error
+            if first is error:
+                raise
+            raise first from error
+
+    # -- tries
+
+    async def _try_all(self) -> None:
+        """Try what is left; raises :class:`SpendingLimitError` where the limit leaves some of it."""
+        async with anyio.create_task_group() as group:
+            for task in self._left():
+                group.start_soon(self._try, task)
+        if self._left():
+            raise SpendingLimitError(str(self.run.budget))
+
+    async def _try(self, task: Task) -> None:
+        run, position = self.run, self._position(task)
+        async with run.limiter:
+            if run.budget.exhausted:
+                return
+            job = Job(position, task, self._shown(self.histories[task.id]), self._session_id(task))
+            try:
+                made = await run.executor.make(job, self.loop, run.scorer, run.budget)
+            except SystemExit as error:
+                # Let through, it would end the event loop and leave threads for which the process waits for ever.
+                raise ExperimentError(
+                    f"{position}: the agent, or who judges or reflects, called sys.exit({error.code!r})"
+                ) from error
+            except KeyboardInterrupt as error:
+                raise InterruptedTryError(f"{position}: KeyboardInterrupt was raised in it") from error
+            if made is None:
+                return
+            with anyio.CancelScope(shield=True):
+                await run.log.tell_all([{**event, **position.as_json()} for event in made.events])
+                await run.log.keep(try_line(position, made.entry))
+                self.done[task.id] = made.entry
+        run.watcher.tried(self._row(task))
+
+    async def _check_begun(self) -> None:
+        """Refuse a batch in which no task could even be begun: no result, and more of it would cost for nothing.
+
+        Its tries are taken back, so that resuming makes them again.
+        """
+        attempts = [entry.trial.attempt for entry in self.done.values()]
+        if not attempts or not all(attempt.error and not attempt.steps for attempt in attempts):
+            return
+        await self.run.log.keep(void_line([self._position(task) for task in self._finished()]))
+        raise ExperimentError(
+            f"no task could be begun in trial {self.number} of arm {self.arm.name}: {attempts[0].error}"
+        )
+
+    def _shown(self, history: Sequence[Trial]) -> Sequence[Trial]:
+        """The history as the arm is to see it: a loop without a store shows the block of the last trial again."""
+        if not (self.arm.sees_last_attempt and history):
+            return history
+        return [*history[:-1], replace(history[-1], block=last_attempt(history[-1]), reflection=None)]
+
+    # -- lessons
+
+    async def _store(self) -> None:
+        """Store what was learned, in task order, and add the rows to the results, also while being cancelled.
+
+        A lesson that can't be stored loses no other: the first such error is raised when all the rest is done. One that
+        is refused for what it says is a problem of its try, not of the run.
+        """
+        failure: LessonStoreError | None = None
+        with anyio.CancelScope(shield=True):
+            try:
+                for task in self._finished():
+                    entry = self.done[task.id]
+                    try:
+                        trial = await self._stored(task, entry.trial)
+                    except LessonStoreError as error:
+                        failure = failure or error
+                        trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
+                    self.done[task.id] = replace(entry, trial=trial)
+                await self.run.log.write_rows([{"kind": "tried", **row.as_json()} for row in self._rows()])
+            finally:
+                self.run.results.rows += self._rows()
+        if failure is not None:
+            raise failure
+
+    async def _stored(self, task: Task, trial: Trial) -> Trial:
+        """Store the lesson of a try unless that was done before, and note that it was."""
+        if not trial.pending:
+            return trial
+        position, run, store = self._position(task), self.run, beneath(self.loop.lessons)
+        if position in run.past.stored:
+            lesson_id, refused = run.past.stored[position], run.past.refused.get(position)
+            lesson = await store.get(lesson_id) if store is not None and lesson_id else None
+            problems = (*trial.problems, refused) if refused else trial.problems
+            return replace(trial, lesson=lesson, pending=False, problems=problems)
+        session = replace(self.loop.session(), id=self._session_id(task))
+        if store is not None and run.log.resumed:
+            # A killed run may have stored it without having come to say so.
+            since = float(run.log.config["started"])
+            lesson = await written_by(store, session.id, trial.number, since=since)
+            if lesson is not None:
+                await run.log.keep(stored_line(position, lesson.id))
+                return replace(trial, lesson=lesson, pending=False)
+        try:
+            trial = await self.loop.commit(task, trial, session)
+        except LessonRefusedError as error:
+            await run.log.keep(stored_line(position, None, str(error)))
+            return replace(trial, problems=(*trial.problems, str(error)), pending=False)
+        await run.log.keep(stored_line(position, trial.lesson.id if trial.lesson else None))
+        return trial
+
+    async def _note_stop(self, error: BaseException) -> None:
+        held = " (held-out tasks)" if self.split == "held-out" else ""
+        tried = f"{len(self.done)} of {len(self.todo)} tasks tried"
+        where = f"arm {self.arm.name}, seed {self.seed}, trial {self.number}{held}: {tried}"
+        why = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else "cancelled"
+        limited = isinstance(error, SpendingLimitError)
+        self.run.results.interrupted = f"{where}; {error}" if limited else where
+        self.run.watcher.interrupted(self.run.results.interrupted)
+        with anyio.CancelScope(shield=True):
+            await self.run.log.write("interrupted", {"where": where, "why": why})
+            await self.run.log.tell("interrupted", {"where": where, "why": why})
+
+    # -- names
+
+    def _finished(self) -> list[Task]:
+        return [task for task in self.todo if task.id in self.done]
+
+    def _left(self) -> list[Task]:
+        return [task for task in self.todo if task.id not in self.done]
+
+    def _rows(self) -> list[Tried]:
+        return [self._row(task) for task in self._finished()]
+
+    def _row(self, task: Task) -> Tried:
+        entry = self.done[task.id]
+        return Tried(self.arm.name, self.seed, task, entry.trial, self.split, entry.scored)
+
+    def _position(self, task: Task) -> Position:
+        return Position(self.arm.name, self.seed, self.split, name_of(task), self.number)
+
+    def _session_id(self, task: Task) -> str:
+        prefix = f"{self.arm.name}-{self.seed}-" + ("held-out-" if self.split == "held-out" else "")
+        whole = f"{prefix}{name_of(task)}"
+        # "selective@1-0-cellar.txt" passes for an address, and would be one id for all such tasks.
+        return whole if redact_id(whole) == whole else f"{prefix}{_digest_of(task)}"
+
+
+async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> int:
+    """Have an arm's lessons stored again if none of them is there any more; return how many.
+
+    A store in memory is empty after its process was killed. Lessons of a store on disk are left as they are, also where
+    somebody forgot some of them on purpose. Raises :class:`ExperimentError` where there are lessons of the run and the
+    journal has no try that they can be of.
+    """
+    past, log, store = run.past, run.log, beneath(loop.lessons)
+    tried = any((position.arm, position.seed) == (arm.name, seed) for position in past.tries)
+    if (
+        store is not None
+        and log.resumed
+        and not tried
+        and await any_written(store, since=float(log.config["started"]))
+    ):
+        raise ExperimentError(
+            f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"
+            " of it: tries would be made again on the lessons that they left. Put the journal back from a backup, or"
+            " name another folder"
+        )
+    mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
+    if loop.lessons is None:
+        lost = bool(mine)  # lessons in a block of memory, which is made anew with the loop
+    elif store is None:
+        lost = False
+    else:
+        ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
+        lost = bool(ids) and not any([await store.get(lesson_id) for lesson_id in ids])
+    if not lost:
+        return 0
+    for position in mine:
+        del past.stored[position]
+    return len(mine)
+
+
+def name_of(task: Task) -> str:
+    """Return what a task is called in the log: its id, or a digest where that is long, or hides something."""
+    if len(task.id) <= 64 and task.id.isprintable() and redact(task.id) == task.id:
+        return task.id
+    return _digest_of(task)
+
+
+def _digest_of(task: Task) -> str:
+    return f"sha256:{hashlib.sha256(task.id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error of a task group; the others are of tasks that ran beside it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

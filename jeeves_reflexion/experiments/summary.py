@@ -1,0 +1,90 @@
+"""The figures of a run as JSON: what ``results.json`` holds, described in docs/experiments.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from jeeves_reflexion.experiments.arms import ARMS, ArmName, arm_of
+from jeeves_reflexion.experiments.plan import JudgedBy
+from jeeves_reflexion.experiments.results import Cost, Results
+from jeeves_reflexion.statistics import Share
+from jeeves_reflexion.types import JSON
+
+RESULTS_FORMAT: Final = 1
+
+
+def figures(results: Results) -> dict[str, JSON]:
+    """Return the figures of all arms; a judge's figures stand under its name, never beside another's."""
+    return {
+        "format": RESULTS_FORMAT,
+        "complete": not results.interrupted,
+        "interrupted": results.interrupted,
+        "judged_by": results.judged_by,
+        "learning_tasks": len(results.tasks),
+        "held_out_tasks": len(results.held_out),
+        "seeds": list(results.seeds),
+        "trials": results.trials,
+        "tries": len(results.rows),
+        "tries_with_errors": results.errors,
+        "by_judge": {
+            judge: {arm: _arm(results, arm, judge) for arm in results.arms} for judge in results.judges
+        },
+        "costs": {arm: results.cost(arm).as_json() for arm in results.arms},
+    }
+
+
+def _arm(results: Results, arm: ArmName, judge: JudgedBy) -> dict[str, JSON]:
+    held = results.transfer(arm, by=judge) if results.held_out else None
+    return {
+        "what": ARMS[arm_of(arm).kind],
+        "curve": [
+            {"trial": point.trial, **_share(point.share)} for point in results.curve(arm, by=judge).points
+        ],
+        "transfer": None if held is None else _share(held),
+        "lessons": len(results.lessons(arm)),
+    }
+
+
+def _share(share: Share) -> dict[str, JSON]:
+    return {
+        "solved": share.successes,
+        "n": share.n,
+        "share": round(share.value, 6),
+        "low": round(share.low, 6),
+        "high": round(share.high, 6),
+    }
+
+
+def cost_table(costs: Mapping[ArmName, Cost]) -> str:
+    """Return what each arm used, in all and for each solved task, as a Markdown table."""
+    heads = ["arm", "tries", "solved", "calls", "tokens", "USD", "seconds"]
+    heads += ["tokens / solved", "USD / solved", "s / solved"]
+    rows = [_cost_row(arm, cost) for arm, cost in costs.items()]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, ("---",) * len(heads), *rows)]
+    if not any(cost.usage.calls > cost.usage.unreported for cost in costs.values()):
+        lines += ["", "No call of a model was reported: tokens and cost are unknown."]
+    elif any(cost.usage.unreported for cost in costs.values()):
+        lines += ["", "Of some calls the tokens were not reported: they are at least the figures above."]
+    return "\n".join(lines)
+
+
+def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
+    used = cost.usage
+    tokens, usd = (used.tokens, used.cost_usd) if used.calls > used.unreported else (None, None)
+    return (
+        arm,
+        f"{cost.tries:,}",
+        f"{cost.solved:,}",
+        f"{used.calls:,}",
+        _or_unknown(tokens, ",.0f"),
+        _or_unknown(usd, ".4f"),
+        f"{cost.seconds:,.1f}",
+        _or_unknown(cost.per_solved(tokens), ",.0f"),
+        _or_unknown(cost.per_solved(usd), ".4f"),
+        _or_unknown(cost.per_solved(cost.seconds), ",.2f"),
+    )
+
+
+def _or_unknown(amount: float | None, form: str) -> str:
+    return "-" if amount is None else format(amount, form)

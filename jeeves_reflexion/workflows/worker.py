@@ -1,0 +1,193 @@
+"""A process beside this one for what could run away: filling in templates, and judging by schemas.
+
+A template, a pattern, ``uniqueItems`` or a schema that refers to itself can take hours over a small input. No thread
+could be stopped there, and a pattern holds the interpreter while it matches. The process ends itself when a question
+takes too long, and has a bounded memory; it is kept for the next question.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, Final, TypeAlias
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.types import JSON
+from jeeves_reflexion.workflows import errors
+
+MEMORY: Final = 512 * 1024 * 1024
+MOST_REPLY: Final = 64 * 1024 * 1024
+_MOST_IDLE: Final = 4
+_SERVE: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]\nfrom jeeves_reflexion.workflows.worker import serve; serve()"
+)
+_ALARM: Final = hasattr(signal, "setitimer")
+_TOO_LONG: Final = -signal.SIGALRM if _ALARM else 1
+_RAISED: Final[dict[str, type[Exception]]] = {
+    kind.__name__: kind
+    for kind in (
+        ConfigurationError,
+        errors.SchemaFolderError,
+        errors.TemplateError,
+        errors.WorkflowFileError,
+    )
+}
+_Process: TypeAlias = "subprocess.Popen[bytes]"
+_idle: list[_Process] = []
+
+
+class TooLongError(Exception):
+    """The process ended itself in the middle of a question."""
+
+
+def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401 - as JSON has it
+    """Return what a function of this package, named as ``module.function``, makes of JSON, as JSON; blocks.
+
+    Raises :class:`TooLongError` after ``seconds``, the errors of workflows that the function raises, and
+    :class:`WorkflowError` for what else goes wrong.
+    """
+    question = [function, *arguments]
+    if not sys.executable or getattr(sys, "frozen", False):
+        # A frozen program is its own interpreter, and would be started a second time.
+        reply = _answer(question)
+    else:
+        try:
+            line = json.dumps([seconds, *question]).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigurationError(f"a schema or a state is no JSON: {error}") from error
+        reply = _exchanged(line + b"\n")
+    if "raised" in reply:
+        raise _RAISED.get(reply["raised"], errors.WorkflowError)(reply["message"])
+    return reply["found"]
+
+
+def _exchanged(line: bytes) -> dict[str, Any]:
+    process = _taken()
+    answer = b""
+    try:
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - for the type checker
+        with contextlib.suppress(BrokenPipeError):  # it has ended; what for is told below
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+    except BaseException:
+        _end(process, kill=True)
+        raise
+    if answer.endswith(b"\n"):
+        if len(_idle) < _MOST_IDLE:
+            _idle.append(process)
+        else:
+            _end(process, kill=True)
+        return dict(json.loads(answer))
+    _end(process)
+    if process.returncode == _TOO_LONG:
+        raise TooLongError
+    raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
+
+
+def _taken() -> _Process:
+    while _idle:
+        process = _idle.pop()
+        if process.poll() is None:
+            return process
+        _end(process)
+    path = [os.path.abspath(each) for each in sys.path]  # noqa: PTH100 - "" is the working folder
+    try:
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, and a text of ours
+            [sys.executable, "-I", "-c", _SERVE, *path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the program, not for this
+        )
+    except OSError as error:
+        raise errors.WorkflowError(f"the process for templates and schemas can't start: {error}") from error
+    if process.stdout is None or process.stdout.readline() != b"ready\n":
+        _end(process, kill=True)
+        raise errors.WorkflowError("the process for templates and schemas can't start")
+    return process
+
+
+def _end(process: _Process, *, kill: bool = False) -> None:
+    if kill:
+        process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what it did not read any more
+                stream.close()
+    process.wait()
+
+
+@atexit.register
+def _end_all() -> None:
+    while _idle:
+        _end(_idle.pop(), kill=True)
+
+
+if hasattr(os, "register_at_fork"):  # what a fork shares with this process is this process's
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+# -- the other side
+
+
+def serve() -> None:
+    """Answer questions, one a line of JSON, until there are no more; end the process where one takes too long."""
+    for module in ("schemas", "templates"):  # no question's time is spent on this
+        importlib.import_module(f"jeeves_reflexion.workflows.{module}")
+    answers, sys.stdout = sys.stdout, sys.stderr
+    _bound_memory()
+    if _ALARM:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    answers.write("ready\n")
+    answers.flush()
+    for line in sys.stdin:
+        seconds, *question = json.loads(line)
+        _end_after(seconds)
+        reply = json.dumps(_answer(question))
+        if len(reply) > MOST_REPLY:
+            reply = json.dumps({"raised": "", "message": f"{question[0]}: the result is too large"})
+        _end_after(0)
+        answers.write(f"{reply}\n")
+        answers.flush()
+
+
+def _bound_memory() -> None:
+    try:
+        import resource  # noqa: PLC0415 - POSIX alone has it
+    except ImportError:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    with contextlib.suppress(ValueError, OSError):  # macOS knows the limit and can't set it
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _end_after(seconds: float) -> None:
+    """Have this process end after some time, also where nobody waits for it any more; 0 for never."""
+    # By the system: a thread of Python's would wait for the interpreter as long as a pattern matches.
+    if _ALARM:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+    else:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _answer(question: list[Any]) -> dict[str, Any]:
+    named, *arguments = question
+    module, _, function = named.partition(".")
+    try:
+        work = getattr(importlib.import_module(f"jeeves_reflexion.workflows.{module}"), function)
+        return {"found": work(*arguments)}
+    except tuple(_RAISED.values()) as error:
+        return {"raised": type(error).__name__, "message": str(error)}
+    except Exception as error:  # noqa: BLE001 - it is raised on the other side
+        return {"raised": "", "message": f"{named} failed: {type(error).__name__}: {error}"}

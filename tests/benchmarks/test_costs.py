@@ -1,0 +1,36 @@
+"""What the framework's own work costs: every part is measured, and its page and figures agree."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import costs
+from jeeves_reflexion.sandbox import probe
+
+PARTS = ("attempt", "lessons", "schema", "sandbox")
+TINY = ["--repetitions", "2", "--calls", "2", "--lessons", "20", "--scored", "10"]
+
+
+@pytest.mark.usefixtures("cheap_collections")
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_writes_its_page_and_its_figures(part, tmp_path):
+    if part == "sandbox" and not probe().complete:
+        pytest.skip("this machine can't isolate code")
+    done = CliRunner().invoke(
+        costs.main, ["--part", part, *TINY, "--out", str(tmp_path)], catch_exceptions=False
+    )
+    assert done.exit_code == 0
+    found = json.loads((tmp_path / "costs.json").read_text())["costs"]
+    page = (tmp_path / "costs.md").read_text()
+    assert {each["part"] for each in found} == {part}
+    for each in found:
+        assert len(each["taken"]["each"]) == len(each["held"]["each"]) == 2
+        assert f"| {part} | {each['ours']} | " in page
+
+
+def test_an_evaluation_that_comes_to_something_else_is_no_measurement(tmp_path, monkeypatch):
+    monkeypatch.setattr(costs, "SCHEMAS", {"odd": ({"type": "string"}, "text", 1)})
+    done = CliRunner().invoke(costs.main, ["--part", "schema", *TINY, "--out", str(tmp_path / "new")])
+    assert isinstance(done.exception, ValueError)
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,99 @@
+"""The wheel: which packages it installs, and that its benchmarks run from where it was installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hatchling", reason="the build backend is not installed")
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ("alfworld", "hotpotqa", "humaneval", "refinement")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    # By the build backend itself: what pip would call, without fetching anything.
+    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", build, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return folder / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """A virtual environment with the wheel and, behind it, the dependencies of this interpreter."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    install = ["install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check", str(wheel)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), *install], check=True
+    )
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # A line of such a file is put on the path, and the files of that folder are not read: no editable install counts.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+def run(environment, folder, *command):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [str(environment / "bin" / command[0]), *command[1:]],
+        cwd=folder,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_wheel_installs_two_packages(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"jeeves_reflexion", "vectorstores"}
+    parts = {name.split("/")[2] for name in names if name.startswith("jeeves_reflexion/benchmarks/")}
+    assert parts == {"__init__.py", "options.py", "report.py", *BENCHMARKS}
+    assert "jeeves_reflexion/benchmarks/alfworld/prompts/player.md" in names
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_a_benchmark_is_found_after_installing(environment, tmp_path, benchmark):
+    done = run(environment, tmp_path, "jeeves-reflexion", "bench", benchmark, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"bench {benchmark} [OPTIONS]" in done.stdout
+
+
+def test_there_is_no_package_of_the_name_benchmarks(environment, tmp_path):
+    done = run(environment, tmp_path, "python", "-c", "import benchmarks")
+    assert "ModuleNotFoundError: No module named 'benchmarks'" in done.stderr
+    where = "import jeeves_reflexion.benchmarks.alfworld.command as c; print(c.__file__)"
+    assert str(environment) in run(environment, tmp_path, "python", "-c", where).stdout
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(300)
+def test_games_are_played_from_the_installed_package(engine, environment, made_folder, made_games, tmp_path):
+    options = ["--count", "1", "--trials", "1", "--arms", "retry", "--embedder", "hashing", "--json"]
+    done = run(
+        environment,
+        tmp_path,
+        *("jeeves-reflexion", "bench", "alfworld", *options, "--made-games", str(made_folder)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"games": 1' in done.stdout
+
+
+def test_the_repository_has_them_under_both_names():
+    code = (
+        "import benchmarks.hotpotqa.command as one, jeeves_reflexion.benchmarks.hotpotqa.command as other;"
+        "assert one.__file__ == other.__file__, (one, other)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
