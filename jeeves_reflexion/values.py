@@ -8,7 +8,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from jeeves_reflexion.errors import ConfigurationError
 
@@ -151,6 +151,25 @@ def _reader(kind: str) -> Callable[[object], object] | None:
     if reader is None or not kind.endswith(" | None"):
         return reader
     return _optional(reader)
+
+
+def check_share(label: str, value: object) -> None:
+    """Raise :class:`ConfigurationError` unless a value is a number from 0 to 1."""
+    if not is_number(value) or not 0.0 <= value <= 1.0:
+        raise ConfigurationError(f"{label} must lie in [0, 1], not {value!r}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an int or float, and neither a bool nor NaN."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))
+
+
+def check_whole(label: str, value: object, least: int = 1) -> None:
+    """Raise :class:`ConfigurationError` unless a value is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{label} must be a whole number of at least {least}, not {value!r}")
 
 
 WITHHELD = "[withheld]"

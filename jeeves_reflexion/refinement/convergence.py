@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Selection
-from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.values import checked_settings
+from jeeves_reflexion.values import check_share, check_whole, checked_settings
 
 RECENCY_WEIGHT: Final = 0.2
 """What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
@@ -61,12 +60,10 @@ class Convergence:
                 DeprecationWarning,
                 stacklevel=4,
             )
-        for name, least in (("plateau_iterations", 1), ("repeated_issues", 2)):
-            if getattr(self, name) < least:
-                raise ConfigurationError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
-        for name in ("improvement_threshold", "epsilon"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigurationError(f"{name} must lie in [0, 1], not {getattr(self, name)!r}")
+        check_whole("plateau_iterations", self.plateau_iterations)
+        check_whole("repeated_issues", self.repeated_issues, least=2)
+        check_share("improvement_threshold", self.improvement_threshold)
+        check_share("epsilon", self.epsilon)
 
     def reason(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
         """Return why to stop after the last of these drafts, or None."""

@@ -9,6 +9,7 @@ import time
 from functools import partial
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import Evaluation, Provenance, Reflection, Reflexion, Session, Task
 from jeeves_reflexion.agents.reply import parse_reply
@@ -32,7 +33,7 @@ from jeeves_reflexion.reflections.principles import principle_of, procedure_in, 
 from jeeves_reflexion.reflections.replies import read_form
 from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edit, apply_edits
-from jeeves_reflexion.revisers.replies import whole_text
+from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
@@ -99,7 +100,7 @@ PIECES = [
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", READERS)
+@table("name", READERS)
 def test_a_reader_takes_time_in_proportion_to_a_text(name):
     read = READERS[name]
 
@@ -168,8 +169,6 @@ async def test_a_long_output_does_not_hold_up_the_event_loop_for_a_listener():
     assert [event.kind for event in heard].count("reflexion.attempt_finished") == 2
 
 
-@pytest.mark.parametrize(
-    "address", ["010.0.0.1", "connect to 010.0.0.1", "mongodb://u@010.0.0.1/x", "192.168.001.010"]
-)
+@table("address", ["010.0.0.1", "connect to 010.0.0.1", "mongodb://u@010.0.0.1/x", "192.168.001.010"])
 def test_an_address_with_leading_zeros_is_read(address):
     assert isinstance(redact(address), str)

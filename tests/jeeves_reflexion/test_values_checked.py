@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from loop_parts import Grader, Writer
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -100,7 +100,7 @@ def test_a_list_is_a_tuple_and_a_number_of_numpy_is_one_of_python():
     assert json.loads(json.dumps(as_json(verdict)))["passed"] is True
 
 
-@pytest.mark.parametrize("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])
+@table("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])
 def test_a_number_out_of_range_is_a_value_error(score):
     with pytest.raises(ValueError, match=r"Evaluation\.score must (lie in|be a number or None)"):
         Evaluation(score)
@@ -145,10 +145,12 @@ def test_a_setting_that_can_be_no_such_number_is_refused_by_name(kind, name, val
         kind(**{name: value})
 
 
-@pytest.mark.parametrize("make", [lambda: Attempt(output=3), lambda: Attempt(steps=None)])
+@table("make", [lambda: Attempt(output=3), lambda: Attempt(steps=None)])
 def test_an_agent_that_makes_such_an_attempt_ends_the_run_with_the_fields_name(make):
     async def agent(task: Task, session) -> Attempt:
         return make()
 
     with pytest.raises(TypeError, match=r"Attempt\."):
-        Reflexion(agent, evaluator=Grader(0.0), reflector=Writer()).run_sync("x")
+        Reflexion(agent, evaluator=lambda output: 0.0, reflector=lambda task, trials: "look left").run_sync(
+            "x"
+        )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loop_parts import BLOCK, Ear, Grader, Player, Writer
+from tables import table
 
 from jeeves_reflexion import Attempt, LoopOptions, MissingDependencyError, Reflexion, VectorLessonStore
 from jeeves_reflexion.errors import described, programming_error
@@ -63,9 +64,9 @@ def store() -> VectorLessonStore:
     return VectorLessonStore(InMemoryVectorStore(HashingEmbedder(), namespace="tests"))
 
 
-@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("error", BUGS, ids=lambda error: type(error).__name__)
+@table("part", ["agent", "evaluator", "reflector"])
+@table("grouped", [False, True])
+@table("error", BUGS)
 async def test_a_programming_error_in_the_first_attempt_ends_the_run_as_itself(part, grouped, error):
     raised = ExceptionGroup("tasks", [OSError("x"), ExceptionGroup("inner", [error])]) if grouped else error
     lessons = store()
@@ -75,8 +76,8 @@ async def test_a_programming_error_in_the_first_attempt_ends_the_run_as_itself(p
     assert await lessons.count() == 0
 
 
-@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
-@pytest.mark.parametrize(("options", "turn"), [(LoopOptions(raise_programming_errors=False), 1), (None, 2)])
+@table("part", ["agent", "evaluator", "reflector"])
+@table(("options", "turn"), [(LoopOptions(raise_programming_errors=False), 1), (None, 2)])
 async def test_asked_for_or_later_it_is_a_failed_attempt_that_teaches_nothing(part, options, turn):
     lessons, ear = store(), Ear()
     reflexion = loop(raising(BUGS[0], part, turn), lesson_store=lessons, options=options)
@@ -90,11 +91,12 @@ async def test_asked_for_or_later_it_is_a_failed_attempt_that_teaches_nothing(pa
     assert "warned" in ear.kinds
 
 
-@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
-@pytest.mark.parametrize("error", OTHERS, ids=lambda error: type(error).__name__)
+@table("part", ["agent", "evaluator", "reflector"])
+@table("error", OTHERS)
 async def test_every_other_exception_stays_an_attempt_is_shown_once_and_stands_in_the_result(
     part, error, caplog
 ):
+    caplog.clear()
     result = await loop(raising(error, part)).run("find the key")
     problem = f"the {part} failed: {described(error)}"
     assert result.problems == (problem,)
@@ -118,7 +120,7 @@ class UnreadableError(Exception):
         raise RuntimeError("no text")
 
 
-@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
+@table("part", ["agent", "evaluator", "reflector"])
 async def test_an_exception_without_a_text_is_one_all_the_same(part):
     result = await loop(raising(UnreadableError(), part)).run("find the key")
     assert result.problems == (f"the {part} failed: UnreadableError: (its text can't be read: RuntimeError)",)

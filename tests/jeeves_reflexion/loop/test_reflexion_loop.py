@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 from loop_parts import BLOCK, Grader, Player, Writer, heard
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -48,7 +49,7 @@ async def test_the_last_attempt_is_learned_from_too():
     assert block == "- lesson 1 says look left\n- lesson 2 says look left"
 
 
-@pytest.mark.parametrize(
+@table(
     ("output", "sign"),
     [
         (Attempt("half way", interrupted="max_turns"), "max_turns"),
@@ -66,7 +67,7 @@ async def test_an_attempt_that_ran_out_of_turns_or_raised_is_judged_and_learned_
     assert result.trials[0].reflection is not None
 
 
-@pytest.mark.parametrize("place", ["agent", "evaluator", "reflector"])
+@table("place", ["agent", "evaluator", "reflector"])
 async def test_a_cancel_ends_the_run_without_learning(place):
     reached = anyio.Event()
 
@@ -153,9 +154,7 @@ async def test_a_refused_lesson_is_asked_for_once_more_with_the_problem_shown():
     assert result.trials[0].reflection.lesson == "look left"
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "  ", "?!", "Two.\n\nLines.", "No lesson.", "I can't help with that.", "word " * 200]
-)
+@table("bad", ["", "  ", "?!", "Two.\n\nLines.", "No lesson.", "I can't help with that.", "word " * 200])
 async def test_a_lesson_refused_twice_is_dropped_visibly(bad):
     session, ear = heard(reflexion := loop(writer=Writer(lambda _: bad)))
     result = await reflexion.run("x", session=session)
@@ -164,11 +163,11 @@ async def test_a_lesson_refused_twice_is_dropped_visibly(bad):
     assert await reflexion.memory.read(BLOCK) == ""
 
 
-@pytest.mark.parametrize(
+@table(
     "error",
     [ConfigurationError("no such tool"), ModelAuthError("no key")],
 )
-@pytest.mark.parametrize("grouped", [False, True])
+@table("grouped", [False, True])
 async def test_what_no_further_attempt_would_mend_is_raised_as_itself(error, grouped):
     raised = (
         ExceptionGroup("tasks", [ExceptionGroup("inner", [error]), OSError("and this")]) if grouped else error
@@ -183,7 +182,7 @@ async def test_a_budget_error_of_tasks_side_by_side_is_seen():
     assert (result.stop_reason, result.detail) == ("budget", "all are used")
 
 
-@pytest.mark.parametrize(
+@table(
     ("scores", "best"),
     [((0.3, 0.6, 0.1), 2), ((0.5, 0.5, 0.2), 2), ((None, 0.0, 0.0), 3), ((0.7, None, 0.1), 1)],
 )
@@ -276,7 +275,7 @@ async def test_an_agent_that_returns_something_else_is_told_so():
         await loop(Wrong()).run("x")
 
 
-@pytest.mark.parametrize("task", [7, None, ["x"]])
+@table("task", [7, None, ["x"]])
 async def test_a_task_of_another_kind_is_refused(task):
     with pytest.raises(ConfigurationError, match="a task must be a Task or a text"):
         await loop().run(task)

@@ -1,6 +1,6 @@
 """Judges that are never, or always, content (F03, F04)."""
 
-import pytest
+from tables import table
 
 from jeeves_reflexion import Draft, Evaluation
 from jeeves_reflexion.refinement.judge_watch import RUNS, JudgeWatch
@@ -18,7 +18,7 @@ def run(*scores, issues=("an issue",), criteria=(), threshold=0.8):
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("drafts", "flags"),
     [
         (run(0.7, 0.75), ("overcritical",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from loop_parts import BLOCK, Ear, Grader, Player, Writer
+from tables import table
 
 from jeeves_reflexion import (
     Agent,
@@ -65,7 +66,7 @@ async def test_what_is_used_is_counted_once_and_by_role():
     assert result.trials[0].attempt.usage == SPENT + SPENT
 
 
-@pytest.mark.parametrize("most", [10, 25])
+@table("most", [10, 25])
 async def test_the_outers_budget_holds_within(most):
     agent = Player(Attempt("a", usage=SPENT))
     _, outside = pair(

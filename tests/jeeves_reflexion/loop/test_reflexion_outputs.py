@@ -6,6 +6,7 @@ import dataclasses
 
 import pydantic
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -45,7 +46,7 @@ def lesson(task: Task, trials: object) -> str:
     return "Count again before answering."
 
 
-@pytest.mark.parametrize(("value", "text"), list(zip(VALUES, JSONS, strict=True)))
+@table(("value", "text"), list(zip(VALUES, JSONS, strict=True)))
 async def test_an_output_that_is_no_text_is_judged_as_json_and_returned_as_it_is(value: object, text: str):
     judge = ScriptedModel(["score: 0.9"])
     result = await Reflexion(lambda prompt: value, evaluator=judge, reflector=lesson).run("Which?")

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import anyio
 import pytest
-from refining import TASK, Author, Editor, Judge, loop, text, used
+from refinement_parts import TASK, Author, Editor, Judge, loop, text, used
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -63,7 +64,7 @@ async def test_l03_the_reviser_gets_the_verdict():
     assert editor.requests[0].feedback == verdict
 
 
-@pytest.mark.parametrize("drafts", [1, 2, 5])
+@table("drafts", [1, 2, 5])
 async def test_l04_l05_the_bound_holds_and_the_best_is_returned(drafts):
     judge = Judge(0.1, 0.3, 0.7, 0.2, 0.75)
     options = RefinementOptions(convergence=None)
@@ -134,7 +135,7 @@ async def test_c04_threshold_is_met_by_equality():
     assert not (await loop(Judge(0.79), max_drafts=1).refine(TASK)).best.satisfactory
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "said"),
     [
         ({"max_drafts": 0}, "max_drafts"),
@@ -147,7 +148,7 @@ def test_bad_arguments_are_named(arguments, said):
         loop(Judge(0.5), **arguments)
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "said"),
     [
         ({"selection": "newest"}, "newest"),
@@ -208,7 +209,7 @@ async def test_an_equal_score_goes_on_from_the_newer_draft():
     assert [request.draft.number for request in editor.requests] == [1, 2]
 
 
-@pytest.mark.parametrize("fails", ["judge", "reviser"])
+@table("fails", ["judge", "reviser"])
 async def test_f05_an_outage_returns_the_best_so_far(fails):
     error = ModelConnectionError("gone")
     judge = Judge(0.5, error if fails == "judge" else 0.9)
@@ -239,7 +240,7 @@ async def pass_over(*given):
     return Evaluation(None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("judge", "reviser", "critic", "outputs", "calls"),
     [
         (1, 9, 9, ["first draft"], 2),
@@ -250,9 +251,7 @@ async def pass_over(*given):
         (9, 9, 1, ["first draft", "second"], 5),
     ],
 )
-@pytest.mark.parametrize(
-    "error", [ModelConnectionError("gone"), ModelAuthError("no key"), ValueError("a typo")]
-)
+@table("error", [ModelConnectionError("gone"), ModelAuthError("no key"), ValueError("a typo")])
 async def test_f05_an_outage_loses_neither_a_paid_draft_nor_what_was_paid(
     judge, reviser, critic, outputs, calls, error
 ):
@@ -419,7 +418,7 @@ async def test_hooks_are_told_in_order():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("decision", "reason", "drafts"),
     [
         (Decision.ACCEPT, REASON.USER_ACCEPTED, 1),
@@ -515,7 +514,7 @@ async def test_f01_the_same_issues_again_and_again_end_the_run():
     assert len(refined.drafts) == 4
 
 
-@pytest.mark.parametrize("issue", ["the ending is weak", "{} of 20 tests fail"])
+@table("issue", ["the ending is weak", "{} of 20 tests fail"])
 async def test_f01_a_run_that_improves_goes_on_whatever_the_issues(issue):
     judge = Judge(*(Evaluation(n / 10, issues=(issue.format(20 - n),)) for n in range(1, 9)))
     refined = await loop(judge, max_drafts=40).refine(TASK)
@@ -540,7 +539,7 @@ async def test_convergence_off_runs_to_the_bound():
     assert (refined.reason, len(refined.drafts)) == (REASON.MAX_ITERATIONS, 12)
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "reason", "drafts"),
     [
         ((0.6, 0.6, 0.6), REASON.PLATEAU, 3),

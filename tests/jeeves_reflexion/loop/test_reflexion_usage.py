@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import anyio
 import pytest
 from loop_parts import Ear, Grader, Writer
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -54,7 +55,7 @@ async def text_async(prompt: str) -> str:
     return "a"
 
 
-@pytest.mark.parametrize("agent", [text, text_async])
+@table("agent", [text, text_async])
 async def test_a_text_says_nothing_of_its_usage(agent):
     result = await loop(agent).run("x")
     assert result.usage["agent"] == Usage(3, cost_usd=None, unreported=3)
@@ -69,8 +70,8 @@ async def test_a_function_that_raises_says_nothing_of_its_usage_either():
     assert (await loop(agent).run("x")).usage["agent"] == Usage(3, cost_usd=None, unreported=3)
 
 
-@pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("budget", [Budget(max_tokens=1), Budget(max_cost_usd=0.01)])
+@table("fails", [False, True])
+@table("budget", [Budget(max_tokens=1), Budget(max_cost_usd=0.01)])
 async def test_a_budget_over_what_is_unknown_is_refused_after_the_first_call(budget, fails):
     calls = []
 
@@ -117,8 +118,8 @@ async def agent_asking(asked, kind: str):
     return {f.__name__: f for f in (by_text, by_attempt, in_its_own_loop, from_its_thread)}[kind]
 
 
-@pytest.mark.parametrize("kind", ["by_text", "by_attempt", "in_its_own_loop", "from_its_thread"])
-@pytest.mark.parametrize("nested", [False, True])
+@table("kind", ["by_text", "by_attempt", "in_its_own_loop", "from_its_thread"])
+@table("nested", [False, True])
 async def test_complete_of_a_model_of_this_package_is_metered_once(kind, nested, tmp_path):
     asked = (
         RecordedModel(tmp_path / "tape.jsonl", WrappedModel(model()), mode="record") if nested else model()
@@ -130,7 +131,7 @@ async def test_complete_of_a_model_of_this_package_is_metered_once(kind, nested,
     assert result.trials[0].attempt.usage == ONE_CALL
 
 
-@pytest.mark.parametrize("kind", ["by_text", "in_its_own_loop", "from_its_thread"])
+@table("kind", ["by_text", "in_its_own_loop", "from_its_thread"])
 async def test_a_stream_goes_on_whatever_loop_the_model_was_asked_in(kind):
     reflexion = loop(await agent_asking(model(), kind))
     with anyio.fail_after(30):

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import Evaluation, Reflection, Reflexion, Task
 from jeeves_reflexion.agents import as_agent
 from jeeves_reflexion.session import Session
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.anyio
@@ -95,7 +96,7 @@ def start(*arguments: str) -> subprocess.Popen:
     )
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@table("backend", ["asyncio", "trio"])
 def test_the_process_ends_without_a_daemon_that_hangs(backend):
     process = start("late", backend)
     try:

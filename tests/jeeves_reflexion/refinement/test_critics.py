@@ -1,7 +1,8 @@
 """Reflection while an agent is at work (triggers T02 to T06 of the checklist)."""
 
 import pytest
-from refining import TASK, Author, Editor, Judge, loop
+from refinement_parts import TASK, Author, Editor, Judge, loop
+from tables import table
 
 from jeeves_reflexion import (
     ConfigurationError,
@@ -62,8 +63,8 @@ def turns(*actions, native):
 ACTIONS = [("search", "a"), ("calc", "1+"), ("search", "b"), ("search", "c"), ("calc", "2+")]
 
 
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize(
+@table("native", [True, False])
+@table(
     ("triggers", "expected"),
     [
         (Triggers(step_interval=2), [("step_interval", 2), ("step_interval", 4)]),
@@ -133,7 +134,7 @@ async def test_a_critic_without_a_key_ends_the_run_and_loses_no_draft():
         await inner()(TASK, Session())
 
 
-@pytest.mark.parametrize(("second", "looked"), [(0.65, True), (0.70, True), (0.75, False), (0.85, False)])
+@table(("second", "looked"), [(0.65, True), (0.70, True), (0.75, False), (0.85, False)])
 async def test_t06_a_loss_is_looked_into(second, looked):
     asked = []
 
@@ -168,7 +169,7 @@ async def test_the_critic_by_a_model_sees_task_and_steps_as_data():
     assert user.content.count("</steps>") == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "said"),
     [
         ({"step_interval": 0}, "step_interval"),
@@ -191,7 +192,7 @@ def test_c08_unknown_triggers_are_named():
         known_triggers(["completion", "sometimes"])
 
 
-@pytest.mark.parametrize("triggers", [Triggers(on_error=True), Triggers(quality_drop=0.1)])
+@table("triggers", [Triggers(on_error=True), Triggers(quality_drop=0.1)])
 def test_triggers_need_someone_to_reflect(triggers):
     with pytest.raises(ConfigurationError, match="critic"):
         RefinementOptions(triggers=triggers)

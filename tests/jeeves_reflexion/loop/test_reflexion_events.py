@@ -11,6 +11,7 @@ from types import MappingProxyType
 import anyio
 import pytest
 from loop_parts import BLOCK, Ear, Grader, Player, Writer, heard
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -259,9 +260,9 @@ class StopError(BaseException):
     pass
 
 
-@pytest.mark.parametrize("error", [StopError("now"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
-@pytest.mark.parametrize("part", ["agent", "evaluator", "reflector"])
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@table("error", [StopError("now"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+@table("part", ["agent", "evaluator", "reflector"])
+@table("kind", ["async", "sync"])
 async def test_what_is_no_exception_comes_out_of_a_stream_as_out_of_a_run(error, part, kind):
     def in_a_thread(first, *_):
         raise error

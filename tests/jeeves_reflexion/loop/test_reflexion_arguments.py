@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     ConfigurationError,
@@ -34,7 +35,7 @@ def reflected(task, trials) -> str:
     return "look left"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         *[("max_attempts", value) for value in (0, -1, 1.5, True, "3", None)],
@@ -59,15 +60,15 @@ def test_an_argument_out_of_range_is_a_value_error_that_names_it(name, value):
     assert isinstance(caught.value, ConfigurationError)
 
 
-@pytest.mark.parametrize("part", ["evaluator", "reflector"])
-@pytest.mark.parametrize("prompt", ["judge it", Path("judge.md")])
+@table("part", ["evaluator", "reflector"])
+@table("prompt", ["judge it", Path("judge.md")])
 def test_a_prompt_beside_a_callable_is_refused(part, prompt):
     function = {"evaluator": graded, "reflector": reflected}[part]
     with pytest.raises(ValueError, match=f"{part}_prompt goes with a model"):
         Reflexion(model=model(), **{part: function, f"{part}_prompt": prompt})
 
 
-@pytest.mark.parametrize("missing", ["base", "evaluator", "reflector"])
+@table("missing", ["base", "evaluator", "reflector"])
 def test_what_has_no_default_without_a_model_is_named(missing):
     parts = {"base": lambda prompt: "a", "evaluator": graded, "reflector": reflected}
     del parts[missing]
@@ -81,8 +82,8 @@ def test_a_store_and_a_memory_are_one_too_many(tmp_path):
         Reflexion(model=model(), lesson_store=store, memory=FileMemory(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["unscorable_limit", "lesson_characters"])
-@pytest.mark.parametrize("value", [0, True, 1.5])
+@table("name", ["unscorable_limit", "lesson_characters"])
+@table("value", [0, True, 1.5])
 def test_options_out_of_range_are_named(name, value):
     with pytest.raises(ValueError, match=name):
         LoopOptions(**{name: value})

@@ -8,6 +8,7 @@ import tracemalloc
 import anyio
 import pytest
 from loop_parts import BLOCK, Grader, Player, Writer
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -86,7 +87,7 @@ async def test_a_lesson_with_line_breaks_or_hidden_characters_is_one_line_of_the
     assert agent.blocks[1] == "- look left first"
 
 
-@pytest.mark.parametrize("selective", [False, True])
+@table("selective", [False, True])
 async def test_two_runs_at_the_same_time_never_see_each_others_block(selective):
     blocks: dict[str, list[str]] = {"red": [], "blue": []}
     turn = anyio.Event()
@@ -182,8 +183,8 @@ def with_model(seen: list[str]):
     return ReAct(ScriptedModel(lambda messages: seen.append("\n".join(m.content for m in messages)) or "a"))
 
 
-@pytest.mark.parametrize("make", [with_prompt, with_task, with_session, with_model])
-@pytest.mark.parametrize("selective", [False, True])
+@table("make", [with_prompt, with_task, with_session, with_model])
+@table("selective", [False, True])
 async def test_lessons_reach_every_base(make, selective):
     seen: list[str] = []
     loop = Reflexion(
@@ -197,7 +198,7 @@ async def test_lessons_reach_every_base(make, selective):
     assert "lesson 1 says look left" in seen[1]
 
 
-@pytest.mark.parametrize("make", [with_prompt, with_task, with_model])
+@table("make", [with_prompt, with_task, with_model])
 async def test_a_lesson_cannot_leave_the_fence_that_marks_it_as_data(make):
     seen: list[str] = []
     loop = Reflexion(make(seen), evaluator=Grader(1.0), reflector=Writer())

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import (
     Evaluation,
@@ -129,7 +130,7 @@ async def test_a_judge_sees_the_reference_and_its_words_go_no_further():
     assert not [text for text in agent.sent + reflector.sent if quotes_gold(text)]
 
 
-@pytest.mark.parametrize("evaluator", EVALUATORS)
+@table("evaluator", EVALUATORS)
 async def test_functions_as_agent_reset_and_reflector_get_the_public_task(evaluator):
     seen: list[Task] = []
     shown: list[str] = []
@@ -184,7 +185,7 @@ async def test_a_lesson_store_gets_the_public_task():
     assert {task.reference for task in seen} == {None}
 
 
-@pytest.mark.parametrize("quote", [repr, json.dumps, str.upper, lambda gold: gold.replace("\n", "  \n ")])
+@table("quote", [repr, json.dumps, str.upper, lambda gold: gold.replace("\n", "  \n ")])
 def test_a_reference_is_withheld_however_it_is_quoted(quote):
     gold = 'it\'s "two"\nlines'
     public = Evaluation(0.0, rationale=f"expected {quote(gold)}").public(gold)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import anyio
 import anyio.lowlevel
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -94,7 +95,7 @@ def test_defaults_are_those_of_the_seed():
     assert (made.plateau_iterations, made.improvement_threshold, made.detect_oscillation) == (2, 0.05, True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "said"),
     [
         ({"max_iterations": 0}, "max_iterations"),
@@ -124,12 +125,12 @@ def test_c01_to_c17_wrong_values_are_named_when_the_pattern_is_made(settings, sa
         ReflectionPattern(**settings)
 
 
-@pytest.mark.parametrize("selection", ["highest_score", "latest", "first_satisfactory", "weighted_recency"])
+@table("selection", ["highest_score", "latest", "first_satisfactory", "weighted_recency"])
 def test_c16_h06_every_selection_is_accepted(selection):
     assert ReflectionPattern(best_version_selection=selection).best_version_selection == selection
 
 
-@pytest.mark.parametrize("named", [(), ("completion",), ("error",), ("error", "completion")])
+@table("named", [(), ("completion",), ("error",), ("error", "completion")])
 async def test_t01_completion_is_on_whether_named_or_not(named):
     writer = Writer(scores=(0.9,))
     made = pattern(reflection_triggers=named)
@@ -152,7 +153,7 @@ def test_c17_the_options_of_triggers_are_kept_and_reach_the_loop():
     assert pattern().refinement(ReAct(Writer().model), Task("Write.")).options.triggers == Triggers()
 
 
-@pytest.mark.parametrize(
+@table(
     ("named", "option", "on"),
     [
         (["error"], {}, True),
@@ -235,7 +236,7 @@ async def test_c05_a_name_is_a_model_at_the_writers_endpoint():
     assert "127.0.0.1:9" in repr(judge)
 
 
-@pytest.mark.parametrize("structured", [True, False])
+@table("structured", [True, False])
 async def test_c06_structured_output_is_asked_for_or_not(structured):
     writer = Writer()
     if not structured:
@@ -253,7 +254,7 @@ async def test_c07_only_the_best_and_the_last_are_kept():
     assert result.history.total_iterations == 4
 
 
-@pytest.mark.parametrize("shown", [True, False])
+@table("shown", [True, False])
 async def test_c10_c11_what_the_reviser_is_shown(shown):
     writer = Writer(scores=(0.1, 0.5, 0.9))
     await run(writer, include_prior_versions=shown, include_reflection_history=shown)
@@ -393,7 +394,7 @@ def by_a_wrapped_callable(made, agent):
     Reflexion(wrapped, evaluator=lambda output: True, reflector=no_lesson).run_sync("Write.")
 
 
-@pytest.mark.parametrize(
+@table(
     "run",
     [
         by_run_sync,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loop_parts import BLOCK, Grader, Player, Writer, heard
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -39,21 +40,21 @@ def limited(budget: Budget, agent=None, grader=None, **settings) -> Reflexion:
     return Reflexion(agent or Player("a"), evaluator=grader or Grader(0.0), options=options, **settings)
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "max_cost_usd", "max_seconds"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), "10", True, np.int64(0)])
+@table("name", ["max_tokens", "max_cost_usd", "max_seconds"])
+@table("value", [0, -1, float("nan"), "10", True, np.int64(0)])
 def test_a_limit_out_of_range_is_named(name, value):
     with pytest.raises(ConfigurationError, match=rf"Budget\.{name}"):
         Budget(**{name: value})
 
 
-@pytest.mark.parametrize("number", [np.int64(9), np.int32(9), np.float32(9)])
+@table("number", [np.int64(9), np.int32(9), np.float32(9)])
 def test_a_limit_may_be_a_number_of_numpy(number):
     budget = Budget(max_tokens=number, max_cost_usd=number, max_seconds=number)
     assert budget == Budget(9, 9, 9)
     assert type(budget.max_seconds) in {int, float}
 
 
-@pytest.mark.parametrize("budget", [Budget(max_tokens=100), Budget(max_cost_usd=1.0)])
+@table("budget", [Budget(max_tokens=100), Budget(max_cost_usd=1.0)])
 async def test_the_call_that_crosses_a_limit_is_the_last(budget):
     agent = Player(Attempt("a", usage=Usage(1, 60, 0, 0.6)))
     result = await limited(budget, agent, max_attempts=9).run("x")
@@ -125,7 +126,7 @@ async def test_no_attempt_is_begun_beyond_the_budget():
 HANGS = ["agent", "agent in a thread", "evaluator", "evaluator in a thread", "reflector", "recall"]
 
 
-@pytest.mark.parametrize("place", HANGS)
+@table("place", HANGS)
 async def test_the_deadline_cancels_a_call_that_hangs(place):
     def hang(_, *more):
         if place.endswith("thread"):
@@ -178,7 +179,7 @@ async def test_each_run_has_the_budget_for_itself():
     assert [(await loop.run("x")).stop_reason for _ in range(3)] == ["passed"] * 3
 
 
-@pytest.mark.parametrize("budget", [Budget(max_tokens=10), Budget(max_cost_usd=10)])
+@table("budget", [Budget(max_tokens=10), Budget(max_cost_usd=10)])
 async def test_a_limit_on_what_is_not_reported_is_an_error_and_not_free(budget):
     model = ScriptedModel([Completion("a"), Completion("score: 0.0")])
     with pytest.raises(ConfigurationError, match="budget needs"):

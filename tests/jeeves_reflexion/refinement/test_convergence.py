@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refining import text
+from refinement_parts import text
+from tables import table
 
 from jeeves_reflexion import ConfigurationError, ConvergenceReason, Draft, Evaluation, EvaluationError
 from jeeves_reflexion.refinement.convergence import ORDER, Convergence, select
@@ -28,7 +29,7 @@ def reason(*scores, texts=None, **limits):
     return Convergence(**limits).reason(drafts(*scores, texts=texts))
 
 
-@pytest.mark.parametrize(
+@table(
     ("scores", "limits", "expected"),
     [
         # V01: none of the last N revisions improved on the best before
@@ -84,7 +85,7 @@ CODE = (
 WIDE = {"plateau_iterations": 9}
 
 
-@pytest.mark.parametrize(
+@table(
     ("scores", "texts", "expected"),
     [
         ((0.5, 0.5, 0.5), [CODE] * 3, REASON.SEMANTIC_STABILITY),
@@ -134,7 +135,7 @@ def test_f01_issues_are_the_same_in_any_order_case_and_spacing():
     assert Convergence(**WIDE, repeated_issues=5).reason(made) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "issues",
     [
         [(f"{failing} of 20 tests fail",) for failing in (18, 9, 8, 7)],
@@ -180,7 +181,7 @@ def test_options_of_the_embedder_that_is_gone_still_work_and_warn():
     assert replace(old, repeated_issues=5).repeated_issues == 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("limits", "said"),
     [
         ({"plateau_iterations": 0}, "plateau_iterations"),
@@ -194,7 +195,7 @@ def test_limits_out_of_range_are_named(limits, said):
         Convergence(**limits)
 
 
-@pytest.mark.parametrize(
+@table(
     ("selection", "scores", "best"),
     [
         ("highest_score", (0.4, 0.75, 0.55), 2),  # H03
