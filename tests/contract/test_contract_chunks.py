@@ -6,6 +6,7 @@ import threading
 import anyio
 import numpy as np
 import pytest
+from tables import table
 
 from vectorstores import (
     Chunk,
@@ -316,7 +317,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "said"), BAD)
+@table(("bad", "said"), BAD)
 async def test_one_bad_chunk_refuses_the_call(store, bad, said):
     good = Chunk("fine", id="good")
     with pytest.raises(InvalidChunkError, match=said) as caught:
@@ -345,7 +346,7 @@ async def test_a_bad_record_or_patch_refuses_the_call(store):
         await store.update("good", {"a": math.nan})
 
 
-@pytest.mark.parametrize(
+@table(
     "arguments",
     [{"k": 0}, {"diversity": 1.1}, {"diversity": -0.1}, {"min_score": 1.5}, {"min_score": math.nan}],
 )
@@ -365,7 +366,7 @@ async def test_a_bad_query_vector_or_cursor_is_refused(store):
         await store.delete("abc")
 
 
-@pytest.mark.parametrize("wrong", [2.5, True, "3", None])
+@table("wrong", [2.5, True, "3", None])
 async def test_a_number_of_results_is_a_whole_number(store, wrong):
     with pytest.raises(TypeError, match="k must be a whole number"):
         await store.search("x", k=wrong)

@@ -106,8 +106,8 @@ def test_a_number_out_of_range_is_a_value_error(score):
         Evaluation(score)
 
 
-@pytest.mark.parametrize("number", [float("nan"), np.float64("nan"), 10**400])
-@pytest.mark.parametrize(
+@table("number", [float("nan"), np.float64("nan"), 10**400])
+@table(
     ("make", "name"),
     [
         (lambda number: Attempt(seconds=number), "Attempt.seconds"),
@@ -120,8 +120,8 @@ def test_what_is_no_number_after_all_is_a_value_error(make, name, number):
         make(number)
 
 
-@pytest.mark.parametrize("value", [None, "3", float("nan"), [2]])
-@pytest.mark.parametrize(
+@table("value", [None, "3", float("nan"), [2]])
+@table(
     ("kind", "name"),
     [
         (Convergence, "plateau_iterations"),

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from vectorstores import InvalidFilterError
 from vectorstores.filters import MISSING, And, Exists, Not, OneOf, Or, Ordered, canonical, parse
@@ -62,17 +63,17 @@ DIFFERS = [
 ]
 
 
-@pytest.mark.parametrize(("filter", "metadata"), MATCHES)
+@table(("filter", "metadata"), MATCHES)
 def test_matches(filter, metadata):
     assert parse(filter).matches(metadata)
 
 
-@pytest.mark.parametrize(("filter", "metadata"), DIFFERS)
+@table(("filter", "metadata"), DIFFERS)
 def test_differs(filter, metadata):
     assert not parse(filter).matches(metadata)
 
 
-@pytest.mark.parametrize(
+@table(
     ("filter", "place"),
     [
         ([], "filter: expected a mapping"),

@@ -3,9 +3,9 @@
 import textwrap
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from benchmarks.humaneval.programs import defines, preamble, program_of, solution_in
 
@@ -21,7 +21,7 @@ def area(solution):
     return round(names["area"](1), 3), names["area"](-1), names["helper"](1)
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         WHOLE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     ConfigurationError,
@@ -237,7 +238,7 @@ async def test_a_lesson_without_words_is_refused(make):
         assert await lessons.count() == 0
 
 
-@pytest.mark.parametrize("k", [0, -1, float("nan"), float("inf"), 2.0, 2.5, True, "2", None])
+@table("k", [0, -1, float("nan"), float("inf"), 2.0, 2.5, True, "2", None])
 async def test_k_out_of_range_is_named(make, k):
     async with make() as lessons:
         with pytest.raises(ConfigurationError, match=r"k must be .*at least 1"):

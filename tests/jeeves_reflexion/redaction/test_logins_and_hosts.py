@@ -8,7 +8,7 @@ import string
 import time
 from pathlib import Path
 
-import pytest
+from tables import table
 
 from jeeves_reflexion import redact
 
@@ -63,8 +63,8 @@ WRONG = {
 """What is known to go wrong; each was so when the patterns first saw these texts."""
 
 
-@pytest.mark.parametrize("kind", dict.fromkeys(kind for kind, _, _ in FIRST))
-@pytest.mark.parametrize("wanted", ["hidden", "kept"])
+@table("kind", dict.fromkeys(kind for kind, _, _ in FIRST))
+@table("wanted", ["hidden", "kept"])
 def test_what_is_one_goes_and_what_only_looks_like_it_stays(kind, wanted):
     texts = [text for of, state, text in [*FIRST, *LATER] if (of, state) == (kind, wanted)]
     assert {text: outcome(text) for text in texts if text not in WRONG} == {
@@ -78,7 +78,7 @@ def test_there_are_as_many_that_stay_as_that_go():
     assert sum(wanted == "kept" for _, wanted, _ in FIRST + LATER) == 7 * (15 + 5)
 
 
-@pytest.mark.parametrize(
+@table(
     "piece",
     [
         "lin_oauth_",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import Lesson, Provenance, Step, redact
 from jeeves_reflexion.events import LessonPersisted, StepTaken
@@ -127,7 +127,7 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "secret"), DISGUISED.items(), ids=range(len(DISGUISED)))
+@table(("text", "secret"), DISGUISED.items())
 def test_a_secret_in_disguise_or_in_another_language_is_taken_out(text, secret):
     for whole in (text, f"V\u00f6r, {text} \u2013 nach.", f"{'Kein Wort davon. ' * 40}{text}"):
         clean = redact(whole)
@@ -173,7 +173,7 @@ def test_secrets_beside_each_other_are_all_taken_out(texts):
     assert [SECRETS[text] for text in texts if SECRETS[text] in clean] == []
 
 
-@pytest.mark.parametrize(
+@table(
     "part",
     [
         "a-",

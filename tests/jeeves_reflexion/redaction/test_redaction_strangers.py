@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-import pytest
+from tables import table
 
 from jeeves_reflexion import redact
 
@@ -89,7 +89,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "clean"), HIDDEN.items())
+@table(("text", "clean"), HIDDEN.items())
 def test_what_was_left_goes(text, clean):
     assert redact(text) == clean
     assert redact(clean) == clean

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noting import REPLY, noted
+from tables import table
 
 from jeeves_reflexion import ModelTimeoutError, ScriptedModel
 from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput
@@ -183,7 +184,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@table("form", FORMS)
 def test_a_reply_is_read_however_it_is_dressed(form):
     assert summary(FORMS[form]) == EXPECTED
 

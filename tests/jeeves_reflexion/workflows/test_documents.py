@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.workflows import Workflow, WorkflowFileError
 from jeeves_reflexion.workflows.documents import read_file, read_yaml
@@ -36,7 +37,7 @@ LETTERS = "abcdefghijklmnopqrstuv"
 BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(LETTERS))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         (BOMB, "it holds more than 50,000 values, aliases spelled out"),

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import (
     BudgetExceededError,
@@ -216,7 +217,7 @@ async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
     assert "took longer than 0.05 s" in result["reflection_history"][1]["errors"][0]["message"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "said"),
     [
         ({"max_iterations": 0}, "max_iterations"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion.workflows import TemplateError, WorkflowFileError, templates
 from jeeves_reflexion.workflows.templates import holds, render, render_text
@@ -22,7 +23,7 @@ async def rendered(source):
     return await render(source, STATE, "node 'a', prompt")
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "value"),
     [
         ("{{ state.data }}", STATE["data"]),

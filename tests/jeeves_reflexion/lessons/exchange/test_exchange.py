@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.exchange.files import (
@@ -82,7 +83,7 @@ def spoiled(**changes):
     return json.dumps({name: part for name, part in value.items() if part != "drop"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "said"),
     [
         ("{", "no JSON"),
