@@ -11,6 +11,7 @@ import pytest
 from embedding_service import DIM, Reply, Service, right
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from vectorstores import (
     Chunk,
@@ -271,7 +272,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), MALFORMED.values(), ids=MALFORMED)
+@table(("change", "message"), MALFORMED.values())
 async def test_a_malformed_reply_is_an_error_that_says_where(service, change, message):
     service.respond = lambda request, number: changed(request, change)
     async with embedder_of(service) as embedder:

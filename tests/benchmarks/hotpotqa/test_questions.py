@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import table
 
 from benchmarks.hotpotqa.failures import QuestionFileError
 from benchmarks.hotpotqa.questions import load_questions, paragraphs_of
@@ -31,7 +32,7 @@ def test_entities_are_resolved_and_supporting_paragraphs_found(questions):
     assert len(paragraphs_of(questions)["q-company"]) == 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "said"),
     [
         ("", "holds no question"),

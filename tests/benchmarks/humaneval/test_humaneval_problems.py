@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tables import table
 
 from benchmarks.humaneval.problems import load_problems, load_samples
 from jeeves_reflexion import ConfigurationError
@@ -54,7 +55,7 @@ def test_sanitized_mbpp_is_a_list_and_says_prompt(tmp_path):
     assert problem.hidden.startswith("import cmath")
 
 
-@pytest.mark.parametrize(
+@table(
     ("second", "said"),
     [
         ("{", "line 3: no JSON"),

@@ -22,6 +22,7 @@ from protocol_parts import (
     partial,
     success,
 )
+from tables import table
 
 from jeeves_reflexion.reflections.forms import (
     FORMS,
@@ -218,7 +219,7 @@ def test_a_file_by_hand_needs_no_data():
 GOOD = to_markdown(entry())
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "says"),
     [
         ("", 1, "should read '# Reflection: YYYY-MM-DD"),
