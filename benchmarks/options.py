@@ -18,7 +18,7 @@ from jeeves_reflexion.experiments import ArmName, Expected, JudgedBy, Plan, arm_
 from jeeves_reflexion.experiments.arms import arm_of
 from jeeves_reflexion.models.openai import Prices
 from vectorstores import Embedder, HashingEmbedder
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import default_embedder, embedder_or_default
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
@@ -125,5 +125,7 @@ def run_folder(options: Mapping[str, Any], name: str) -> Path:
 
 
 def embedder_called(name: str) -> Embedder:
-    """Return the embedder of that name."""
+    """Return the embedder of that name; ``auto`` is the best that is installed."""
+    if name == "auto":
+        return embedder_or_default(None)
     return HashingEmbedder() if name == "hashing" else default_embedder()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from jeeves_reflexion.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from jeeves_reflexion.types import Step
+    from jeeves_reflexion.types import Attempt, Step
 
 CHARS_PER_TOKEN = 4
 """A usual estimate for English text; budgets of text are kept by it, budgets of a run by reported tokens."""
@@ -186,6 +186,16 @@ def render_steps(steps: Sequence[Step], max_tokens: int) -> str:
             if part:
                 lines.append(f"{label} {number}: {part}")
     return cut_middle("\n".join(lines), max_tokens)
+
+
+def fenced_attempt(attempt: Attempt, *, trajectory: int, output: int) -> list[str]:
+    """Return an attempt's steps, output and how it ended, each in its fence and cut to its tokens."""
+    parts = [fence("trajectory", render_steps(attempt.steps, trajectory))] if attempt.steps else []
+    parts.append(fence("output", cut_middle(attempt.output, output)))
+    for label, text in (("error", attempt.error), ("interrupted", attempt.interrupted)):
+        if text:
+            parts.append(fence(label, cut_middle(text, trajectory)))
+    return parts
 
 
 def read_prompt(given: str | Path | None, package: str, default: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+from jeeves_reflexion.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from jeeves_reflexion.types import JSON
@@ -15,29 +18,36 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=type)
 
 
-def checked(cls: C) -> C:
+def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
 
     A tuple takes any list of such items, but no single text, whose letters would be the items; a number takes one of
-    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field.
+    numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field, and
+    ``ValueError`` for nan and for what no float can hold; or ``refusal`` for either.
     """
     readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
-    after: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+    after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
 
-    def __post_init__(self: Any) -> None:  # noqa: ANN401, N807 - any instance of any such class
+    def __post_init__(self: Any, *init_vars: object) -> None:  # noqa: ANN401, N807 - of any such class
         for name, reader in readers.items():
             given = getattr(self, name)
             try:
                 value = reader(given)
-            except TypeError as error:
-                raise TypeError(f"{cls.__name__}.{name} must be {error}, not {given!r}") from None
+            except (TypeError, ValueError) as error:
+                problem = f"{cls.__name__}.{name} must be {error}, not {given!r:.100}"
+                raise (refusal or type(error))(problem) from None
             if value is not given:
                 object.__setattr__(self, name, value)
         if after is not None:
-            after(self)
+            after(self, *init_vars)
 
     cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
     return cls
+
+
+def checked_settings(cls: C) -> C:
+    """Have a class of settings check its fields as :func:`checked` does; raises ``ConfigurationError``."""
+    return checked(cls, refusal=ConfigurationError)
 
 
 def plain_number(value: object) -> object:
@@ -90,8 +100,14 @@ def _mapping(value: object) -> object:
 def _number(value: object) -> object:
     value = plain_number(value)
     if not isinstance(value, numbers.Real):
-        raise TypeError("a number or None")
-    return float(value)
+        raise TypeError("a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError("a number of float's range") from None
+    if math.isnan(number):  # equal to nothing, and above and below nothing: no comparison would find it out
+        raise ValueError("a number")
+    return number
 
 
 def _whole(value: object) -> object:
@@ -104,7 +120,7 @@ def _whole(value: object) -> object:
 def _truth(value: object) -> object:
     value = plain_number(value)
     if not isinstance(value, bool):
-        raise TypeError("True, False or None")
+        raise TypeError("True or False")
     return value
 
 
@@ -118,13 +134,42 @@ _READERS: Mapping[str, Callable[[object], object]] = {
 }
 
 
+def _optional(reader: Callable[[object], object]) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        try:
+            return None if value is None else reader(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} or None") from None
+
+    return read
+
+
 def _reader(kind: str) -> Callable[[object], object] | None:
     """Return what reads a field of this annotation; None where it is not checked."""
     outer, _, inner = kind.removesuffix(" | None").partition("[")
     reader = _items_of(_READERS[inner.partition(",")[0]]) if outer == "tuple" else _READERS.get(outer)
     if reader is None or not kind.endswith(" | None"):
         return reader
-    return lambda value: None if value is None else reader(value)
+    return _optional(reader)
+
+
+def check_share(label: str, value: object) -> None:
+    """Raise :class:`ConfigurationError` unless a value is a number from 0 to 1."""
+    if not is_number(value) or not 0.0 <= value <= 1.0:
+        raise ConfigurationError(f"{label} must lie in [0, 1], not {value!r}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an int or float, and neither a bool nor NaN."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))
+
+
+def check_whole(label: str, value: object, least: int = 1) -> None:
+    """Raise :class:`ConfigurationError` unless a value is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{label} must be a whole number of at least {least}, not {value!r}")
 
 
 WITHHELD = "[withheld]"

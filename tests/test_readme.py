@@ -5,14 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_first_example_learns_and_remembers_across_processes(tmp_path):
-    pytest.importorskip("faiss")
     said = [
         subprocess.run(
             [sys.executable, "-W", "error", "-c", BLOCKS[0]],

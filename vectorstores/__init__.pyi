@@ -1,4 +1,3 @@
-from vectorstores._move import Reembedding as Reembedding
 from vectorstores.address import open_store as open_store
 from vectorstores.base import JSON as JSON
 from vectorstores.base import Chunk as Chunk
@@ -40,5 +39,6 @@ from vectorstores.origin import Origin as Origin
 from vectorstores.origin import origin_of as origin_of
 from vectorstores.postgres import PostgresOptions as PostgresOptions
 from vectorstores.postgres import PostgresVectorStore as PostgresVectorStore
+from vectorstores.reembedding import Reembedding as Reembedding
 from vectorstores.sqlite_faiss import FaissVectorStore as FaissVectorStore
 from vectorstores.store import Store as Store

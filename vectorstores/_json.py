@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from vectorstores.base import VectorStoreError
+from vectorstores.base import StoreCorruptError, VectorStoreError
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -80,4 +81,22 @@ def check_text(value: object, place: str, error: type[Exception]) -> str:
             value.encode()
         except UnicodeEncodeError:
             raise error(f"{place}: {value!a:.100} is not valid Unicode (a lone surrogate)") from None
+    return value
+
+
+def read_json(text: str, what: str) -> JSON:
+    """Read a stored JSON value. Raises :class:`StoreCorruptError`, which says ``what`` it is, for any that can't be."""
+    try:
+        value: JSON = json.loads(text)
+    # JSON that another program wrote may have 5,000 digits, or 2,000 lists in each other.
+    except (ValueError, RecursionError) as error:
+        raise StoreCorruptError(f"{what} is damaged: {error}; delete it or restore a backup") from error
+    return value
+
+
+def read_metadata(text: str, what: str) -> dict[str, JSON]:
+    """Read a chunk's stored metadata; raises :class:`StoreCorruptError` for what is no JSON object."""
+    value = read_json(text, what)
+    if not isinstance(value, dict):
+        raise StoreCorruptError(f"{what} is damaged: it is no JSON object; delete it or restore a backup")
     return value

@@ -30,7 +30,7 @@ def open_store(
 
     ==================================  ======================================================================
     ``memory://``                       in this process's memory
-    a path, ``file:///path``            a folder of this machine, with FAISS; ``~`` is the user's home
+    a path, ``file:///path``            a folder of this machine; ``~`` is the user's home
     ``postgresql://user@host/db``       PostgreSQL with pgvector (``postgres://`` too); the parameter ``schema``
                                         names another schema than ``vectorstores``: ``…/db?schema=lessons``
     ``postgresql+embedded:///folder``   PostgreSQL in a folder of this machine, started when it is needed
@@ -76,7 +76,7 @@ def folder_of(url: str | os.PathLike[str]) -> Path | None:
     if scheme == "memory":
         return None
     if is_postgres(address):
-        raise StoreUnavailableError("a PostgreSQL store is in no folder of FAISS; this needs the path of one")
+        raise StoreUnavailableError("a PostgreSQL store is in no folder; this needs the path of one")
     raise StoreUnavailableError(f"unknown kind of store {scheme}://; expected {_KINDS}")
 
 

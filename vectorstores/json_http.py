@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -25,6 +26,9 @@ EXCERPT: Final = 300
 """How many characters of an unusable answer an error shows."""
 
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
+_TOLD_BY: Final = 8
+# Addresses begin alike, and so do values of several words ("Bearer ..."): these count as a whole, with their words.
+_COMMON_BEGINNING: Final = re.compile(r"\s|%20|://|%3A%2F%2F")
 _RETRIED: Final = frozenset({408, 409, 429})
 
 
@@ -138,9 +142,23 @@ def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = Non
 
 
 def without(secrets: Sequence[str], text: str) -> str:
-    """Return a text without secrets, the longest first."""
+    """Return a text without secrets, the longest first, in capitals or small letters.
+
+    What a secret begins with counts too, from eight characters on: services cut the key that they show.
+    """
     for secret in secrets:
-        text = text.replace(secret, "[REDACTED:api_key]")
+        beginning = secret if _COMMON_BEGINNING.search(secret) else secret[:_TOLD_BY]
+        parts: list[str] = []
+        at = 0
+        for match in re.finditer(re.escape(beginning), text, re.IGNORECASE):
+            if match.start() >= at:
+                shown = text[match.start() : match.start() + len(secret)]
+                alike = takewhile(
+                    lambda pair: pair[0].lower() == pair[1].lower(), zip(shown, secret, strict=False)
+                )
+                parts += text[at : match.start()], "[REDACTED:api_key]"
+                at = max(match.end(), match.start() + sum(1 for _ in alike))
+        text = "".join((*parts, text[at:]))
     return text
 
 

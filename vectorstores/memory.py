@@ -15,7 +15,6 @@ import anyio.to_thread
 import numpy as np
 
 from vectorstores._engine import Opened, Query, conflict_message, taken_message
-from vectorstores._matrix import Matrix
 from vectorstores.base import (
     JSON,
     Chunk,
@@ -28,7 +27,8 @@ from vectorstores.base import (
     StoreClosedError,
     new_id,
 )
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import embedder_or_default
+from vectorstores.matrix import Matrix
 from vectorstores.store import Store
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ _INLINE: Final = 1000
 class InMemoryVectorStore(Store):
     """Chunks and records in the memory of this process, searched exactly; gone when it is closed.
 
-    ``embedder=None`` takes the default, :class:`~vectorstores.SentenceTransformerEmbedder`; if that is not
-    installed, the first call raises :class:`~vectorstores.MissingDependencyError`. ``namespace=None`` is one of the
-    store's own, under a random name.
+    ``embedder=None`` takes all-MiniLM-L6-v2, and :class:`~vectorstores.HashingEmbedder`, with a warning, where no
+    extra that can run it is installed. ``namespace=None`` is one of the store's own, under a random name.
     """
 
     def __init__(self, embedder: Embedder | None = None, *, namespace: str | None = None) -> None:
@@ -118,7 +117,7 @@ class _MemoryEngine:
         return self._opened
 
     def _resolve(self) -> Opened:
-        embedder = default_embedder() if self._embedder is None else self._embedder
+        embedder = embedder_or_default(self._embedder)
         return Opened(embedder, embedder.id, embedder.dim)
 
     async def close(self) -> None:

@@ -18,13 +18,13 @@ import anyio
 import anyio.to_thread
 
 from vectorstores._engine import Opened, embed_checked
-from vectorstores._move import Move, Reembedding
-from vectorstores._sqlite import Database
 from vectorstores.address import folder_of
 from vectorstores.base import Embedder, StoreUnavailableError
 from vectorstores.origin import Origin
 from vectorstores.postgres.address import is_postgres, require_psycopg
+from vectorstores.reembedding import Move, Reembedding
 from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import DATABASE
 from vectorstores.sqlite_faiss.move import SqliteMove
 

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vectorstores._sqlite import Database
 from vectorstores.address import folder_of
 from vectorstores.base import EmbeddingError
 from vectorstores.postgres.address import is_postgres, require_psycopg
 from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import DATABASE
 
 if TYPE_CHECKING:

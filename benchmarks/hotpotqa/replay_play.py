@@ -27,7 +27,7 @@ LESSON_CHARACTERS: Final = 10_000
 
 # All of a task's own reflections, near-copies too, as in the paper.
 _AS_IN_THE_PAPER: Final = LessonSettings(
-    merging=None, picking=Picking(max_likeness=1.0, max_tokens=1_000_000)
+    keep_copies=True, picking=Picking(max_likeness=1.0, max_tokens=1_000_000, diversity=0.0)
 )
 
 

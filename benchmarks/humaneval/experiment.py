@@ -96,7 +96,7 @@ class Setting:
     @property
     def lesson_settings(self) -> LessonSettings:
         """The settings given; without a model, lessons by rules that differ in one word are not taken for copies."""
-        return self.settings or (LessonSettings() if self.model else LessonSettings(merging=None))
+        return self.settings or (LessonSettings() if self.model else LessonSettings(keep_copies=True))
 
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:

@@ -1,6 +1,6 @@
 """Wraps a function of your own, so that it learns from its mistakes and knows better in the next session.
 
-    pip install "jeeves-reflexion[faiss]"
+    pip install jeeves-reflexion
     python main.py
 
 It needs no model and no key. The lessons stay in the folder ``my-lessons``: run it again and even the first session

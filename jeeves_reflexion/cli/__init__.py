@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 
 INTERRUPTED = 130
 
@@ -18,6 +19,7 @@ def main() -> None:
             # A character that the terminal's encoding doesn't have must not lose the rest of the text.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
         program(prog_name="jeeves-reflexion")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -205,10 +205,11 @@ _SPENDING: Final = (
 _EMBEDDER: Final = (
     click.option(
         "--embedder",
-        type=click.Choice(["minilm", "hashing"]),
-        default="minilm",
+        type=click.Choice(["auto", "minilm", "hashing"]),
+        default="auto",
         show_default=True,
-        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model.",
+        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
+        " hashing where that is not installed.",
     ),
 )
 _RECALL: Final = (

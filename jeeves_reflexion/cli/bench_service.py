@@ -49,7 +49,7 @@ from jeeves_reflexion.models import Prices
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.types import JSON, Task
 from vectorstores import Embedder, HashingEmbedder, VectorStore
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import default_embedder, embedder_or_default
 
 NAMESPACE: Final = "bench"
 
@@ -227,6 +227,8 @@ class TaskSetup:
 
 
 def _embedder(order: Order) -> Embedder:
+    if order.embedder == "auto":
+        return embedder_or_default(None)
     return HashingEmbedder() if order.embedder == "hashing" else default_embedder()
 
 

@@ -67,7 +67,7 @@ _OPTIONS = (
     ),
     click.option(
         "--strategy",
-        type=click.Choice(("nearest", "hybrid", "structured_reflections", "seed002")),
+        type=click.Choice(("nearest", "structured_reflections", "hybrid", "seed002")),
         help="How lessons are ordered.",
     ),
     click.option(
@@ -83,7 +83,7 @@ _OPTIONS = (
         metavar="X",
         type=click.FloatRange(0, 1, min_open=True),
         callback=check_finite_number,
-        help="How alike two may be said.",
+        help="What share of their words two may have in common.",
     ),
     click.option(
         "--utility-weight",

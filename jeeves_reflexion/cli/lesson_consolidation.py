@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Sequence
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -17,20 +17,33 @@ from jeeves_reflexion.cli.lesson_usage import usage_of
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.run_service import ProvenModel
-from jeeves_reflexion.lessons.consolidation.clusters import MOST, clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import (
     Evidence,
     Known,
     LLMConsolidator,
     RuleConsolidator,
 )
-from jeeves_reflexion.lessons.consolidation.planning import Applied, Consolidator, Plan, Step, apply, plan
-from jeeves_reflexion.lessons.shelf import Shelf
+from jeeves_reflexion.lessons.consolidation.planning import (
+    MOST,
+    Applied,
+    Consolidator,
+    Plan,
+    Step,
+    apply,
+    clusters,
+    plan,
+)
 from jeeves_reflexion.types import JSON, Lesson
 
 _AGAIN: Final = (
     f"more than {MOST} lessons that are alike are looked at in parts: what is left of these may be merged further, "
     "until nothing is left to consolidate"
+)
+
+
+_REVIEW: Final = (
+    'lessons to review are near one another and may say the same: "lessons merge" merges them, --model has '
+    "a model judge them"
 )
 
 
@@ -43,7 +56,7 @@ class ConsolidationDesk(LessonDesk):
         self, endpoint: Endpoint | None, asking: Asking, by: str, embedder: EmbedderChoice
     ) -> None:
         """Show what the rules, or a model, would do; ask; and do it."""
-        found = anyio.run(self._plan, endpoint)
+        found = anyio.run(self._plan, endpoint, embedder)
         if not self._as_json:
             self._show(found)
         number = counted(len(found.steps), "operation")
@@ -64,8 +77,12 @@ class ConsolidationDesk(LessonDesk):
         for step in found.steps:
             for row in _rows(step):
                 self._screen.entry(row, BELOW)
-            if step.note:
-                self._screen.note(f"{step.operation.kind}: {step.note}")
+        for number, group in enumerate(found.review, 1):
+            about = f"to review {number}"
+            for lesson in group:
+                self._screen.entry({"id": short(lesson.id), "operation": about, "lesson": lesson.text})
+        if found.review:
+            self._screen.note(_REVIEW, "dim")
         for refused in found.refused:
             self._screen.note(f"refused: {refused.proposal}: {refused.why}")
 
@@ -81,8 +98,8 @@ class ConsolidationDesk(LessonDesk):
         if self._in_parts and any(step.operation.kind == "merge" for step in applied.done):
             self._screen.note(_AGAIN, "dim")
 
-    async def _plan(self, endpoint: Endpoint | None) -> Plan:
-        async with self._reading() as store:
+    async def _plan(self, endpoint: Endpoint | None, embedder: EmbedderChoice) -> Plan:
+        async with self._changing(embedder) as store:
             with self._screen.busy():
                 self._screen.waiting_for("reading lessons")
                 lessons = await all_lessons(store)
@@ -94,24 +111,24 @@ class ConsolidationDesk(LessonDesk):
                 idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
                 return Evidence(known_of.lift(lesson.id), idle)
 
-            groups = await anyio.to_thread.run_sync(clusters, lessons)
+            groups = await clusters(store.repository, lessons)
             self._in_parts = any(len(group) == MOST for group in groups)
             with self._screen.busy():
                 self._screen.waiting_for("consolidating")
                 if endpoint is None:
                     alone = _alone(lessons, groups)
-                    return await plan([*groups, *alone], RuleConsolidator(known=known), shelf=store.shelf)
-                return await _ask(endpoint, groups, known, store.shelf)
+                    return await plan([*groups, *alone], RuleConsolidator(known=known))
+                return await _ask(endpoint, groups, known)
 
     async def _apply(self, found: Plan, by: str, embedder: EmbedderChoice) -> Applied:
         async with self._changing(embedder) as store:
-            return await apply(found, store.shelf, by=by)
+            return await apply(found, store.repository, by=by)
 
 
-async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known, shelf: Shelf) -> Plan:
+async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known) -> Plan:
     async with model_at(endpoint) as model:
         consolidator: Consolidator = LLMConsolidator(ProvenModel(model), known=known)
-        return await plan(groups, consolidator, shelf=shelf)
+        return await plan(groups, consolidator)
 
 
 def _alone(lessons: Sequence[Lesson], groups: Sequence[Sequence[Lesson]]) -> list[tuple[Lesson]]:
@@ -137,13 +154,9 @@ def _rows(step: Step) -> list[dict[str, str]]:
     return rows
 
 
-def _step_as_json(step: Step) -> JSON:
-    operation = cast("Mapping[str, JSON]", plain(step.operation))
-    return {**operation, "note": step.note} if step.note else operation
-
-
 def _answer(found: Plan) -> dict[str, JSON]:
     return {
-        "operations": [_step_as_json(step) for step in found.steps],
+        "operations": [plain(step.operation) for step in found.steps],
+        "review": [[lesson.id for lesson in group] for group in found.review],
         "refused": [plain(refused) for refused in found.refused],
     }

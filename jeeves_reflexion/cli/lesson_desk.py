@@ -30,10 +30,10 @@ from jeeves_reflexion.cli.stores import open_for_reading, open_for_search
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.tally import Credits
-from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.history import PUT_BACK, Entry
 from jeeves_reflexion.lessons.quarantine import Held
-from jeeves_reflexion.lessons.shelf import store_errors
-from jeeves_reflexion.lessons.undoing import PUT_BACK, Entry
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.types import JSON, Lesson, LessonState, RecalledLesson
 
@@ -185,13 +185,13 @@ class LessonDesk(Desk):
         async with self._reading() as store:
             (found,) = await self._resolve(store, (lesson_id,))
             async with store_errors("read the tasks of a lesson"):
-                tasks = await store.shelf.queries_of(found.lesson.id)
-            return found, await store.ledger.credits(max_age=0.0), tasks
+                tasks = await store.repository.tasks_of([found.lesson.id])
+            return found, await store.ledger.credits(max_age=0.0), tasks.get(found.lesson.id, ())
 
     async def _history(self, lesson_id: str) -> tuple[Lesson, list[Entry], bool]:
         async with self._reading() as store:
             (found,) = await self._resolve(store, (lesson_id,))
-            entries = await Curator(store.shelf).history(found.lesson.id)
+            entries = await Curator(store.repository).history(found.lesson.id)
             return found.lesson, entries, found.held is not None
 
     async def _count(self) -> int:
@@ -263,7 +263,7 @@ class LessonDesk(Desk):
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
     """Return every lesson of a store, oldest first."""
     async with store_errors("list lessons"):
-        return [store.shelf.reader.seen(lesson) async for lesson in store.shelf.each()]
+        return [store.repository.reader.seen(lesson) async for lesson in store.repository.each()]
 
 
 async def _everything(store: VectorLessonStore) -> list[Found]:

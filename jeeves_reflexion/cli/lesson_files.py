@@ -23,8 +23,8 @@ from jeeves_reflexion.cli.lesson_rows import BELOW, short, task
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons import VectorLessonStore, gate
+from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.exchange.files import (
     BadLine,
     ImportReport,
@@ -36,10 +36,11 @@ from jeeves_reflexion.lessons.exchange.files import (
     undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
-from jeeves_reflexion.lessons.forgetting import Forgotten, forgotten, remember
+from jeeves_reflexion.lessons.history import Change
+from jeeves_reflexion.lessons.records import MOST_TASKS
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
-from jeeves_reflexion.lessons.shelf import Change, store_errors
-from jeeves_reflexion.lessons.together import MOST_TASKS
+from jeeves_reflexion.lessons.traces import Forgotten, forgotten, remember
 from jeeves_reflexion.reflections.folder import Malformed
 from jeeves_reflexion.reflections.lesson_files import lesson_changes
 from jeeves_reflexion.types import JSON, Lesson, LessonState
@@ -179,7 +180,7 @@ class FilesDesk(LessonDesk):
                     if (known := await store.get(line.lesson.id)) is not None
                 }
                 async with store_errors("read what was forgotten"):
-                    gone = await forgotten(store.shelf)
+                    gone = await forgotten(store.repository)
                 if order.restore:
                     older = await self._older(store, prepared)
         said = {line.lesson.id: line.lesson.text for line in lines.lessons}
@@ -212,7 +213,7 @@ class FilesDesk(LessonDesk):
             for line in lines.lessons
             if line.lesson.id in self._stored and line.lesson != self._stored[line.lesson.id]
         ]
-        curator = Curator(store.shelf)
+        curator = Curator(store.repository)
         found = {lesson.id: undone(lesson, await curator.history(lesson.id)) for lesson in differing}
         return {lesson_id: what for lesson_id, what in found.items() if what}
 
@@ -227,13 +228,12 @@ class FilesDesk(LessonDesk):
                     async with store_errors("import a lesson"):
                         if line.forgotten:
                             # First: what is forgotten and there is taken away by the next who changes it.
-                            await remember(store.shelf, line.lesson.id)
+                            await remember(store.repository, line.lesson.id)
                         if (found := self._held.get(line.lesson.id)) is None:
                             merged += await _take(store, line, self._stored, change, order)
                         else:
-                            await store.quarantine.hold(
-                                line.lesson, line.tasks, kind=found.kind, why=found.why
-                            )
+                            cleaned = await gate.clean(line.lesson, line.tasks)
+                            await store.quarantine.hold(cleaned, found)
         return merged
 
     def _opened(self, order: Importing) -> VectorLessonStore:
@@ -250,12 +250,12 @@ async def _take(
     if lesson.id in stored:
         # What somebody changed since it was shown is left as it is.
         before = stored[lesson.id]
-        await store.shelf.change(
-            lesson.id, lambda now: lesson if now == before else None, change, queries=line.tasks
+        await store.repository.change(
+            lesson.id, lambda now: lesson if now == before else None, change, tasks=line.tasks
         )
     elif order.restore or lesson.state == "retired":
         # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
-        await store.shelf.put(lesson, line.tasks, change)
+        await store.repository.put(await gate.clean(lesson, line.tasks), change)
     else:
         stored_as = await store.admit(lesson, line.tasks, change)
         return stored_as.id != lesson.id
@@ -301,8 +301,8 @@ def _clean(line: Line, order: Importing) -> Line:
 async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
     """Return every lesson with the texts of its tasks, oldest first."""
     async with store_errors("list lessons"):
-        lessons = [lesson async for lesson in store.shelf.each()]
-        tasks = await store.shelf.queries_of_all([lesson.id for lesson in lessons])
+        lessons = [lesson async for lesson in store.repository.each()]
+        tasks = await store.repository.tasks_of([lesson.id for lesson in lessons])
     # One that is found by its own text keeps no more of its task than the beginning.
     return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
 

@@ -18,12 +18,11 @@ from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.ledger import RUNS, Feedback
-from jeeves_reflexion.lessons.curator import Curator, Waiting, checked_text
-from jeeves_reflexion.lessons.deeds import DeedName
-from jeeves_reflexion.lessons.hand_merging import check_mergeable, check_room
-from jeeves_reflexion.lessons.merging import MERGED_INTO
-from jeeves_reflexion.lessons.shelf import store_errors
-from jeeves_reflexion.lessons.undoing import has_before
+from jeeves_reflexion.lessons.curation import Curator, Decision, Waiting
+from jeeves_reflexion.lessons.gate import clean_words
+from jeeves_reflexion.lessons.history import has_before
+from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.schema import MERGED_INTO
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores.base import RecordStore
 
@@ -46,7 +45,7 @@ class Deed:
 
     of: Kind
     done: str
-    name: DeedName
+    name: Decision
 
 
 APPROVE: Final = Deed(Kind("approve", ("proposed", "active"), held=True), "approved", "approve")
@@ -133,10 +132,8 @@ class ReviewDesk(LessonDesk):
         if not others:
             raise click.UsageError("a merge takes at least one other lesson, and none into itself")
         if text is not None:
-            checked_text(into.id, text)
-        for each in (into, *others):
-            check_mergeable(each, into.id)
-        anyio.run(self._check_room, into.id, others)
+            anyio.run(clean_words, into.id, text)
+        anyio.run(self._check_merge, into.id, [each.id for each in others])
         before = [each.id for each in others if each.metadata.get(MERGED_INTO) == into.id]
         rows = [{"id": short(into.id), "what": "stays", "lesson": text or into.text}]
         rows += [{"id": short(each.id), "what": "retired", "lesson": each.text} for each in others]
@@ -223,13 +220,13 @@ class ReviewDesk(LessonDesk):
 
     async def _waiting(self) -> Waiting:
         async with self._reading() as store:
-            return await Curator(store.shelf).waiting()
+            return await Curator(store.repository).waiting()
 
     async def _decidable(self, kind: Kind, lesson_ids: Sequence[str]) -> list[Found]:
         """Return the lessons that are named, or all that are proposed where none is; raises if one can't be taken."""
         async with self._reading() as store:
             if not lesson_ids:
-                return [Found(lesson) for lesson in (await Curator(store.shelf).waiting()).proposed]
+                return [Found(lesson) for lesson in (await Curator(store.repository).waiting()).proposed]
             found = await self._resolve(store, lesson_ids)
         for each in found:
             if each.held is not None and not kind.held:
@@ -243,7 +240,7 @@ class ReviewDesk(LessonDesk):
 
     async def _decide(self, deed: Deed, found: Sequence[Found], why: Why) -> list[Lesson]:
         async with self._changing() as store:
-            curator = Curator(store.shelf, by=why.by)
+            curator = Curator(store.repository, by=why.by)
             lessons = [each.lesson.id for each in found if each.held is None]
             await curator.decide(deed.name, lessons, reason=why.reason)
             for each in found:
@@ -258,28 +255,30 @@ class ReviewDesk(LessonDesk):
     ) -> tuple[Lesson, Lesson]:
         async with self._changing(embedder) as store:
             before = await self._one(store, lesson_id)
-            return before, await Curator(store.shelf, by=why.by).edit(before.id, text, reason=why.reason)
+            return before, await Curator(store.repository, by=why.by).edit(before.id, text, reason=why.reason)
 
-    async def _check_room(self, into: str, others: Sequence[Lesson]) -> None:
-        async with self._reading() as store, store_errors("merge lessons"):
-            await check_room(store.shelf, into, others)
+    async def _check_merge(self, into: str, others: Sequence[str]) -> None:
+        async with self._reading() as store:
+            await Curator(store.repository).check_merge(into, others)
 
     async def _merge(
         self, into: str, others: Sequence[str], text: str | None, why: Why, embedder: EmbedderChoice
     ) -> Lesson:
         async with self._changing(embedder) as store:
-            return await Curator(store.shelf, by=why.by).merge(into, others, text=text, reason=why.reason)
+            return await Curator(store.repository, by=why.by).merge(
+                into, others, text=text, reason=why.reason
+            )
 
     async def _rollback(self, lesson_id: str, to: int | None, why: Why, embedder: EmbedderChoice) -> Undone:
         async with self._changing(embedder) as store:
-            curator = Curator(store.shelf, by=why.by)
+            curator = Curator(store.repository, by=why.by)
             undone = await self._undoing(store, curator, lesson_id, to)
             after = await curator.rollback(undone.before.id, to=undone.to, reason=why.reason)
             return replace(undone, after=after)
 
     async def _undone(self, lesson_id: str, to: int | None) -> Undone:
         async with self._reading() as store:
-            return await self._undoing(store, Curator(store.shelf), lesson_id, to)
+            return await self._undoing(store, Curator(store.repository), lesson_id, to)
 
     async def _undoing(
         self, store: VectorLessonStore, curator: Curator, lesson_id: str, to: int | None
@@ -292,7 +291,7 @@ class ReviewDesk(LessonDesk):
                     f"lesson {before.id} was never changed: there is nothing to go back to"
                 )
             to = history[-2].number if len(history) > 1 else 0
-        undo = await curator.undoing(before.id, to=to)
+        undo = await curator.preview(before.id, to=to)
         back, again = [
             tuple([each for each in others if await store.get(each) is not None])
             for others in (undo.back, undo.again)

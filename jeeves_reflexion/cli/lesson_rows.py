@@ -8,9 +8,8 @@ from typing import Final
 
 from jeeves_reflexion.cli.desk import with_values
 from jeeves_reflexion.cli.plain import as_json
-from jeeves_reflexion.lessons.consolidation.operations import VOTES
-from jeeves_reflexion.lessons.merging import MERGED_INTO
 from jeeves_reflexion.lessons.quarantine import Held
+from jeeves_reflexion.lessons.schema import MERGED_INTO, VOTES
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson, Lift
 

@@ -17,7 +17,7 @@ from jeeves_reflexion.cli.lesson_usage import DAY, Usage, usage_of
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, MIN_EACH, staleness
 from jeeves_reflexion.lessons.credit.tally import Credits
-from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import Lesson, Lift
 
 _MOST_KINDS: Final = 10

@@ -19,12 +19,13 @@ from jeeves_reflexion.cli.lesson_options import Asking
 from jeeves_reflexion.cli.lesson_rows import BELOW, short
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.forgetting import forgotten
+from jeeves_reflexion.lessons import VectorLessonStore, gate
+from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
-from jeeves_reflexion.lessons.shelf import Change, store_errors
+from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.traces import forgotten
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import Malformed, place
 from jeeves_reflexion.reflections.forms import flat_text
@@ -147,7 +148,7 @@ class SyncDesk(LessonDesk):
             found = await anyio.to_thread.run_sync(lesson_changes, folder, tuple(stored.values()))
             retold = await _retold(store, found.tasks, stored)
             async with store_errors("read what was forgotten"):
-                gone = await forgotten(store.shelf)
+                gone = await forgotten(store.repository)
         written = await anyio.to_thread.run_sync(noted, folder)
         refused: list[tuple[Lesson, str]] = []
         fit: dict[str, Lesson] = {}
@@ -191,11 +192,12 @@ class SyncDesk(LessonDesk):
 
     async def _take_over(self, folder: Path, edits: Edits, by: str, embedder: EmbedderChoice) -> None:
         async with self._changing(embedder) as store:
-            curator = Curator(store.shelf, by=by)
+            curator = Curator(store.repository, by=by)
             why = f"in {folder.name}"
             for lesson in edits.added:
                 async with store_errors("store a lesson"):
-                    await store.shelf.put(lesson, edits.tasks[lesson.id], Change("write", why, by))
+                    cleaned = await gate.clean(lesson, edits.tasks[lesson.id])
+                    await store.repository.put(cleaned, Change("write", why, by))
             for _, after in edits.changed:
                 await curator.edit(after.id, after.text, reason=why)
             for lesson in edits.removed:
@@ -226,7 +228,7 @@ async def _retold(
     """Return the ids of lessons whose files name a task that the store doesn't know of them."""
     told = {id: texts for id, texts in tasks.items() if texts and id in stored}
     async with store_errors("read the tasks of lessons"):
-        known = await store.shelf.queries_of_all(list(told))
+        known = await store.repository.tasks_of(list(told))
     return {
         id
         for id, texts in told.items()

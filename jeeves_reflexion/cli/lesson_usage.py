@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
-from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import Record, RecordStore
 

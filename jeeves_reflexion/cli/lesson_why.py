@@ -17,8 +17,7 @@ from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.stores import open_for_search
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
-from jeeves_reflexion.lessons.explaining import explain
-from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.retrieval import Picking
 from jeeves_reflexion.loop.presets import preset_of
 from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.types import JSON, Recall, RecalledLesson, Task
@@ -109,7 +108,7 @@ class WhyDesk(LessonDesk):
             with self._screen.busy():
                 self._screen.waiting_for("recalling")
                 lessons = VectorLessonStore(store.store, settings=question.settings())
-                return await explain(lessons, question.task, k=question.k)
+                return await lessons.explain(question.task, k=question.k)
 
 
 def _settings_line(settings: Mapping[str, JSON]) -> str:

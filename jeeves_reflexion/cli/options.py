@@ -155,7 +155,7 @@ def embedder_option(function: F) -> F:
         default="auto",
         show_default=True,
         help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: what an"
-        " existing store was made with, and minilm for a new one.",
+        " existing store was made with, and for a new one minilm, or hashing where that is not installed.",
     )(function)
 
 

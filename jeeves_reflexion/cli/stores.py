@@ -22,7 +22,7 @@ from vectorstores import (
     reembed,
 )
 from vectorstores import MissingDependencyError as MissingForStores
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import default_embedder, embedder_or_default
 
 
 def open_for_run(
@@ -84,7 +84,10 @@ def _origin(place: str) -> Origin | None:
 
 
 def embedder_for(choice: EmbedderChoice, origin: Origin | None, place: str) -> Embedder:
-    """Return the embedder that was chosen, by default the one that the store was made with."""
+    """Return the embedder that was chosen, by default the one that the store was made with.
+
+    A new store gets what is installed, with a warning where that is no model.
+    """
     if choice == "hashing":
         return HashingEmbedder()
     if choice == "auto" and origin is not None:
@@ -92,13 +95,13 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, place: str) -> E
         hashing = HashingEmbedder(max(origin.dim, 8))
         if hashing.id == origin.embedder_id:
             return hashing
+    if choice == "auto" and origin is None:
+        return embedder_or_default(None)
     try:
         return default_embedder()
     except MissingForStores as error:
-        if origin is None:
-            feature = (
-                "the embedder minilm, the default of a new lesson store (--embedder hashing needs none),"
-            )
+        if origin is None or choice == "minilm":
+            feature = "the embedder minilm (--embedder hashing needs none)"
         else:
             feature = f"the lesson store {redact(place)}, made with {origin.embedder_name},"
         raise MissingDependencyError(feature, "minilm") from error

@@ -12,12 +12,12 @@ import anyio
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described
 from jeeves_reflexion.evaluators.compare import check_terms
 from jeeves_reflexion.evaluators.function import as_evaluator
+from jeeves_reflexion.evaluators.panel import hopeless
 from jeeves_reflexion.evaluators.regex import RegexCheck
-from jeeves_reflexion.evaluators.scores import is_number
-from jeeves_reflexion.evaluators.side_by_side import hopeless
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+from jeeves_reflexion.values import is_number
 
 Kind: TypeAlias = Literal["llm", "regex", "function", "compare"]
 
@@ -72,38 +72,34 @@ def _unchecked(why: str) -> Evaluation:
 _PREFIX = "it could not be checked: "
 
 
-def check_of(name: str, kind: str, config: Mapping[str, Any]) -> Evaluator:
-    """Make the evaluator of a criterion of the kind ``regex`` or ``function``.
+def _nothing() -> None:
+    """What a judge is configured by."""
+
+
+_MAKERS: Mapping[str, Callable[..., Evaluator | None]] = {
+    "llm": _nothing,
+    "regex": RegexCheck,
+    "function": FunctionCheck,
+    "compare": check_terms,
+}
+_NEEDED = {"regex": "pattern", "function": "function"}
+
+
+def check_of(name: str, kind: str, config: Mapping[str, Any]) -> Evaluator | None:
+    """Make the evaluator of a criterion of the kind ``regex`` or ``function``; of the others, check the configuration.
 
     Raises :class:`ConfigurationError`, naming the criterion.
     """
-    make: Callable[..., Evaluator] = RegexCheck if kind == "regex" else FunctionCheck
-    needed = "pattern" if kind == "regex" else "function"
-    if needed not in config:
-        raise ConfigurationError(f"criterion {name!r}: evaluator_config needs {needed!r}")
+    make = _MAKERS[kind]
+    if kind in _NEEDED and _NEEDED[kind] not in config:
+        raise ConfigurationError(f"criterion {name!r}: evaluator_config needs {_NEEDED[kind]!r}")
     known = [*inspect.signature(make).parameters]
     if unknown := sorted(str(key) for key in config if key not in known):
         raise ConfigurationError(
-            f"criterion {name!r}: evaluator_config has {', '.join(unknown)}; known are {', '.join(known)}"
+            f"criterion {name!r}: evaluator_config has {', '.join(unknown)}; known for the kind {kind} are: "
+            f"{', '.join(known) or 'none'}"
         )
     try:
         return make(**config)
     except ConfigurationError as error:
         raise ConfigurationError(f"criterion {name!r}: {error}") from error
-
-
-def check_config(name: str, kind: str, config: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigurationError` where the configuration of a criterion can't work, naming the criterion."""
-    if kind in {"regex", "function"}:
-        check_of(name, kind, config)
-        return
-    known = {"against", "same"} if kind == "compare" else set()
-    if unknown := sorted(str(key) for key in config if key not in known):
-        raise ConfigurationError(
-            f"criterion {name!r}: the kind {kind} takes no {', '.join(unknown)} in evaluator_config"
-        )
-    if kind == "compare":
-        try:
-            check_terms(**config)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"criterion {name!r}: {error}") from error

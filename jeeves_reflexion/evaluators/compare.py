@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +10,24 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.criteria_judge import STEADY, again, object_schema
-from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, as_text, task_parts
+from jeeves_reflexion.evaluators.material import (
+    OUTPUT_TOKENS,
+    SHARE,
+    STEADY,
+    TEXT_LIST,
+    TEXTS,
+    as_text,
+    object_schema,
+    task_parts,
+)
+from jeeves_reflexion.evaluators.panel import side_by_side
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, field_list, field_text, share
-from jeeves_reflexion.evaluators.scores import check_share
-from jeeves_reflexion.evaluators.side_by_side import side_by_side
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.models.replies import agreed, reading_of
-from jeeves_reflexion.protocols import ChatModel, Message
+from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.values import check_share
 
 Against: TypeAlias = Literal["reference", "prior"]
 Better: TypeAlias = Literal["new", "old", "same"]
@@ -30,17 +39,17 @@ _SCHEMA: Mapping[str, JSON] = object_schema(
     {
         "rationale": {"type": "string"},
         "better": {"type": "string", "enum": ["A", "B", "same"]},
-        "margin": {"type": "number", "minimum": 0, "maximum": 1},
-        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        "issues_a": {"type": "array", "items": {"type": "string"}},
-        "issues_b": {"type": "array", "items": {"type": "string"}},
+        "margin": SHARE,
+        "confidence": SHARE,
+        "issues_a": TEXT_LIST,
+        "issues_b": TEXT_LIST,
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Which of two texts is better, as a judge said who saw them both ways round.
+    """Which of two texts is better, as a judge said who saw them in one order, or both ways round.
 
     ``better`` is ``None`` where an answer could not be read. ``margin`` says by how much, in [0, 1], and is 0 for
     ``same``. ``issues`` are those of the new text. ``agreed`` says whether the order made no difference.
@@ -52,16 +61,6 @@ class Compared:
     issues: tuple[str, ...] = ()
     rationale: str = ""
     agreed: bool = True
-    usage: Usage = NO_USAGE
-
-
-@dataclass(frozen=True, slots=True)
-class _Opinion:
-    better: Better | None
-    margin: float = 0.0
-    confidence: float = 0.0
-    issues: tuple[str, ...] = ()
-    rationale: str = ""
     usage: Usage = NO_USAGE
 
 
@@ -130,22 +129,22 @@ class Comparison:
         )
         return _settled(one, other)
 
-    async def _ask(self, task: Task, first: str, second: str, *, swapped: bool) -> _Opinion:
+    async def _ask(self, task: Task, first: str, second: str, *, swapped: bool) -> Compared:
         texts = (("text_a", first), ("text_b", second))
         shown = [
             *task_parts(task, reference=False),
             *(fence(n, _TAG.sub("&lt;", cut_middle(t, OUTPUT_TOKENS))) for n, t in texts),
         ]
-        messages = [self._system, Message("user", "\n\n".join(shown))]
-        usage = NO_USAGE
-        opinion = _Opinion(None)
-        for _ in range(2):
-            completion = await ask(self._model, messages, schema=_SCHEMA, sampling=STEADY)
-            usage += completion.usage
+
+        def read(completion: Completion) -> tuple[Compared, str]:
             opinion = _read(completion.text, (first, second), swapped=swapped)
-            if opinion.better is not None:
-                break
-            messages += again(completion, opinion.rationale)
+            return opinion, opinion.rationale if opinion.better is None else ""
+
+        opinion, usage = await ask_and_read(
+            functools.partial(ask, self._model, schema=_SCHEMA, sampling=STEADY),
+            [self._system, Message("user", "\n\n".join(shown))],
+            read,
+        )
         return replace(opinion, usage=usage)
 
 
@@ -156,18 +155,18 @@ def check_terms(against: object = "reference", same: object = 0.5) -> None:
     check_share("same", same)
 
 
-def _read(text: str, shown: Sequence[str], *, swapped: bool) -> _Opinion:
+def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:
     found = reading_of(text, shown).objects
     one = agreed([each for each in found if "better" in each.value], lambda fields: _letter(fields["better"]))
     if one is None:
-        return _Opinion(None, rationale='there is no JSON object with "better" in the reply, or several')
+        return Compared(None, rationale='there is no JSON object with "better" in the reply, or several')
     fields = one.value
     said, letter = fields["better"], _letter(fields["better"])
     if letter is None:
-        return _Opinion(None, rationale=f'better must be "A", "B" or "same", not {said!r}')
+        return Compared(None, rationale=f'better must be "A", "B" or "same", not {said!r}')
     new = "B" if swapped else "A"
     confidence = share(fields.get("confidence"))
-    return _Opinion(
+    return Compared(
         cast("Better", letter if letter == "same" else "new" if letter == new else "old"),
         0.0 if letter == "same" else share(fields.get("margin")) or 0.0,
         UNSTATED_CONFIDENCE if confidence is None else confidence,
@@ -180,7 +179,7 @@ def _letter(said: JSON) -> str | None:
     return _LETTERS.get(said.strip().lower().removeprefix("text ")) if isinstance(said, str) else None
 
 
-def _settled(one: _Opinion, other: _Opinion) -> Compared:
+def _settled(one: Compared, other: Compared) -> Compared:
     usage = one.usage + other.usage
     issues = tuple(dict.fromkeys(one.issues + other.issues))
     if one.better is None or other.better is None:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.checks import Kind, check_config
-from jeeves_reflexion.evaluators.scores import check_share, is_number
+from jeeves_reflexion.evaluators.checks import Kind, check_of
+from jeeves_reflexion.values import check_share, is_number
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -103,7 +103,7 @@ class QualityCriterion:
             )
         self.description = self.description or DESCRIPTIONS.get(self.name, self.name)
         if self.evaluator_config:
-            check_config(self.name, self.evaluator, self.evaluator_config)
+            check_of(self.name, self.evaluator, self.evaluator_config)
 
 
 def criteria_for(kind: str | None) -> list[QualityCriterion]:

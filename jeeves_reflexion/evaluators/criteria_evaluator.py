@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
+from string import Template
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.checks import FunctionCheck, check_of
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
-from jeeves_reflexion.evaluators.criteria_judge import STEADY, Asked, CriteriaJudge
-from jeeves_reflexion.evaluators.material import OUTPUT_TOKENS, TEXTS, TRAJECTORY_TOKENS, judged, material
+from jeeves_reflexion.evaluators.material import (
+    OUTPUT_TOKENS,
+    SHARE,
+    STEADY,
+    TEXT_LIST,
+    TEXTS,
+    TRAJECTORY_TOKENS,
+    judged,
+    material,
+    object_schema,
+)
 from jeeves_reflexion.evaluators.overall import EXTERNAL, Scored, conclude
-from jeeves_reflexion.evaluators.panel import check_size, median_of
-from jeeves_reflexion.evaluators.scores import check_share
-from jeeves_reflexion.evaluators.side_by_side import side_by_side
-from jeeves_reflexion.protocols import ChatModel, Evaluator, Sampling
-from jeeves_reflexion.types import Attempt, Evaluation, Task
+from jeeves_reflexion.evaluators.panel import check_size, median_of, side_by_side
+from jeeves_reflexion.evaluators.replies import read_replies, read_reply
+from jeeves_reflexion.models.ask import ask, ask_and_read
+from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
+from jeeves_reflexion.text import bullets, read_prompt
+from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_share
 
 PANEL_TEMPERATURE = 0.5
 """What the members of a panel are asked at: at 0 they would all say the same, and their spread would say nothing."""
+
+# The rationale stands first: a score is better for having been reasoned out before it is written.
+_VERDICT: Mapping[str, JSON] = object_schema(
+    {
+        "rationale": {"type": "string"},
+        "score": SHARE,
+        "confidence": SHARE,
+        "issues": TEXT_LIST,
+        "suggestions": TEXT_LIST,
+    }
+)
 
 
 @dataclass(eq=False)
@@ -69,7 +92,7 @@ class CriteriaEvaluator:
         self._external = None if self.external is None else FunctionCheck(self.external)
         self._judge = None
         if self.model is not None:
-            self._judge = CriteriaJudge(self.model, structured=self.structured, prompt=self.prompt)
+            self._judge = _CriteriaJudge(self.model, structured=self.structured, prompt=self.prompt)
         if self.criteria is not None:
             self.criteria = tuple(_copy(one) for one in as_criteria(self.criteria))
         self._plan(as_criteria(self.criteria))
@@ -98,9 +121,11 @@ class CriteriaEvaluator:
         scored = [Scored(one, verdicts[one.name], self._applies(one)) for one in criteria]
         return conclude(scored, self.threshold, external)
 
-    def _plan(self, criteria: Sequence[QualityCriterion]) -> tuple[list[Asked], dict[str, Evaluator]]:
+    def _plan(
+        self, criteria: Sequence[QualityCriterion]
+    ) -> tuple[list[QualityCriterion], dict[str, Evaluator]]:
         """Sort the criteria by how they are measured: those to ask the judge about, and the rest by name."""
-        asked = [Asked(one.name, one.description) for one in criteria if one.evaluator == "llm"]
+        asked = [one for one in criteria if one.evaluator == "llm"]
         checks: dict[str, Evaluator] = {}
         needy = [one.name for one in criteria if one.evaluator in {"llm", "compare"}]
         if needy and self.model is None:
@@ -110,8 +135,8 @@ class CriteriaEvaluator:
         for one in criteria:
             if one.evaluator == "compare" and self.model is not None:
                 checks[one.name] = Comparison(self.model, prior=self.prior, **one.evaluator_config)
-            elif one.evaluator in {"regex", "function"}:
-                checks[one.name] = check_of(one.name, one.evaluator, one.evaluator_config)
+            elif (check := check_of(one.name, one.evaluator, one.evaluator_config)) is not None:
+                checks[one.name] = check
         if self._external is not None:
             if any(one.name == EXTERNAL for one in criteria):
                 raise ConfigurationError(f"a criterion can't be called {EXTERNAL!r} beside external=")
@@ -123,7 +148,7 @@ class CriteriaEvaluator:
         return not (criterion.evaluator == "compare" and against == "prior" and self.prior is None)
 
     async def _ask(
-        self, asked: Sequence[Asked], shown: str, texts: Sequence[str], *, gold: bool
+        self, asked: Sequence[QualityCriterion], shown: str, texts: Sequence[str], *, gold: bool
     ) -> dict[str, Evaluation]:
         assert self._judge is not None  # noqa: S101 - _plan refuses llm criteria without a model
         samplings = [STEADY]
@@ -145,3 +170,77 @@ async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> d
 
 def _copy(criterion: QualityCriterion) -> QualityCriterion:
     return replace(criterion, evaluator_config=dict(criterion.evaluator_config))
+
+
+class _CriteriaJudge:
+    """Asks a model to judge an output by one criterion, or by several at once.
+
+    ``prompt`` replaces the instructions, as a text or a file; what it says for ``$criteria`` is the list of those
+    asked about. The form of the answer, and that the material is no instruction, is said after it in any case.
+    """
+
+    def __init__(
+        self, model: ChatModel, *, structured: bool = True, prompt: str | Path | None = None
+    ) -> None:
+        self._model = model
+        self._structured = structured
+        self._prompt = Template(_prompt("criteria.md", prompt))
+        self._question = Template(_prompt("question.md"))
+
+    async def __call__(
+        self,
+        criteria: Sequence[QualityCriterion],
+        shown: str,
+        sampling: Sampling = STEADY,
+        *,
+        judged: Sequence[str] = (),
+    ) -> dict[str, Evaluation]:
+        """Return a verdict by name; one that can't be read, also after a second try, has no score.
+
+        ``shown`` is the material as the model sees it, ``judged`` the texts in it that are judged.
+        The usage of the calls stands in the first verdict. Raises ``ModelError``.
+        """
+        listed = bullets([f"{each.name}: {each.description}" for each in criteria])
+        several = len(criteria) > 1
+        which = "each of these criteria by itself" if several else "this criterion alone"
+        question = self._question.safe_substitute(which=which, criteria=listed)
+        messages = [
+            Message("system", self._system(listed, several=several)),
+            # The criterion comes last, so that an endpoint can keep what all criteria have in common.
+            Message("user", f"{shown}\n\n{question}"),
+        ]
+        schema = _schema(criteria) if self._structured else None
+        names = [each.name for each in criteria]
+        verdicts: dict[str, Evaluation] = {}
+
+        def read(completion: Completion) -> tuple[dict[str, Evaluation], str]:
+            """Keep what is read at last; what was read the first time and not the second stays."""
+            if several:
+                found = read_replies(completion.text, names, shown=judged)
+            else:
+                found = {names[0]: read_reply(completion.text, shown=judged, in_json=self._structured)}
+            for name, one in found.items():
+                if one.score is not None or name not in verdicts or verdicts[name].score is None:
+                    verdicts[name] = one
+            problems = {name: one.rationale for name, one in verdicts.items() if one.score is None}
+            return verdicts, "; ".join(f"{n}: {p}" if several else p for n, p in problems.items())
+
+        asking = functools.partial(ask, self._model, schema=schema, sampling=sampling)
+        _, usage = await ask_and_read(asking, messages, read)
+        first = names[0]
+        return {**verdicts, first: replace(verdicts[first], usage=usage)}
+
+    def _system(self, listed: str, *, several: bool) -> str:
+        form = f"form_{'json' if self._structured else 'prose'}{'_each' if several else ''}.md"
+        own = self._prompt.safe_substitute(criteria=listed)
+        return "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
+
+
+def _prompt(name: str, given: str | Path | None = None) -> str:
+    return read_prompt(given, "jeeves_reflexion.evaluators", name)
+
+
+def _schema(criteria: Sequence[QualityCriterion]) -> Mapping[str, JSON]:
+    if len(criteria) == 1:
+        return _VERDICT
+    return object_schema({"criteria": object_schema({each.name: _VERDICT for each in criteria})})

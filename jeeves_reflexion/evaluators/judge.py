@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.evaluators.material import TEXTS, judged, material
 from jeeves_reflexion.evaluators.replies import field_list, field_text
-from jeeves_reflexion.evaluators.scores import ParsedScore, parse_score
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.evaluators.scores import parse_score
+from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.text import read_prompt
-from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task, Usage
+from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 _STEADY = Sampling(temperature=0.0)
 
@@ -39,33 +41,28 @@ class Judge:
         """Return the verdict on an attempt."""
         shown = material(task, attempt, trajectory=self._tokens, output=self._tokens)
         messages = [self._system, Message("user", shown)]
-        usage = NO_USAGE
-        parsed = ParsedScore(None)
-        for _ in range(2):
-            completion = await ask(self.model, messages, sampling=_STEADY)
-            usage += completion.usage
-            parsed = parse_score(completion.text, shown=judged(task, attempt))
-            if parsed.score is not None:
-                return _verdict(parsed, completion.text, usage, quotes_gold=task.reference is not None)
-            messages += [
-                Message("assistant", completion.text),
-                Message(
-                    "user",
-                    f"Your answer can't be used: {parsed.problem}. Begin with a line 'score: <0 to 1>'.",
-                ),
-            ]
-        return Evaluation(
-            None, rationale=f"the judge's reply could not be read: {parsed.problem}", usage=usage
+        texts = judged(task, attempt)
+        verdict, usage = await ask_and_read(
+            functools.partial(ask, self.model, sampling=_STEADY),
+            messages,
+            lambda completion: _verdict(completion.text, texts),
+            form="Begin with a line 'score: <0 to 1>'.",
         )
+        marked = TEXTS if task.reference is not None and verdict.score is not None else frozenset[str]()
+        return replace(verdict, usage=usage, quotes_gold=marked)
 
 
-def _verdict(parsed: ParsedScore, text: str, usage: Usage, *, quotes_gold: bool) -> Evaluation:
-    evaluation = Evaluation(parsed.score, rationale=text.strip(), usage=usage)
-    if parsed.fields is not None:
-        evaluation = replace(
-            evaluation,
-            rationale=field_text(parsed.fields, "rationale", "reason", "justification") or text.strip(),
-            issues=field_list(parsed.fields, "issues"),
-            suggestions=field_list(parsed.fields, "suggestions"),
-        )
-    return replace(evaluation, quotes_gold=TEXTS) if quotes_gold else evaluation
+def _verdict(text: str, texts: Sequence[str]) -> tuple[Evaluation, str]:
+    """Return the verdict in a reply, and the problem of one that can't be read."""
+    parsed = parse_score(text, shown=texts)
+    if parsed.score is None:
+        said = f"the judge's reply could not be read: {parsed.problem}"
+        return Evaluation(None, rationale=said), parsed.problem
+    fields = parsed.fields or {}
+    verdict = Evaluation(
+        parsed.score,
+        rationale=field_text(fields, "rationale", "reason", "justification") or text.strip(),
+        issues=field_list(fields, "issues"),
+        suggestions=field_list(fields, "suggestions"),
+    )
+    return verdict, ""

@@ -1,15 +1,23 @@
-"""What a judge is shown of a task and an attempt."""
+"""What a judge is shown of a task and an attempt, and how it is asked."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from jeeves_reflexion.text import cut_middle, fence, render_steps
+from jeeves_reflexion.protocols import Sampling
+from jeeves_reflexion.text import fence, fenced_attempt
 from jeeves_reflexion.types import JSON, Attempt, Task
 
 TRAJECTORY_TOKENS = 3000
 OUTPUT_TOKENS = 12_000
 """What a judge of criteria sees of a text, in tokens; a longer one is cut from the middle and marked so."""
+
+STEADY = Sampling(temperature=0.0, seed=0)
+"""How a judge of criteria is asked: the same text gets the same score, as far as the model can."""
+
+SHARE: Mapping[str, JSON] = {"type": "number", "minimum": 0, "maximum": 1}
+TEXT_LIST: Mapping[str, JSON] = {"type": "array", "items": {"type": "string"}}
 
 TEXTS = frozenset({"rationale", "issues", "suggestions", "errors"})
 """The fields of an evaluation that may quote the reference when the judge saw it."""
@@ -17,14 +25,7 @@ TEXTS = frozenset({"rationale", "issues", "suggestions", "errors"})
 
 def material(task: Task, attempt: Attempt, *, trajectory: int, output: int) -> str:
     """Return what a judge sees of an attempt, each part in its fence and cut to its tokens; the reference too."""
-    parts = task_parts(task)
-    if attempt.steps:
-        parts.append(fence("trajectory", render_steps(attempt.steps, trajectory)))
-    parts.append(fence("output", cut_middle(attempt.output, output)))
-    for label, text in (("error", attempt.error), ("interrupted", attempt.interrupted)):
-        if text:
-            parts.append(fence(label, cut_middle(text, trajectory)))
-    return "\n\n".join(parts)
+    return "\n\n".join((*task_parts(task), *fenced_attempt(attempt, trajectory=trajectory, output=output)))
 
 
 def task_parts(task: Task, *, reference: bool = True) -> list[str]:
@@ -47,3 +48,13 @@ def judged(task: Task, attempt: Attempt) -> tuple[str, ...]:
 def as_text(reference: JSON) -> str:
     """Return a reference as a text: itself, or its JSON."""
     return reference if isinstance(reference, str) else json.dumps(reference, ensure_ascii=False)
+
+
+def object_schema(properties: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return the JSON Schema of an object that has just these properties, all of them."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }

@@ -6,16 +6,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion.evaluators.scores import (
-    ParsedScore,
-    is_number,
-    parse_fields,
-    parse_score,
-    scored_fields,
-)
+from jeeves_reflexion.evaluators.scores import ParsedScore, parse_fields, parse_score, scored_fields
 from jeeves_reflexion.models.replies import agreed, prose, reading_of
 from jeeves_reflexion.models.sections import BULLET, items, listed
 from jeeves_reflexion.types import JSON, Evaluation
+from jeeves_reflexion.values import is_number
 
 UNSTATED_CONFIDENCE = 0.5
 """The confidence of a judge who doesn't say how sure it is: neither sure nor unsure."""

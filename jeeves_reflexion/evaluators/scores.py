@@ -6,15 +6,14 @@ What can't be read is ``None`` with a reason for the judge, never 0.0 and never 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeGuard
+from typing import Final
 
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
 from jeeves_reflexion.types import JSON
+from jeeves_reflexion.values import is_number
 
 _NUMBER = r"[+-]?(?:0,\d+|\d+,(?!\d{3}\b)\d+|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 # What makes a number something else than a score when it follows: 1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
@@ -164,7 +163,7 @@ def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
 def parse_fields(fields: Mapping[str, JSON], *, clamp: bool = False) -> ParsedScore:
     """Read the ``score`` of a JSON object that was read already; see :func:`parse_score`."""
     value = fields.get("score")
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         parsed = _checked(value, 1.0, clamp=clamp)
     elif isinstance(value, str) and (match := _BARE.match(value)):
         parsed = _amount(match, clamp=clamp)
@@ -190,16 +189,3 @@ def _checked(value: float, scale: float, *, clamp: bool) -> ParsedScore:
     if not 0.0 <= value <= scale:
         return ParsedScore(None, f"the score {value:g} lies outside 0 to {scale:g}")
     return ParsedScore(abs(value / scale))
-
-
-def check_share(label: str, value: object) -> None:
-    """Raise :class:`ConfigurationError` unless a value is a number from 0 to 1."""
-    if not is_number(value) or not 0.0 <= value <= 1.0:
-        raise ConfigurationError(f"{label} must lie in [0, 1], not {value!r}")
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is an int or float, and neither a bool nor NaN."""
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) or (isinstance(value, float) and not math.isnan(value))

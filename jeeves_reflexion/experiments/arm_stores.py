@@ -10,9 +10,9 @@ from typing import Final
 
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import Withholding
-from jeeves_reflexion.lessons.recalling import Candidate, Ranked
 from jeeves_reflexion.lessons.records import lesson_of
-from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.retrieval import Candidate, Ranked
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task

@@ -164,13 +164,13 @@ def arm_lessons(
     if kind == "irrelevant":
         other = replace(settings, where=another_kind, min_similarity=-1.0)
         return Placebo(VectorLessonStore(store, settings=other), tasks, seed=seed)
-    # Merging would put a lesson that another task has too under that task alone.
+    # The last reflections of the task, repeated ones too: an equal lesson of another task would take their place.
     own = replace(
         settings,
         where=same_task,
         min_similarity=-1.0,
-        merging=None,
-        picking=replace(settings.picking, strategy=newest),
+        keep_copies=True,
+        picking=replace(settings.picking, strategy=newest, diversity=0.0, max_likeness=1.0),
     )
     return OwnChain(VectorLessonStore(store, settings=own))
 

@@ -1,18 +1,22 @@
-"""Lessons: what may become one, where they are kept, which are recalled, and whether they helped."""
+"""Lessons: what is let in, how it is kept, which are recalled, and whether they helped.
+
+The way in is ``gate.py`` (a ``CleanLesson``) and ``store.py`` (``record``), the way out ``store.py`` (``recall``) with
+``retrieval.py``. ``repository.py`` keeps lessons and their history; ``curation.py`` and ``consolidation/`` change them.
+"""
 
 from jeeves_reflexion.lessons.credit.effects import Withholding
-from jeeves_reflexion.lessons.curator import Curator
+from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.memory import FileMemory, TransientMemory
-from jeeves_reflexion.lessons.merging import MergeSettings
-from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.repository import LessonPage
+from jeeves_reflexion.lessons.retrieval import Candidate, Picking, Ranked
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.screening.screens import ModelScreen, Screen
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings
-from jeeves_reflexion.lessons.shelf import LessonPage
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings, MergeSettings
 from jeeves_reflexion.lessons.store import VectorLessonStore
 
 __all__ = [
+    "Candidate",
     "Credit",
     "Curator",
     "FileMemory",
@@ -22,6 +26,7 @@ __all__ = [
     "MergeSettings",
     "ModelScreen",
     "Picking",
+    "Ranked",
     "Screen",
     "TransientMemory",
     "VectorLessonStore",

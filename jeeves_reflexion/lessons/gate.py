@@ -1,21 +1,30 @@
-"""What may become a lesson: its shape, without secrets, and from what a reflector may see."""
+"""What may become a lesson: its shape, without secrets, and from what a reflector may see.
+
+Whatever is stored as a new lesson comes through :func:`clean`, once: characters, redaction, screening. What comes out
+is a :class:`CleanLesson`, and the repository takes nothing else.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
-from jeeves_reflexion.errors import UnreadableReplyError
+from jeeves_reflexion.callables import aside
+from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnreadableReplyError
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
+from jeeves_reflexion.lessons.screening.detecting import Finding
+from jeeves_reflexion.lessons.screening.screens import Screen, screened
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact, redact_id, redact_record
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.text import sentences
+from jeeves_reflexion.text import abridge, sentences
 from jeeves_reflexion.types import Lesson, Reflection, Task, Trial
 
-MAX_CHARACTERS = 500
+MAX_CHARACTERS: Final = 500
+EXCERPT_CHARACTERS: Final = 200
 # The separators U+2028 and U+2029 are invisible: they are cleaned away, as hidden characters are.
 _LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85]")
 
@@ -52,6 +61,58 @@ def _length_problem(text: str, max_characters: int, *, one_sentence: bool) -> st
         return f"it has {len(text)} characters; {wanted}at most {max_characters} is wanted"
     number = len(sentences(text)) if one_sentence else 1
     return f"it has {number} sentences instead of one" if number > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanLesson:
+    """A lesson as it may be stored, and the texts of its tasks: no secret in any field, nothing that hides.
+
+    ``finding`` is why it is to wait in quarantine, for a text that gives orders.
+    """
+
+    lesson: Lesson
+    tasks: tuple[str, ...]
+    finding: Finding | None = None
+
+
+async def clean(lesson: Lesson, tasks: Sequence[str], *, screen: Screen | None = None) -> CleanLesson:
+    """Return a lesson and the texts of its tasks (at least one) as they are stored.
+
+    Raises :class:`ConfigurationError` for what is no lesson, whatever its length.
+    """
+    if not tasks or isinstance(tasks, str):
+        raise ConfigurationError(
+            "a lesson is recalled by the texts of its tasks: pass a list of at least one"
+        )
+    text = await aside(clean_lesson, lesson.text)
+    if not read_lesson(text, one_sentence=False):
+        kind = f"that gives no advice ({abridge(text, 80)})" if text else "without words"
+        raise ConfigurationError(f"a lesson {kind} can't be stored")
+    known = tuple([await aside(clean_prompt, task) for task in tasks])
+    if lesson.task_excerpt == tasks[0]:
+        excerpt = abridge(known[0], EXCERPT_CHARACTERS)
+    else:
+        excerpt = clean_prompt(lesson.task_excerpt)
+    # These are clean: nothing is redacted twice.
+    fields = clean_fields(replace(lesson, text="", task_excerpt=""))
+    # By the rules as it came: what was hidden in it is a reason not to let it in.
+    finding = await screened(text, screen, said=lesson.text)
+    return CleanLesson(replace(fields, text=text, task_excerpt=excerpt), known, finding)
+
+
+async def clean_words(lesson_id: str, text: str, *, screen: Screen | None = None) -> str:
+    """Return new words for a stored lesson as they are to be stored.
+
+    Raises :class:`ConfigurationError` for what is no lesson, and :class:`LessonRefusedError` for what gives orders.
+    """
+    problem = shape_problem(text)
+    if problem is not None:
+        raise ConfigurationError(f"the new text is no lesson: {problem}")
+    cleaned = clean_lesson(text)
+    finding = await screened(cleaned, screen)
+    if finding is not None:
+        raise LessonRefusedError(f"the new text gives orders ({finding.kind}): {finding.why}", lesson_id)
+    return cleaned
 
 
 def clean_lesson(text: str) -> str:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons.keeping import HISTORY, entry_key, from_whole
-from jeeves_reflexion.lessons.records import face_ids
+from jeeves_reflexion.lessons.credit.records import each_record
+from jeeves_reflexion.lessons.gate import CleanLesson
+from jeeves_reflexion.lessons.history import HISTORY, PUT_BACK, Change, entry_key
+from jeeves_reflexion.lessons.records import from_whole, whole
+from jeeves_reflexion.lessons.repository import Repository
 from jeeves_reflexion.lessons.schema import HeldFields, checked
-from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.lessons.shelf import Change, Rewriting, Shelf, whole
-from jeeves_reflexion.lessons.undoing import PUT_BACK, Undoing
+from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import ConflictError, Record, RecordWrite
 
 QUARANTINE: Final = "quarantine"
-_TAKEN_BACK: Final = "it was put back into quarantine"
+_PUT_BACK: Final = "it was put back into quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Held:
     """A text that was not let in: the lesson that it would be, the texts of its tasks, why, and when (since 1970)."""
 
     lesson: Lesson
-    queries: tuple[str, ...]
+    tasks: tuple[str, ...]
     kind: str
     why: str
     at: float
@@ -43,16 +44,16 @@ class Held:
 
 
 class Quarantine:
-    """The held texts of one shelf."""
+    """The held texts of one namespace."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._records = shelf.records
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._records = repository.records
 
-    async def hold(self, lesson: Lesson, queries: Sequence[str], *, kind: str, why: str) -> Held:
+    async def hold(self, clean: CleanLesson, finding: Finding) -> Held:
         """Keep a text apart."""
-        held = Held(lesson, tuple(queries), kind, why, time.time())
-        await self._records.append_once(QUARANTINE, lesson.id, _value(held))
+        held = Held(clean.lesson, clean.tasks, finding.kind, finding.why, time.time())
+        await self._records.append_once(QUARANTINE, held.id, _value(held))
         return held
 
     async def get(self, lesson_id: str) -> Held | None:
@@ -62,109 +63,81 @@ class Quarantine:
 
     async def all(self) -> list[Held]:
         """Return all held texts, oldest first."""
-        found: list[Held] = []
-        after: str | None = None
-        while True:
-            page = await self._records.scan_records(QUARANTINE, after=after)
-            found += map(_held, page.records)
-            if page.next is None:
-                return found
-            after = page.next
+        return [_held(record) async for record in each_record(self._records, QUARANTINE)]
 
     async def release(self, held: Held, change: Change) -> Lesson:
         """Let a held text in after all, to be recalled; doing it twice is doing it once."""
-        lesson = self._shelf.reader.approved(replace(held.lesson, state="active", state_reason=""))
-        there = await self._shelf.get(held.id)
+        repository = self._repository
+        lesson = repository.reader.approved(replace(held.lesson, state="active", state_reason=""))
+        there = await repository.get(held.id)
         if there is None:
             there = await self._put(held, lesson, change)
-        elif _is_taken_back(there):  # and what did that was stopped in between
-            there = await self._shelf.change(
-                held.id, lambda now: lesson if _is_taken_back(now) else None, change
-            )
+        elif is_put_back(there):  # and what did that was stopped in between
+            there = await repository.change(held.id, lambda now: lesson if is_put_back(now) else None, change)
         await self._records.delete_records(QUARANTINE, [held.id])
         return there
 
-    async def take_back(
-        self,
-        lesson: Lesson,
-        undo: Undoing,
-        change: Change,
-        others: Sequence[Rewriting] = (),
-        more: Sequence[RecordWrite] = (),
-    ) -> bool:
-        """Put a lesson that was let in into quarantine again, as ``undo`` says; False if it has changed meanwhile.
+    async def putting_back(self, lesson: Lesson, tasks: Sequence[str]) -> tuple[Lesson, RecordWrite]:
+        """Return what a lesson that was let in is to be, and the record of it, for one write that puts it back.
 
-        It is recalled no more from the first write on, which has the record of the quarantine and the entry of the
-        history with it, and ``others`` that change by that with ``more`` records; its faces go with a second one.
+        It is recalled no more from that write on; its chunks are to be deleted then.
         """
-        entries = await self._shelf.entries(lesson.id)
-        known = dict.fromkeys((*await self._shelf.queries_of(lesson.id), *undo.queries))
-        queries = tuple(query for query in known if query not in undo.without)
-        held = replace(_first_held(entries, undo.lesson), queries=queries)
+        held = replace(await self._first_held(lesson), tasks=tuple(tasks))
         # What a release that was stopped left behind would stay in place of the record.
         await self._records.delete_records(QUARANTINE, [lesson.id])
-        away = replace(undo.lesson, state="retired", state_reason=_TAKEN_BACK)
-        rewriting = Rewriting(lesson, away, change, undo.queries, undo.without)
-        record = RecordWrite(QUARANTINE, lesson.id, _value(held), must_be_new=True)
-        if not await self._shelf.rewrite([rewriting, *others], [record, *more]):
-            return False
-        await self._shelf.store.delete(face_ids(lesson.id))
-        return True
+        away = replace(lesson, state="retired", state_reason=_PUT_BACK)
+        return away, RecordWrite(QUARANTINE, lesson.id, _value(held), must_be_new=True)
 
     async def drop(self, lesson_id: str) -> bool:
         """Throw a held text away, with the history of one that was let in once; False if there was none."""
-        entries = cast("Sequence[Mapping[str, JSON]]", await self._shelf.entries(lesson_id))
+        entries = await self._repository.history(lesson_id)
         if not await self._records.delete_records(QUARANTINE, [lesson_id]):
             return False
-        there = await self._shelf.get(lesson_id)
+        there = await self._repository.get(lesson_id)
         if there is None:
             # No more than that: somebody may let it in at this moment.
-            past = [entry_key(lesson_id, cast("int", entry["number"])) for entry in entries]
+            past = [entry_key(lesson_id, entry.number) for entry in entries]
             if past:
                 await self._records.delete_records(HISTORY, past)
-        elif _is_taken_back(there):
-            await self._shelf.remove(lesson_id)
+        elif is_put_back(there):
+            await self._repository.remove(lesson_id)
         return True
 
     async def _put(self, held: Held, lesson: Lesson, change: Change) -> Lesson:
         why: dict[str, JSON] = {"held": {"kind": held.kind, "why": held.why, "at": held.at}}
-        entries = cast("Sequence[Mapping[str, JSON]]", await self._shelf.entries(held.id))
-        last = entries[-1] if entries else {"number": 0, "operation": PUT_BACK}
-        if last["operation"] == PUT_BACK:
-            number = cast("int", last["number"])
+        entries = await self._repository.history(held.id)
+        number = entries[-1].number if entries else 0
+        if not entries or entries[-1].operation == PUT_BACK:
+            clean = CleanLesson(lesson, held.tasks or (lesson.text,))
             # Of two who let it in at the same moment, the second finds the number taken.
             with contextlib.suppress(ConflictError):
-                await self._shelf.put(lesson, held.queries or (lesson.text,), change, after=number, more=why)
-                return lesson
-        there = await self._shelf.get(held.id)
+                return await self._repository.put(clean, change, after=number, more=why)
+        there = await self._repository.get(held.id)
         if there is None:
             raise LessonStoreError(f"the held text {held.id!r} kept changing while it was let in: try again")
         return there
 
+    async def _first_held(self, lesson: Lesson) -> Held:
+        """Why a lesson was held before it was let in, as its history says; if it does not, as it looks now."""
+        for entry in reversed(await self._repository.entries(lesson.id)):
+            about = cast("Mapping[str, JSON]", entry).get("held")
+            if isinstance(about, Mapping):
+                kind, why, at = about["kind"], about["why"], about["at"]
+                return Held(lesson, (), cast("str", kind), cast("str", why), cast("float", at))
+        found = screen(lesson.text)
+        why = "it was in quarantine once; why is not known any more" if found is None else found.why
+        return Held(lesson, (), "unknown" if found is None else found.kind, why, time.time())
 
-def _is_taken_back(lesson: Lesson) -> bool:
-    return lesson.state == "retired" and lesson.state_reason == _TAKEN_BACK
 
-
-def _first_held(entries: Sequence[JSON], lesson: Lesson) -> Held:
-    """Why a lesson was in quarantine before it was let in, as its history says; if it does not, as it looks now."""
-    for entry in reversed(cast("Sequence[Mapping[str, JSON]]", entries)):
-        if "held" in entry:
-            about = cast("Mapping[str, JSON]", entry["held"])
-            kind, why, at = about["kind"], about["why"], about["at"]
-            return Held(lesson, (), cast("str", kind), cast("str", why), cast("float", at))
-    found = screen(lesson.text)
-    if found is None:
-        return Held(
-            lesson, (), "unknown", "it was in quarantine once; why is not known any more", time.time()
-        )
-    return Held(lesson, (), found.kind, found.why, time.time())
+def is_put_back(lesson: Lesson) -> bool:
+    """Whether a lesson is on its way back into quarantine: what did that was stopped before it took its chunks away."""
+    return lesson.state == "retired" and lesson.state_reason == _PUT_BACK
 
 
 def _value(held: Held) -> JSON:
     return {
         "lesson": whole(held.lesson),
-        "tasks": list(held.queries),
+        "tasks": list(held.tasks),
         "kind": held.kind,
         "why": held.why,
         "at": held.at,

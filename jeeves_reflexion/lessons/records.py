@@ -1,51 +1,36 @@
-"""How lessons and recalls are written as chunks and records, and read back.
+"""How a lesson is written and read: as JSON, and as chunks that share its id.
 
-A lesson has several faces, chunks that share its id: the tasks that it is recalled by, and its own text, by which a
-newcomer that says the same is found. ``use`` says what a face is for: ``recall``, ``twin`` (found only by newcomers),
-or ``off`` while the lesson is not active.
+Each chunk is a key by which the lesson is found: a task that it is recalled by, or its own text. ``use`` says what a
+chunk is for: ``recall``, ``twin`` (the text of a lesson that is recalled by tasks alone), or ``off`` while the lesson
+is not active.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons.narrowing import tool_marks
+from jeeves_reflexion.lessons.filters import tool_marks
 from jeeves_reflexion.lessons.schema import checked_lesson
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON, Lesson, Provenance
 from vectorstores.base import Chunk, Filter, SearchHit
-
-_logger: Final = logging.getLogger("jeeves_reflexion")
-
-
-class UnreadableLessonError(LessonStoreError):
-    """A stored row that is no lesson, or whose fields do not fit; the message names it, by its ``chunk_id``."""
-
-    def __init__(self, message: str, chunk_id: str) -> None:
-        super().__init__(message)
-        self.chunk_id = chunk_id
-
-    def concerns(self, lesson_id: str) -> bool:
-        """Whether the row is a face of that lesson."""
-        return self.chunk_id.rpartition(":")[0] == lesson_id
-
 
 Key: TypeAlias = Literal["task", "lesson", "both"]
 
 INDEXED: Final = ("face", "holds", "use", "task_id", "task_kind", "agent", "state")
 """The metadata that lessons are counted, listed and narrowed by: stores make filters on these quick."""
 
-FIRST_FACE: Final[Filter] = {"face": 0}
-TEXT_FACES: Final[Filter] = {"holds": "text"}
+FIRST_CHUNK: Final[Filter] = {"face": 0}
+TEXT_CHUNKS: Final[Filter] = {"holds": "text"}
 # Said as what it is not, so that lessons of the first format, which don't say, are recalled too.
 RECALLED: Final[Filter] = {"use": {"$nin": ["twin", "off"]}}
 
-MOST_FACES: Final = 10
-"""Its first task, its text, and the tasks of copies that were merged into it."""
-
+MOST_TASKS: Final = 9
+"""So many tasks a lesson is recalled by at most."""
+_MOST_CHUNKS: Final = MOST_TASKS + 1  # its tasks and its text
 
 _SOURCE_NAMES: Final = tuple(each.name for each in dataclasses.fields(Provenance))
 _NAMES: Final = tuple(each.name for each in dataclasses.fields(Lesson))
@@ -60,13 +45,25 @@ _LATER: Final[Mapping[str, JSON]] = {
 }
 
 
-def face_ids(lesson_id: str) -> list[str]:
+class UnreadableLessonError(LessonStoreError):
+    """A stored row that is no lesson, or whose fields do not fit; the message names it, by its ``chunk_id``."""
+
+    def __init__(self, message: str, chunk_id: str) -> None:
+        super().__init__(message)
+        self.chunk_id = chunk_id
+
+    def concerns(self, lesson_id: str) -> bool:
+        """Whether the row is of that lesson."""
+        return self.chunk_id.rpartition(":")[0] == lesson_id
+
+
+def chunk_ids(lesson_id: str) -> list[str]:
     """Return the ids of all chunks that a lesson may have."""
-    return [f"{lesson_id}:{number}" for number in range(MOST_FACES)]
+    return [f"{lesson_id}:{number}" for number in range(_MOST_CHUNKS)]
 
 
-def chunks_of(lesson: Lesson, queries: Sequence[str], key: Key, *, changes: int = 0) -> list[Chunk]:
-    """Return the faces of a lesson; ``queries`` are its tasks' texts, ``changes`` the number of its last change.
+def chunks_of(lesson: Lesson, tasks: Sequence[str], key: Key, *, changes: int = 0) -> list[Chunk]:
+    """Return the chunks of a lesson; ``tasks`` are its tasks' texts, ``changes`` the number of its last change.
 
     Raises :class:`ConfigurationError` for a lesson that could not be read back.
     """
@@ -74,31 +71,47 @@ def chunks_of(lesson: Lesson, queries: Sequence[str], key: Key, *, changes: int 
     lesson_from_fields(lesson.text, fields)
     metadata = {**fields, **tool_marks(lesson.tools), "key": key, "changes": changes}
     text = ("text", lesson.text)
-    tasks = [("task", query) for query in queries[: MOST_FACES - 1]]
-    faces = [text] if key == "lesson" else [*tasks[:1], text, *tasks[1:]]
+    found_by = [("task", task) for task in tasks[:MOST_TASKS]]
+    keys = [text] if key == "lesson" else [*found_by[:1], text, *found_by[1:]]
     chunks = []
-    for number, (holds, embedded) in enumerate(faces):
+    for number, (holds, embedded) in enumerate(keys):
         twin = holds == "text" and key == "task"
         use = "off" if lesson.state != "active" else "twin" if twin else "recall"
-        face = {**metadata, "face": number, "holds": holds, "use": use}
-        chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=face, embed_text=embedded))
+        about = {**metadata, "face": number, "holds": holds, "use": use}
+        chunks.append(Chunk(lesson.text, id=f"{lesson.id}:{number}", metadata=about, embed_text=embedded))
     return chunks
 
 
-def empty_face(first: Chunk, number: int) -> Chunk:
-    """Return what takes the place of a face that a lesson lost, in the same write: nothing finds or reads it.
+def empty_chunk(first: Chunk, number: int) -> Chunk:
+    """Return what takes the place of a chunk that a lesson lost, in the same write: nothing finds or reads it.
 
-    It is embedded as the lesson's ``first`` face is, which costs nothing.
+    It is embedded as the lesson's ``first`` chunk is, which costs nothing.
     """
     lesson_id = first.metadata["lesson_id"]
     holds: dict[str, JSON] = {"lesson_id": lesson_id, "face": number, "holds": "nothing", "use": "twin"}
-    embedded = first.content if first.embed_text is None else first.embed_text
-    return Chunk("(no task)", id=f"{lesson_id}:{number}", metadata=holds, embed_text=embedded)
+    return Chunk("(no task)", id=f"{lesson_id}:{number}", metadata=holds, embed_text=_embedded(first))
 
 
 def is_empty(chunk: Chunk) -> bool:
-    """Whether a chunk only takes the place of a face that its lesson lost."""
+    """Whether a chunk only takes the place of one that its lesson lost."""
     return chunk.metadata.get("holds") == "nothing"
+
+
+def key_of(chunks: Sequence[Chunk]) -> Key:
+    """Return what a lesson is found by, given its chunks; the first format did not say."""
+    said = chunks[0].metadata.get("key")
+    if said is not None:
+        return cast("Key", said)
+    if len(chunks) > 1:
+        return "both"
+    return "lesson" if _embedded(chunks[0]) == chunks[0].content else "task"
+
+
+def tasks_of(chunks: Sequence[Chunk]) -> tuple[str, ...]:
+    """Return the tasks that a lesson is recalled by: all its chunks but the text, the second unless it is the only."""
+    if key_of(chunks) == "lesson":
+        return ()
+    return tuple(_embedded(chunk) for chunk in (chunks[0], *chunks[2:]))
 
 
 def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
@@ -127,6 +140,29 @@ def lesson_fields(lesson: Lesson) -> dict[str, JSON]:
     }
 
 
+def lesson_from_fields(text: str, data: JSON) -> Lesson:
+    """Read what :func:`lesson_fields` wrote, now or in the first format.
+
+    Raises :class:`ConfigurationError` that names the fields that do not fit.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigurationError("it is no JSON object")
+    fields = {name: data[name] for name in _NAMES if name in data}
+    source = {name: data[name] for name in _SOURCE_NAMES if name in data}
+    renamed = {to: data[name] for name, to in (("lesson_id", "id"), ("extra", "metadata")) if name in data}
+    return checked_lesson({**_LATER, **fields, **renamed, "text": text, "provenance": source})
+
+
+def whole(lesson: Lesson) -> dict[str, JSON]:
+    """Return a lesson with its text, as JSON."""
+    return {"text": lesson.text, **lesson_fields(lesson)}
+
+
+def from_whole(value: JSON) -> Lesson:
+    """Read what :func:`whole` wrote; raises :class:`ConfigurationError` as :func:`lesson_from_fields` does."""
+    return lesson_from_fields(cast("str", value.get("text") if isinstance(value, Mapping) else None), value)
+
+
 def lesson_of(chunk: Chunk) -> Lesson:
     """Read a lesson back; a chunk whose fields are not a lesson's is an error that names it."""
     try:
@@ -144,35 +180,25 @@ def readable(hits: Iterable[SearchHit]) -> list[tuple[SearchHit, Lesson]]:
 
     A row that is no lesson is logged by name and passed over: one bad row does not end the runs that recall others.
     """
-    found = []
-    for hit in hits:
-        try:
-            found.append((hit, lesson_of(hit.chunk)))
-        except UnreadableLessonError as error:
-            _logger.warning("%s", error)
-    return found
+    return [(hit, lesson) for hit in hits if (lesson := readable_lesson(hit.chunk)) is not None]
 
 
-def lesson_from_fields(text: str, data: JSON) -> Lesson:
-    """Read what :func:`lesson_fields` wrote, now or in the first format.
-
-    Raises :class:`ConfigurationError` that names the fields that do not fit.
-    """
-    if not isinstance(data, Mapping):
-        raise ConfigurationError("it is no JSON object")
-    fields = {name: data[name] for name in _NAMES if name in data}
-    source = {name: data[name] for name in _SOURCE_NAMES if name in data}
-    renamed = {to: data[name] for name, to in (("lesson_id", "id"), ("extra", "metadata")) if name in data}
-    return checked_lesson({**_LATER, **fields, **renamed, "text": text, "provenance": source})
+def readable_lesson(chunk: Chunk) -> Lesson | None:
+    """Return the lesson of a chunk; None, and a warning that names it, where it is none."""
+    try:
+        return lesson_of(chunk)
+    except UnreadableLessonError as error:
+        logger.warning("%s", error)
+        return None
 
 
 def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """Keep the nearest face of each lesson, in order."""
-    seen: set[JSON] = set()
-    kept = []
+    """Keep the nearest chunk of each lesson, in order."""
+    kept: dict[str, SearchHit] = {}
     for hit in hits:
-        lesson_id = cast("str", hit.chunk.metadata.get("lesson_id", hit.chunk.id))
-        if lesson_id not in seen:
-            seen.add(lesson_id)
-            kept.append(hit)
-    return kept
+        kept.setdefault(cast("str", hit.chunk.metadata.get("lesson_id", hit.chunk.id)), hit)
+    return list(kept.values())
+
+
+def _embedded(chunk: Chunk) -> str:
+    return chunk.content if chunk.embed_text is None else chunk.embed_text

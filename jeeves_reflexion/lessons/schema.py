@@ -19,6 +19,21 @@ Count: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
 Moment: TypeAlias = Annotated[float, pydantic.Field(ge=-62_135_596_800, lt=253_402_214_400)]
 """Seconds since 1970, in the years that a date can have (1 to 9999, less a day for time zones)."""
 _Said: TypeAlias = Annotated[str, pydantic.Field(pattern=r"\S")]
+
+# Keys of a lesson's metadata that the loop writes itself.
+COPIES: Final = "copies"
+"""Notes of the last attempts that taught the lesson again, and of lessons merged into it, each a JSON object."""
+COPIES_TOTAL: Final = "copies_total"
+WORDINGS: Final = "wordings"
+"""Other ways to say it, of copies that an earlier version merged; nothing is added any more."""
+TASKS: Final = "tasks"
+"""Ids of the other tasks that it is found by, its own left out."""
+MERGED_INTO: Final = "merged_into"
+"""Of a retired lesson: the id of the lesson that speaks for it."""
+VOTES: Final = "votes"
+"""Upvotes less downvotes of consolidations."""
+DRAWN_FROM: Final = "drawn_from"
+"""Ids of the lessons that a consolidation drew it from."""
 _STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
 _OPEN: Final = pydantic.ConfigDict(strict=True, extra="allow")

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
 from jeeves_reflexion.lessons.credit.ledger import MAX_AGE
-from jeeves_reflexion.lessons.merging import MergeSettings
 from jeeves_reflexion.lessons.principals import Principal
-from jeeves_reflexion.lessons.recalling import Picking
 from jeeves_reflexion.lessons.records import Key
+from jeeves_reflexion.lessons.retrieval import Picking
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.screens import Screen
 from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.types import Task, Trust
+from jeeves_reflexion.values import checked_settings, plain_number
 from vectorstores.base import Filter
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Credit:
     """How recalls are turned into an experiment, and what comes of it.
 
@@ -51,6 +54,25 @@ def checked_k(k: int) -> int:
     return number
 
 
+class MergeSettings:
+    """Once said when two lessons are one; has no effect any more.
+
+    Equal lessons are one, others stay apart until a person or :mod:`~jeeves_reflexion.lessons.consolidation` merges
+    them.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        warnings.warn(_NO_MERGING, DeprecationWarning, stacklevel=2)
+
+
+_NO_MERGING: Final = (
+    "MergeSettings and LessonSettings(merging=...) have no effect any more: a lesson equal to a stored one adds to its "
+    "support, others are stored, and `lessons consolidate` merges what says the same in other words; "
+    "LessonSettings(keep_copies=True) stores equal ones too"
+)
+_UNSET: Final = cast("MergeSettings", object())
+
+
 @dataclass(frozen=True, slots=True)
 class LessonSettings:
     """How lessons are kept and picked.
@@ -63,7 +85,8 @@ class LessonSettings:
     another one wrote are proposed to it until they are approved, but for those of writers that it ``accepts``.
     ``screen`` judges every text of a lesson that the rules of screening let pass; what it finds, or fails on, waits in
     quarantine.
-    ``merging`` says when a newcomer is a copy; None keeps every copy.
+    With ``keep_copies`` every lesson is stored, also one that is equal to a stored one, which otherwise adds to the
+    support of that one. ``merging`` has no effect any more, but that None means to keep copies.
     ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
     """
 
@@ -75,15 +98,20 @@ class LessonSettings:
     principal: str = field(default_factory=lambda: os.environ.get("JEEVES_PRINCIPAL", ""))
     accepts: Collection[str] = ()
     screen: Screen | None = None
-    merging: MergeSettings | None = field(default_factory=MergeSettings)
+    keep_copies: bool = False
     credit: Credit | None = None
     where: Callable[[Task], Filter | None] | None = None
+    merging: InitVar[MergeSettings | None] = _UNSET
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, merging: MergeSettings | None) -> None:
+        if merging is not _UNSET:
+            warnings.warn(_NO_MERGING, DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "keep_copies", self.keep_copies or merging is None)
         if self.key not in ("task", "lesson", "both"):
             raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
-        if not -1.0 <= self.min_similarity <= 1.0:
-            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity}")
+        floor = plain_number(self.min_similarity)
+        if not isinstance(floor, int | float) or not -1.0 <= floor <= 1.0:
+            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {self.min_similarity!r}")
         if self.trust not in ("own", "shared", "imported"):
             raise ConfigurationError(f"trust must be 'own', 'shared' or 'imported', not {self.trust!r}")
         if isinstance(self.accepts, str) or not all(isinstance(each, str) for each in self.accepts):

@@ -22,6 +22,7 @@ from jeeves_reflexion.reflectors import LessonReflector, as_reflector
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Task
+from jeeves_reflexion.values import check_share, check_whole
 from vectorstores.base import VectorStore
 
 DEFAULT_EVALUATOR_PROMPT: Final = read_prompt(None, "jeeves_reflexion.evaluators", "judge.md")
@@ -71,7 +72,7 @@ class LoopOptions:
 
     def __post_init__(self) -> None:
         for name in ("unscorable_limit", "lesson_characters"):
-            _check_range(name, getattr(self, name), least=1)
+            check_whole(name, getattr(self, name), least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +216,11 @@ def _callable(value: object, part: str) -> AnyCallable:
 
 def check_numbers(max_attempts: int, threshold: float, top_k_lessons: int, lessons_block_name: str) -> None:
     """Raise :class:`ConfigurationError` naming the argument of the loop that is out of its range."""
-    _check_range("max_attempts", max_attempts, least=1)
-    _check_range("top_k_lessons", top_k_lessons, least=1)
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if not (number and 0.0 <= threshold <= 1.0):
-        raise ConfigurationError(f"threshold must lie in [0.0, 1.0], not {threshold!r}")
+    check_whole("max_attempts", max_attempts)
+    check_whole("top_k_lessons", top_k_lessons)
+    check_share("threshold", threshold)
     if not (isinstance(lessons_block_name, str) and lessons_block_name.strip()):
         raise ConfigurationError(f"lessons_block_name must be a text with words, not {lessons_block_name!r}")
-
-
-def _check_range(name: str, value: int, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 def checked_task(task: Task | str) -> Task:

@@ -28,7 +28,7 @@ def open_lessons(
     settings: LessonSettings | None = None,
     create: bool = True,
 ) -> VectorLessonStore:
-    """Open a lesson store: a folder (FAISS), ``postgresql://…``, ``memory://``, or the default place.
+    """Open a lesson store: a folder, ``postgresql://…``, ``memory://``, or the default place.
 
     With ``create=False`` a folder that holds no store is an error at the first call, and is left as it is.
     Raises :class:`LessonStoreError` where it can't be opened.

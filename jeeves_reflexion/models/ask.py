@@ -13,10 +13,11 @@ from jeeves_reflexion.events import ModelCalled
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import current_scope
-from jeeves_reflexion.types import JSON
+from jeeves_reflexion.types import JSON, Usage
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=ChatModel)
+T = TypeVar("T")
 
 # A model may ask another one, as a recorded one asks the real one: the outermost call is the one that counts.
 _within: ContextVar[bool] = ContextVar("jeeves_reflexion_within_a_call", default=False)
@@ -40,6 +41,37 @@ async def ask(
         model, lambda: model.complete(messages, tools=tools, schema=schema, sampling=sampling)
     )
     return replace(completion, text=spoken(completion.text))
+
+
+async def ask_and_read(
+    ask: Callable[[Sequence[Message]], Awaitable[Completion]],
+    messages: Sequence[Message],
+    read: Callable[[Completion], tuple[T, str]],
+    *,
+    form: str = "Answer again, in the form that was asked for.",
+) -> tuple[T, Usage]:
+    """Ask and read the answer; where it can't be read, ask once more with the problem shown.
+
+    ``read`` returns what it read and the problem with it, empty where there is none; ``form`` says how to answer
+    better. Returns what was read last, and the usage of all calls.
+    """
+    completion = await ask(messages)
+    value, problem = read(completion)
+    if not problem:
+        return value, completion.usage
+    cut = ", for it was cut off: be brief" if completion.finish_reason == "length" else ""
+    said = f"Your answer can't be used: {problem}{cut}. {form}"
+    second = await ask(asked_again(messages, completion, said))
+    return read(second)[0], completion.usage + second.usage
+
+
+def asked_again(messages: Sequence[Message], completion: Completion, problem: str) -> list[Message]:
+    """Return a conversation that goes on from an answer with what is wrong with it."""
+    if completion.text.strip():
+        return [*messages, Message("assistant", completion.text), Message("user", problem)]
+    # Some endpoints refuse an assistant message without text.
+    *before, last = messages
+    return [*before, Message("user", f"{last.content}\n\n{problem}")]
 
 
 def metered(

@@ -46,6 +46,14 @@ ErrorName: TypeAlias = Literal[
     "ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError"
 ]
 
+# The general one last: an error is kept as the first that it is.
+_ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
+    "ModelResponseError": ModelResponseError,
+    "ModelTimeoutError": ModelTimeoutError,
+    "ModelConnectionError": ModelConnectionError,
+    "ModelError": ModelError,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedError:
@@ -61,22 +69,14 @@ class RecordedError:
         """Return the error to raise."""
         if self.error == "ModelResponseError":
             return ModelResponseError(self.message, status=self.status, said=self.said)
-        classes: dict[str, type[ModelError]] = {
-            "ModelTimeoutError": ModelTimeoutError,
-            "ModelConnectionError": ModelConnectionError,
-        }
-        return classes.get(self.error, ModelError)(self.message)
+        return _ERRORS[self.error](self.message)
 
 
 def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
-    name: ErrorName = "ModelError"
     if isinstance(error, ModelResponseError):
         return RecordedError("ModelResponseError", str(error), error.status, error.said, native)
-    if isinstance(error, ModelTimeoutError):
-        name = "ModelTimeoutError"
-    elif isinstance(error, ModelConnectionError):
-        name = "ModelConnectionError"
+    name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
     return RecordedError(name, str(error), native=native)
 
 
@@ -275,8 +275,3 @@ def _whole(tail: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def without_secrets(place: str) -> str:
-    """Return a place as it is recorded and compared."""
-    return redact(place)

@@ -22,6 +22,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
+from jeeves_reflexion.values import checked_settings
 from vectorstores.json_http import (
     EXCERPT,
     close_at_end_of_loop,
@@ -36,6 +37,7 @@ from vectorstores.json_http import (
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Retry:
     """How often and how patiently a failed call is repeated.
 
@@ -49,10 +51,8 @@ class Retry:
     longest_wait: float = 60.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.retries, int) or self.retries < 0:
-            raise ConfigurationError(
-                f"Retry.retries must be a whole number of at least 0, not {self.retries}"
-            )
+        if self.retries < 0:
+            raise ConfigurationError(f"Retry.retries must be at least 0, not {self.retries}")
         if not 0 <= self.first_wait <= self.longest_wait:
             raise ConfigurationError("Retry needs 0 <= first_wait <= longest_wait")
 
@@ -63,6 +63,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Limits:
     """Seconds for one request: ``total`` for all of it, ``connect`` for the connection."""
 
@@ -71,7 +72,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("total", "connect"):
-            if not getattr(self, name) > 0:
+            if getattr(self, name) <= 0:
                 raise ConfigurationError(
                     f"the {name} timeout must be above 0 seconds, not {getattr(self, name)}"
                 )

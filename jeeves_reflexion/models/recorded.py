@@ -17,16 +17,10 @@ import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError
 from jeeves_reflexion.models.ask import metered
-from jeeves_reflexion.models.cassette import (
-    Exchange,
-    RecordedError,
-    key_of,
-    recorded_error,
-    request_of,
-    without_secrets,
-)
+from jeeves_reflexion.models.cassette import Exchange, RecordedError, key_of, recorded_error, request_of
 from jeeves_reflexion.models.tape import Match, Source, Take, Tape
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, NO_USAGE, Usage
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
@@ -45,7 +39,7 @@ def recording_at(place: str) -> Iterator[None]:
     A place is any text that names where in an experiment a call is made, such as ``"reflexion/seed 0/task 7/trial 2"``.
     Equal requests at different places have completions of their own, whichever of them comes first.
     """
-    token = _place.set(without_secrets(place))
+    token = _place.set(redact(place))
     try:
         yield
     finally:

@@ -1,20 +1,31 @@
-"""What a recording has to play: its exchanges, sorted by what they will be asked for, each played once and in order."""
+"""What a recording has to play: its exchanges, sorted by what they will be asked for, each played once and in order.
+
+For a request that is not among them, a message says which recorded one comes nearest, and where the two differ.
+"""
 
 from __future__ import annotations
 
+import difflib
+import itertools
+import json
 import os
+import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models.cassette import Cassette, Exchange, RecordedError, key_of
-from jeeves_reflexion.models.cassette_diff import difference, nearest
+from jeeves_reflexion.models.cassette import Cassette, Exchange, RecordedError, Request, key_of
 from jeeves_reflexion.protocols import Completion
 
 Match: TypeAlias = Literal["request", "position"]
 Source: TypeAlias = str | os.PathLike[str] | Sequence[Exchange]
+
+_LINES: Final = 12
+_WIDTH: Final = 160
+_WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +124,65 @@ class Tape:
 def _end(request: Mapping[str, Any]) -> str:
     messages = request.get("messages") or [{}]
     return str(messages[-1].get("content", ""))[-200:]
+
+
+def nearest(asked: Request, exchanges: Iterable[Exchange]) -> Exchange | None:
+    """Return the recorded exchange whose request has most words in common with ``asked``; the first of equals."""
+    words = _words(asked)
+    best: tuple[float, Exchange] | None = None
+    for exchange in exchanges:
+        if exchange.request is None:
+            continue
+        other = _words(exchange.request)
+        share = 2 * (words & other).total() / max(words.total() + other.total(), 1)
+        if best is None or share > best[0]:
+            best = share, exchange
+    return best[1] if best else None
+
+
+def difference(recorded: Request, asked: Request) -> str:
+    """Return the lines that differ, at most 12, each cut around its first difference."""
+    before, after = _as_lines(recorded), _as_lines(asked)
+    lines: list[str] = []
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        for old, new in itertools.zip_longest(before[a:b], after[c:d]):
+            start = 0 if old is None or new is None else _first_difference(old, new)
+            pair = (("-", old), ("+", new))
+            lines += [f"{sign} {_cut(text, start)}" for sign, text in pair if text is not None]
+    more = len(lines) - _LINES
+    return "\n".join([*lines[:_LINES], *([f"... and {more} more lines"] if more > 0 else [])])
+
+
+def _words(request: Request) -> Counter[str]:
+    return Counter(_WORD.findall("\n".join(_as_lines(request))))
+
+
+def _as_lines(request: Request) -> list[str]:
+    """A request as a person reads it: a line for each setting, then the messages line by line."""
+    lines = [
+        f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
+        for name, value in sorted(request.items())
+        if name != "messages"
+    ]
+    for number, message in enumerate(request.get("messages", ()), 1):
+        label = f"[{number} {message.get('role', '?')}]"
+        lines += [f"{label} {line}" for line in str(message.get("content", "")).split("\n")]
+        lines += [
+            f"{label} {name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
+            for name, value in sorted(message.items())
+            if name not in {"role", "content"}
+        ]
+    return lines
+
+
+def _first_difference(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _cut(text: str, start: int) -> str:
+    first = max(start - _WIDTH // 2, 0)
+    part = text[first : first + _WIDTH]
+    return f"{'...' if first else ''}{part}{'...' if first + _WIDTH < len(text) else ''}"

@@ -14,6 +14,7 @@ _UNNAMED = re.compile(
 )
 """What a secret has that no word names: a long word, six digits, dots between numbers, colons between hexadecimals."""
 _NAMED = tuple(pattern for pattern in PATTERNS if pattern.needs)
+_NEEDS = frozenset(need for pattern in PATTERNS for need in pattern.needs)
 _ROUNDS = 8
 
 _Span = tuple[int, int, str]
@@ -65,8 +66,10 @@ def _as_read(text: str) -> tuple[str, list[int] | None]:
 def _found(text: str, patterns: Sequence[Pattern]) -> Iterator[_Span]:
     """What the patterns find: from where to where, and of which kind."""
     lowered = text.lower()
+    needs = _NEEDS if patterns is PATTERNS else {need for each in patterns for need in each.needs}
+    held = {need for need in needs if need in lowered}
     for pattern in patterns if patterns is not PATTERNS or _UNNAMED.search(text) else _NAMED:
-        if not pattern.needs or any(need in lowered for need in pattern.needs):
+        if not pattern.needs or not held.isdisjoint(pattern.needs):
             for match in pattern.regex.finditer(text):
                 if pattern.check is None or pattern.check(match):
                     name = next((each for each in match.re.groupindex if match[each] is not None), 0)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Selection
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.values import check_share, check_whole, checked_settings
 
 RECENCY_WEIGHT: Final = 0.2
 """What being the latest is worth in ``weighted_recency``: ``0.8 * score + 0.2 * place``, the place from 0 to 1."""
@@ -23,6 +23,7 @@ _STABLE_REVISIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class Convergence:
     """The limits of the checks.
 
@@ -57,14 +58,12 @@ class Convergence:
                 f"Convergence({', '.join(given)}) has no effect any more: drafts and issues are compared as they are"
                 " written, and not by an embedder",
                 DeprecationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        for name, least in (("plateau_iterations", 1), ("repeated_issues", 2)):
-            if not getattr(self, name) >= least:  # so that nan is refused
-                raise ConfigurationError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
-        for name in ("improvement_threshold", "epsilon"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigurationError(f"{name} must lie in [0, 1], not {getattr(self, name)!r}")
+        check_whole("plateau_iterations", self.plateau_iterations)
+        check_whole("repeated_issues", self.repeated_issues, least=2)
+        check_share("improvement_threshold", self.improvement_threshold)
+        check_share("epsilon", self.epsilon)
 
     def reason(self, drafts: Sequence[Draft]) -> ConvergenceReason | None:
         """Return why to stop after the last of these drafts, or None."""

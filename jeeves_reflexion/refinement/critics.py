@@ -19,6 +19,7 @@ from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Inbox, Listener, Session, logger
 from jeeves_reflexion.text import cut_middle, fence, read_prompt, render_steps
 from jeeves_reflexion.types import Attempt, Step, Task
+from jeeves_reflexion.values import check_whole, is_number
 
 StepCritic: TypeAlias = Callable[[Task, Attempt, Trigger], Awaitable[str]]
 """Says what is wrong with the steps so far, in a few sentences, or nothing."""
@@ -43,17 +44,13 @@ class Triggers:
 
     def __post_init__(self) -> None:
         interval, drop = self.step_interval, self.quality_drop
-        if interval is not None and (
-            isinstance(interval, bool) or not isinstance(interval, int) or interval < 1
-        ):
-            raise ConfigurationError(f"step_interval must be a whole number of at least 1, not {interval!r}")
+        if interval is not None:
+            check_whole("step_interval", interval)
         if not isinstance(self.on_error, bool):
             raise ConfigurationError(f"on_error must be true or false, not {self.on_error!r}")
         if isinstance(self.on_tools, str) or not all(isinstance(name, str) for name in self.on_tools):
             raise ConfigurationError(f"on_tools must be a list of tool names, not {self.on_tools!r}")
-        if drop is not None and (
-            isinstance(drop, bool) or not isinstance(drop, int | float) or not 0 < drop <= 1
-        ):
+        if drop is not None and not (is_number(drop) and 0 < drop <= 1):
             raise ConfigurationError(f"quality_drop must lie above 0 and up to 1, not {drop!r}")
 
     @property

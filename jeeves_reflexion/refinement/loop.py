@@ -15,7 +15,7 @@ from typing import TypeVar
 import anyio
 
 from jeeves_reflexion.drafts import ConvergenceReason, Draft, Refined, Revision, RevisionRequest
-from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError, described
+from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, described
 from jeeves_reflexion.events import DraftJudged, DraftWritten, Event, RefinementFinished, Reflected, Warned
 from jeeves_reflexion.protocols import Agent, Evaluator, Reviser
 from jeeves_reflexion.refinement.convergence import rank, select
@@ -25,6 +25,7 @@ from jeeves_reflexion.refinement.options import ComparesWithPrior, Decision, Ref
 from jeeves_reflexion.session import Session, Spend, current_scope, logger
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Role, Task, Usage
+from jeeves_reflexion.values import check_share, check_whole
 
 T = TypeVar("T")
 
@@ -54,10 +55,8 @@ class Refinement:
         threshold: float = 0.8,
         options: RefinementOptions | None = None,
     ) -> None:
-        if isinstance(max_drafts, bool) or not isinstance(max_drafts, int) or max_drafts < 1:
-            raise ConfigurationError(f"max_drafts must be a whole number of at least 1, not {max_drafts!r}")
-        if not 0.0 <= threshold <= 1.0:
-            raise ConfigurationError(f"threshold must lie in [0, 1], not {threshold!r}")
+        check_whole("max_drafts", max_drafts)
+        check_share("threshold", threshold)
         self.agent = agent
         self.evaluator = evaluator
         self.reviser = reviser

@@ -14,6 +14,7 @@ from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import StepCritic, Triggers
 from jeeves_reflexion.refinement.judge_watch import JudgeWatch
 from jeeves_reflexion.types import Evaluation, Task
+from jeeves_reflexion.values import checked_settings
 
 Base: TypeAlias = Literal["best", "latest"]
 """Which draft a revision goes on from: the best so far (the latest of equals), or the latest whatever it is worth."""
@@ -61,6 +62,7 @@ class ComparesWithPrior(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class RefinementOptions:
     """What the loop can do besides its three parts.
 
@@ -88,7 +90,7 @@ class RefinementOptions:
             raise ConfigurationError(f"best_version_selection must be one of {known}, not {self.selection!r}")
         if self.base not in get_args(Base):
             raise ConfigurationError(f"base must be one of {', '.join(get_args(Base))}, not {self.base!r}")
-        if self.max_revision_tokens is not None and not self.max_revision_tokens >= 1:
+        if self.max_revision_tokens is not None and self.max_revision_tokens < 1:
             raise ConfigurationError(
                 f"max_revision_tokens must be at least 1, not {self.max_revision_tokens!r}"
             )

@@ -1,6 +1,5 @@
-"""Reflectors: they write down what to do differently."""
+"""Reflectors: they write down what to do differently. ``LessonReflector(model)``, or ``as_reflector(function)``."""
 
-from jeeves_reflexion.reflectors.function import as_reflector
-from jeeves_reflexion.reflectors.lesson import LessonReflector
+from vectorstores.lazy import attach
 
-__all__ = ["LessonReflector", "as_reflector"]
+__getattr__, __dir__ = attach(__name__, __file__)

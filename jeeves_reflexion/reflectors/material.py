@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jeeves_reflexion.text import bullets, cut_middle, fence, render_steps
+from jeeves_reflexion.text import bullets, cut_middle, fence, fenced_attempt
 from jeeves_reflexion.types import Evaluation, Task, Trial
 
 
@@ -15,12 +15,7 @@ def material_of(task: Task, trials: Sequence[Trial], *, tokens: int) -> str:
     had = [line for trial in trials[:-1] if trial.reflection for line in [trial.reflection.lesson]]
     if last.block or had:
         parts.append(fence("lessons_so_far", last.block or bullets(had)))
-    if last.attempt.steps:
-        parts.append(fence("trajectory", render_steps(last.attempt.steps, tokens)))
-    parts.append(fence("output", cut_middle(last.attempt.output, tokens)))
-    for label, text in (("error", last.attempt.error), ("interrupted", last.attempt.interrupted)):
-        if text:
-            parts.append(fence(label, cut_middle(text, tokens)))
+    parts += fenced_attempt(last.attempt, trajectory=tokens, output=tokens)
     parts.append(fence("verdict", cut_middle(_verdict(last.evaluation), tokens)))
     return "\n\n".join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +13,18 @@ import anyio.to_thread
 
 from jeeves_reflexion.drafts import Revision, RevisionRequest, Strategy
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.ask import ask, asked_again
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
 from jeeves_reflexion.revisers.blocks import Markers, markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edited, apply_edits
 from jeeves_reflexion.revisers.material import Shown, free_tag, material
-from jeeves_reflexion.revisers.replies import whole_text
 from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task, Usage
 
 _PACKAGE = "jeeves_reflexion.revisers"
 _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+_FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
 _CUT = frozenset({"length", "content_filter"})
 
 
@@ -97,7 +98,7 @@ class TextReviser:
             if edited.applied or (_cut(completion) and not parsed.edits):
                 why = f"{why}; at the second try" if again else why
                 return Revision(edited.text, "targeted_edit", why, problems=problems, usage=usage)
-            messages = _asked_again(messages, completion, _no_edit(problems, job.markers))
+            messages = asked_again(messages, completion, _no_edit(problems, job.markers))
         why += "; no edit applied in two tries, so another way was taken"
         revision = await self._write(replace(job, why=why, hybrid=False), instead)
         return replace(
@@ -118,9 +119,7 @@ class TextReviser:
             text = whole_text(completion.text, job.old, job.tag)
             if text.strip():
                 return Revision(text, way, job.why, usage=usage)
-            messages = _asked_again(
-                messages, completion, "Your answer was empty. Answer with the whole text."
-            )
+            messages = asked_again(messages, completion, "Your answer was empty. Answer with the whole text.")
         said = "" if completion.finish_reason == "stop" else f" ({completion.finish_reason})"
         return job.unchanged(way, f"the reply was empty, twice{said}: the old text was kept", usage)
 
@@ -189,14 +188,6 @@ class _Job:
         return Revision(self.old, way, self.why, problems=(problem,), usage=usage)
 
 
-def _asked_again(messages: list[Message], completion: Completion, problem: str) -> list[Message]:
-    if completion.text.strip():
-        return [*messages, Message("assistant", completion.text), Message("user", problem)]
-    # Some endpoints refuse an assistant message without text.
-    *before, last = messages
-    return [*before, Message("user", f"{last.content}\n\n{problem}")]
-
-
 def _cut(completion: Completion) -> tuple[str, ...]:
     reason = completion.finish_reason
     return (f"the reply broke off ({reason})",) if reason in _CUT else ()
@@ -213,3 +204,41 @@ def _no_edit(problems: tuple[str, ...], markers: Markers) -> str:
         f"the lines above the divider copied exactly from the draft:\n\n{markers.search}\n...\n{markers.divider}\n...\n"
         f"{markers.replace}"
     )
+
+
+def whole_text(reply: str, old: str, tag: str) -> str:
+    """Take the packing off a reply: tags ``<tag>``, and a code fence around all of it where ``old`` had none.
+
+    Nothing else is stripped. A fence that ends before the reply does belongs to the text.
+    """
+    reply = _untagged(reply, tag)
+    inner = _unfenced(reply)
+    return reply if inner is None or _unfenced(old) is not None else inner
+
+
+def _untagged(reply: str, tag: str) -> str:
+    match = re.fullmatch(rf"\s*<{tag}>(?:\r?\n)?(.*?)(?:\r?\n)?</{tag}>\s*", reply, re.DOTALL)
+    return reply if match is None or f"<{tag}>" in match[1] else match[1]
+
+
+def _unfenced(text: str) -> str | None:
+    """Return what stands within the one fence around all of a text, or None where there is no such fence."""
+    lines = text.strip().split("\n")
+    opening = _FENCE.fullmatch(lines[0].strip())
+    if opening is None or len(lines) < 2:
+        return None
+    run = opening[1]
+    within = ""  # the fence of a code block within the text
+    for number, line in enumerate(lines[1:], 1):
+        fence = _FENCE.fullmatch(line.strip())
+        if fence is None:
+            continue
+        bare = not fence[2].strip()
+        if within:
+            if bare and fence[1].startswith(within):
+                within = ""
+        elif bare and fence[1].startswith(run):
+            return "\n".join(lines[1:-1]).removesuffix("\r") if number == len(lines) - 1 else None
+        else:
+            within = fence[1]
+    return None

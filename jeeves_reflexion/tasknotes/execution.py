@@ -21,11 +21,13 @@ from jeeves_reflexion.tasknotes.reflector import REFLECTION_SECONDS, STORE_SECON
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import EnsembleTask, Status, TaskOutcome
 from jeeves_reflexion.types import Attempt, Recall, Task
+from jeeves_reflexion.values import checked_settings
 
 LESSONS_BLOCK = "reflexion_lessons"
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class EnsembleOptions:
     """What holds for every task of an ensemble, beside the task's own.
 
@@ -49,7 +51,7 @@ class EnsembleOptions:
         if not 0.0 <= self.threshold <= 1.0:
             raise ConfigurationError(f"threshold must lie in [0, 1], not {self.threshold!r}")
         for name in ("top_k_lessons", "notes_tokens", "store_seconds", "reflection_seconds"):
-            if not getattr(self, name) > 0:
+            if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
 
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Mapping
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.scores import is_number
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
+from jeeves_reflexion.values import is_number
 from jeeves_reflexion.workflows.parts import key_problem
 from jeeves_reflexion.workflows.toolbox import OwnAction
 

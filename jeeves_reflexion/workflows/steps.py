@@ -7,10 +7,10 @@ import functools
 from collections.abc import Mapping
 
 from jeeves_reflexion.callables import run
-from jeeves_reflexion.evaluators.scores import is_number
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import Completion, Message, Sampling
 from jeeves_reflexion.types import JSON
+from jeeves_reflexion.values import is_number
 from jeeves_reflexion.workflows.errors import WorkflowError
 from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION, CallStep, CodeStep, Place, Step, near
 from jeeves_reflexion.workflows.templates import render, render_text

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from jeeves_reflexion.evaluators.replies import field_list, field_text
-from jeeves_reflexion.evaluators.scores import is_number, parse_fields
+from jeeves_reflexion.evaluators.scores import parse_fields
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
+from jeeves_reflexion.values import is_number
 from jeeves_reflexion.workflows.values import shown
 
 PASSING: Final = 0.5

@@ -1,11 +1,8 @@
 """Each example runs as it stands, in an empty folder and without a network, and comes to what it promises."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -18,7 +15,6 @@ def run(name: str, folder: Path, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="the extra 'faiss' is not installed")
 def test_the_second_session_succeeds_at_its_first_attempt(tmp_path: Path) -> None:
     first, learned, second = run("wrap_your_agent", tmp_path)
     assert first == "Session 1: When was the report signed? 2026-11-21, attempts: 2"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.experiments.comparisons import (
     detectable,
@@ -84,7 +85,7 @@ def scores(*values):
     return {f"t{n}": [float(value)] for n, value in enumerate(values)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("lost", "gained", "n", "low", "high"),
     [
         # Worked by hand from the paper's formula: Wald's interval for (c + 1) / (n + 2) less (b + 1) / (n + 2).
@@ -147,8 +148,8 @@ def test_seeds_that_agree_narrow_an_interval():
     assert close.high - close.low < (wide.high - wide.low) / 1.5
 
 
-@pytest.mark.parametrize("n", [4, 10, 30])
-@pytest.mark.parametrize("gain", [0.0, 0.3, 0.9])
+@table("n", [4, 10, 30])
+@table("gain", [0.0, 0.3, 0.9])
 def test_the_interval_of_few_tasks_holds_the_truth_at_least_as_often_as_it_says(n, gain):
     rng = np.random.default_rng(n)
     held = 0
@@ -163,7 +164,7 @@ def test_the_interval_of_few_tasks_holds_the_truth_at_least_as_often_as_it_says(
     assert wilson(held, 300).high >= 0.95
 
 
-@pytest.mark.parametrize(("n", "solved", "k"), [(5, 2, 1), (5, 2, 3), (6, 0, 2), (6, 6, 4), (4, 3, 4)])
+@table(("n", "solved", "k"), [(5, 2, 1), (5, 2, 3), (6, 0, 2), (6, 6, 4), (4, 3, 4)])
 def test_pass_at_k_and_pass_hat_k_are_shares_of_all_choices(n, solved, k):
     tries = [True] * solved + [False] * (n - solved)
     choices = list(itertools.combinations(tries, k))
@@ -171,7 +172,7 @@ def test_pass_at_k_and_pass_hat_k_are_shares_of_all_choices(n, solved, k):
     assert pass_hat_k(n, solved, k) == pytest.approx(sum(map(all, choices)) / len(choices))
 
 
-@pytest.mark.parametrize(("n", "solved", "k"), [(3, 1, 0), (3, 1, 4), (3, 4, 1), (0, 0, 1)])
+@table(("n", "solved", "k"), [(3, 1, 0), (3, 1, 4), (3, 4, 1), (0, 0, 1)])
 def test_no_estimate_without_enough_tries(n, solved, k):
     for estimate in (pass_at_k, pass_hat_k):
         with pytest.raises(ValueError, match="no estimate"):

@@ -9,6 +9,7 @@ import time
 from functools import partial
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import Evaluation, Provenance, Reflection, Reflexion, Session, Task
 from jeeves_reflexion.agents.reply import parse_reply
@@ -16,9 +17,9 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.evaluators.scores import parse_score
 from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.gate import shape_problem
-from jeeves_reflexion.lessons.lexical import words_of
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.models.advice import read_lesson, repeats
@@ -32,7 +33,7 @@ from jeeves_reflexion.reflections.principles import principle_of, procedure_in, 
 from jeeves_reflexion.reflections.replies import read_form
 from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edit, apply_edits
-from jeeves_reflexion.revisers.replies import whole_text
+from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
@@ -51,7 +52,7 @@ READERS = {
     "hidden_text": hidden_text,
     "screen": screen,
     "shape_problem": shape_problem,
-    "words_of": words_of,
+    "normalised": normalised,
     "read_lesson": read_lesson,
     "repeats": lambda text: repeats(text, text[::-1]),
     "answer": answer,
@@ -99,7 +100,7 @@ PIECES = [
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", READERS)
+@table("name", READERS)
 def test_a_reader_takes_time_in_proportion_to_a_text(name):
     read = READERS[name]
 
@@ -168,8 +169,6 @@ async def test_a_long_output_does_not_hold_up_the_event_loop_for_a_listener():
     assert [event.kind for event in heard].count("reflexion.attempt_finished") == 2
 
 
-@pytest.mark.parametrize(
-    "address", ["010.0.0.1", "connect to 010.0.0.1", "mongodb://u@010.0.0.1/x", "192.168.001.010"]
-)
+@table("address", ["010.0.0.1", "connect to 010.0.0.1", "mongodb://u@010.0.0.1/x", "192.168.001.010"])
 def test_an_address_with_leading_zeros_is_read(address):
     assert isinstance(redact(address), str)

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 
-import pytest
+from tables import table
 
 import jeeves_reflexion
 
@@ -67,7 +67,7 @@ def test_all_is_sorted_and_is_what_there_is():
         assert getattr(jeeves_reflexion, name) is not None
 
 
-@pytest.mark.parametrize("package", ["jeeves_reflexion", "vectorstores"])
+@table("package", ["jeeves_reflexion", "vectorstores"])
 def test_every_public_name_is_there_and_comes_with_a_star(package):
     module = importlib.import_module(package)
     names: dict[str, object] = {}

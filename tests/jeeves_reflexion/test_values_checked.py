@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
-from loop_parts import Grader, Writer
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
     Completion,
+    Convergence,
     Evaluation,
     Message,
+    RefinementOptions,
     Reflection,
+    ReflectionPattern,
     Reflexion,
+    Sampling,
     Step,
     Task,
     ToolCall,
     Usage,
 )
 from jeeves_reflexion.cli.plain import as_json
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.models import Retry
+from jeeves_reflexion.tasknotes import EnsembleOptions
 
 WRONG = [
     (lambda: Attempt(output=3), r"Attempt\.output must be a text \(str\), not 3"),
@@ -29,6 +37,7 @@ WRONG = [
     (lambda: Attempt(steps="look"), r"Attempt\.steps"),
     (lambda: Attempt(error=ValueError("x")), r"Attempt\.error must be a text"),
     (lambda: Attempt(metadata=None), r"Attempt\.metadata must be a mapping"),
+    (lambda: Attempt(seconds=None), r"Attempt\.seconds must be a number, not None"),
     (lambda: Attempt(seconds="3"), r"Attempt\.seconds must be a number"),
     (lambda: Task("x", tools="search"), r"Task\.tools must be a tuple, not 'search'"),
     (lambda: Task("x", tools=3), r"Task\.tools"),
@@ -36,7 +45,7 @@ WRONG = [
     (lambda: Task("x", metadata=["a"]), r"Task\.metadata"),
     (lambda: Evaluation("0.8"), r"Evaluation\.score must be a number or None, not '0.8'"),
     (lambda: Evaluation(np.array([0.1, 0.2])), r"Evaluation\.score"),
-    (lambda: Evaluation(0.5, passed="no"), r"Evaluation\.passed must be True, False or None"),
+    (lambda: Evaluation(0.5, passed="no"), r"Evaluation\.passed must be True or False or None"),
     (lambda: Evaluation(0.5, passed=0.9), r"Evaluation\.passed"),
     (lambda: Evaluation(0.5, issues="it fails"), r"Evaluation\.issues must be a tuple"),
     (lambda: Evaluation(0.5, suggestions={"a": 1}), r"Evaluation\.suggestions"),
@@ -91,16 +100,57 @@ def test_a_list_is_a_tuple_and_a_number_of_numpy_is_one_of_python():
     assert json.loads(json.dumps(as_json(verdict)))["passed"] is True
 
 
-@pytest.mark.parametrize("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])
+@table("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])
 def test_a_number_out_of_range_is_a_value_error(score):
-    with pytest.raises(ValueError, match=r"Evaluation\.score must lie in"):
+    with pytest.raises(ValueError, match=r"Evaluation\.score must (lie in|be a number or None)"):
         Evaluation(score)
 
 
-@pytest.mark.parametrize("make", [lambda: Attempt(output=3), lambda: Attempt(steps=None)])
+@pytest.mark.parametrize("number", [float("nan"), np.float64("nan"), 10**400])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda number: Attempt(seconds=number), "Attempt.seconds"),
+        (lambda number: Usage(cost_usd=number), "Usage.cost_usd"),
+        (lambda number: Sampling(temperature=number), "Sampling.temperature"),
+    ],
+)
+def test_what_is_no_number_after_all_is_a_value_error(make, name, number):
+    with pytest.raises(ValueError, match=f"{re.escape(name)} must be a number"):
+        make(number)
+
+
+@pytest.mark.parametrize("value", [None, "3", float("nan"), [2]])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Convergence, "plateau_iterations"),
+        (Convergence, "repeated_issues"),
+        (Convergence, "improvement_threshold"),
+        (Convergence, "epsilon"),
+        (Convergence, "detect_oscillation"),
+        (ReflectionPattern, "plateau_iterations"),
+        (ReflectionPattern, "improvement_threshold"),
+        (ReflectionPattern, "timeout"),
+        (RefinementOptions, "timeout"),
+        (Retry, "retries"),
+        (Retry, "first_wait"),
+        (EnsembleOptions, "top_k_lessons"),
+        (EnsembleOptions, "threshold"),
+        (EnsembleOptions, "store_seconds"),
+    ],
+)
+def test_a_setting_that_can_be_no_such_number_is_refused_by_name(kind, name, value):
+    with pytest.raises(ConfigurationError, match=f"{name} must"):
+        kind(**{name: value})
+
+
+@table("make", [lambda: Attempt(output=3), lambda: Attempt(steps=None)])
 def test_an_agent_that_makes_such_an_attempt_ends_the_run_with_the_fields_name(make):
     async def agent(task: Task, session) -> Attempt:
         return make()
 
     with pytest.raises(TypeError, match=r"Attempt\."):
-        Reflexion(agent, evaluator=Grader(0.0), reflector=Writer()).run_sync("x")
+        Reflexion(agent, evaluator=lambda output: 0.0, reflector=lambda task, trials: "look left").run_sync(
+            "x"
+        )

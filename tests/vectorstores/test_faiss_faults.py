@@ -24,10 +24,9 @@ from vectorstores import (
     RecordWrite,
     StoreCorruptError,
     StoreUnavailableError,
-    _folder,
-    _sqlite,
+    file_systems,
 )
-from vectorstores.sqlite_faiss import index, upkeep
+from vectorstores.sqlite_faiss import database, index, upkeep
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 ROOT = Path(__file__).parents[2]
@@ -348,7 +347,7 @@ def test_another_embedder_is_refused_by_name(tmp_path):
     for other in (HashingEmbedder(dim=64),):
         with pytest.raises(EmbedderMismatchError, match=r"dim=32.*dim=64") as caught:
             anyio.run(open_at(tmp_path, embedder=other).count)
-        assert "copy its chunks" in str(caught.value)
+        assert "reembed()" in str(caught.value)
     assert anyio.run(found, tmp_path, 20) == [f"c{n}" for n in range(20)]
 
 
@@ -416,6 +415,28 @@ def test_a_damaged_row_is_named(tmp_path):
     anyio.run(use)
 
 
+@pytest.mark.parametrize("metadata", ["[1]", "3", "null", '"a"', "1" * 5000, "[" * 2000 + "]" * 2000])
+def test_metadata_that_no_store_writes_is_told_by_the_id_of_its_chunk(tmp_path, metadata):
+    anyio.run(fill, tmp_path)
+    with sqlite3.connect(tmp_path / "store.sqlite3") as connection:
+        connection.execute("UPDATE chunks SET metadata = ?, sum = NULL WHERE row = 4", (metadata,))
+        (id,) = connection.execute("SELECT id FROM chunks WHERE row = 4").fetchone()
+    connection.close()
+
+    async def use() -> None:
+        async with open_at(tmp_path) as store:
+            for call in (
+                store.scan,
+                lambda: store.get_by_ids([id]),
+                lambda: store.update(id, {"a": 1}),
+                lambda: store.search_by_vector(vectors(1)[0], k=20),
+            ):
+                with pytest.raises(StoreCorruptError, match=id):
+                    await call()
+
+    anyio.run(use)
+
+
 def test_places_that_cannot_hold_a_store(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("mine")
     cases = {
@@ -431,7 +452,7 @@ def test_places_that_cannot_hold_a_store(tmp_path, monkeypatch):
     assert not (tmp_path / "missing").exists()
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr(_folder, "_MOUNTS", mounts)
+    monkeypatch.setattr(file_systems, "_MOUNTS", mounts)
     with pytest.raises(StoreUnavailableError, match="nfs4"):
         anyio.run(open_at(tmp_path / "remote" / "store").count)
 
@@ -445,7 +466,7 @@ def test_the_deepest_and_latest_mount_counts():
         "/mnt/my disk2": "ext4",
         "/mnt/twice": "xfs",
     }
-    assert {path: _folder.file_system(Path(path), mounts) for path in kinds} == kinds
+    assert {path: file_systems.file_system(Path(path), mounts) for path in kinds} == kinds
 
 
 def test_files_are_for_this_user_alone(tmp_path):
@@ -508,14 +529,14 @@ def test_a_full_disk_refuses_the_call_and_keeps_the_rest(small_disk):
 
 
 def test_a_full_database_refuses_the_call_and_keeps_the_rest(tmp_path, monkeypatch):
-    connect = _sqlite.connect
+    connect = database.connect
 
     def limited(path: Path) -> sqlite3.Connection:
         connection = connect(path)
         connection.execute("PRAGMA max_page_count=100")
         return connection
 
-    monkeypatch.setattr(_sqlite, "connect", limited)
+    monkeypatch.setattr(database, "connect", limited)
     anyio.run(fill_the_disk, tmp_path / "store")
 
 
@@ -528,7 +549,7 @@ def test_a_read_only_disk_is_reported(small_disk):
 
 
 def test_a_writer_that_holds_on_is_given_up_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sqlite, "BUSY_TIMEOUT", 0.2)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.2)
     anyio.run(fill, tmp_path)
     blocker = sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")

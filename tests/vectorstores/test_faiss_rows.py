@@ -16,9 +16,9 @@ from vectorstores import (
     StoreUnavailableError,
 )
 from vectorstores._checks import Row
-from vectorstores._sqlite import concerns_all, translated
 from vectorstores.sqlite_faiss import rows as sql
 from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.database import concerns_all, translated
 
 DIM = 8
 

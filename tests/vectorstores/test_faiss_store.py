@@ -18,15 +18,13 @@ from vectorstores import (
     FaissVectorStore,
     HashingEmbedder,
     InMemoryVectorStore,
-    MissingDependencyError,
     StoreClosedError,
     StoreUnavailableError,
-    _sqlite,
     open_store,
 )
-from vectorstores._sqlite import Database
 from vectorstores.address import folder_of
-from vectorstores.sqlite_faiss import index, rows
+from vectorstores.sqlite_faiss import database, index, rows
+from vectorstores.sqlite_faiss.database import Database
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -139,7 +137,7 @@ async def test_writes_of_many_tasks_share_commits(tmp_path, monkeypatch):
 
 
 async def test_many_writers_wait_for_another_process_no_longer_than_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sqlite, "BUSY_TIMEOUT", 0.3)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.3)
     store = open_at(tmp_path)
     await store.add([Chunk("first", id="first")])
     refused: list[str] = []
@@ -261,25 +259,6 @@ async def test_a_store_is_not_used_across_a_fork(tmp_path, monkeypatch):
             with pytest.raises(StoreClosedError, match="fork"):
                 await store.count()
         assert await store.count() == 0
-
-
-async def test_without_faiss_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"jeeves-reflexion\[faiss\]"):
-        await open_at(tmp_path / "store").count()
-    assert not (tmp_path / "store").exists()
-
-
-async def test_without_a_model_the_default_embedder_names_the_extra(tmp_path, monkeypatch):
-    find = __import__("importlib.util").util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec",
-        lambda name: None if name in {"sentence_transformers", "onnxruntime"} else find(name),
-    )
-    for store in (FaissVectorStore(tmp_path / "s", namespace="a"), InMemoryVectorStore(namespace="a")):
-        with pytest.raises(MissingDependencyError, match=r"jeeves-reflexion\[minilm\]"):
-            await store.add([Chunk("x")])
-    assert not (tmp_path / "s").exists()
 
 
 async def test_addresses(tmp_path):

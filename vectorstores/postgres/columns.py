@@ -46,6 +46,17 @@ def store_column(generation: int, storage: str) -> sql.Composed:
     return sql.SQL("ALTER TABLE chunks ALTER COLUMN {} SET STORAGE {}").format(column, sql.SQL(storage))
 
 
+def require_vector(generation: int) -> sql.Composed:
+    """Return the statement that has the table refuse rows without a vector from now on.
+
+    Of those that are there none is looked at: the table is locked for this.
+    """
+    column = column_name(generation)
+    return sql.SQL("ALTER TABLE chunks ADD CONSTRAINT {} CHECK ({} IS NOT NULL) NOT VALID").format(
+        sql.Identifier(f"{column}_is_there"), sql.Identifier(column)
+    )
+
+
 def add_index(generation: int, dim: int, *, concurrently: bool = False) -> sql.Composed | None:
     """Return the statement that makes the index, None where there can be none."""
     if dim > MAX_HALF_DIM:

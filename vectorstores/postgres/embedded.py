@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from vectorstores._folder import refuse_network
 from vectorstores.base import StoreUnavailableError
+from vectorstores.file_systems import refuse_network
 from vectorstores.postgres.cluster import (
     SOCKET,
     Account,

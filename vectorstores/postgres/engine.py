@@ -16,7 +16,7 @@ from psycopg import errors as pg
 from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import embedder_or_default
 from vectorstores.postgres import cache, changes, chunks, records, security
 from vectorstores.postgres.address import Place, embedded_folder
 from vectorstores.postgres.connection import on_connection, resolve
@@ -143,7 +143,7 @@ class PostgresEngine:
         return _Known(opened, about, place, Searches(about, settings.options))
 
     def _describe(self) -> tuple[Embedder, Wanted]:
-        embedder = default_embedder() if self._embedder is None else self._embedder
+        embedder = embedder_or_default(self._embedder)
         settings = self._settings
         return embedder, Wanted(embedder.id, repr(embedder), embedder.dim, settings.indexed, settings.create)
 

@@ -15,7 +15,6 @@ import anyio.to_thread
 from psycopg import sql
 
 from vectorstores._engine import embed_checked
-from vectorstores._move import Reembedding
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
 from vectorstores.postgres import changes
 from vectorstores.postgres.address import split_schema
@@ -26,6 +25,7 @@ from vectorstores.postgres.columns import (
     add_index,
     column_name,
     index_name,
+    require_vector,
     store_column,
 )
 from vectorstores.postgres.connection import on_connection, resolve
@@ -37,6 +37,7 @@ from vectorstores.postgres.security import grant_column
 from vectorstores.postgres.session import About, Connection
 from vectorstores.postgres.transaction import Change, Transactions
 from vectorstores.postgres.values import Vector
+from vectorstores.reembedding import Reembedding
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -65,7 +66,7 @@ _TRIGGER: Final = """
 
 
 class PostgresMove:
-    """See :class:`vectorstores._move.Move`. Needs the owner of the tables."""
+    """See :class:`vectorstores.reembedding.Move`. Needs the owner of the tables."""
 
     _place: Place
     _target: Opened
@@ -232,6 +233,7 @@ class PostgresMove:
         await connection.execute(
             f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
+        await connection.execute(require_vector(self._generation))
         if target.dim <= INLINE_DIM:
             await connection.execute(store_column(self._generation, "PLAIN"))
         await connection.execute("DELETE FROM embeddings")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from vectorstores._engine import conflict_message, taken_message
-from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
+from vectorstores.base import ConflictError, Record, RecordPage
 from vectorstores.postgres import removal
 from vectorstores.postgres.session import rows
-from vectorstores.postgres.values import known
+from vectorstores.postgres.values import known, read_json
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
@@ -105,10 +105,4 @@ async def delete_records(
 
 
 def _value(text: str, collection: str, key: str) -> JSON:
-    try:
-        value: JSON = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise StoreCorruptError(
-            f"the record {collection}/{key} is damaged: {error}; restore a backup"
-        ) from error
-    return value
+    return read_json(text, f"the record {collection}/{key}")

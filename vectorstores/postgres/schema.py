@@ -18,7 +18,7 @@ from vectorstores.base import (
     StoreUnavailableError,
     new_id,
 )
-from vectorstores.postgres.columns import MAX_DIM, add_column, add_index
+from vectorstores.postgres.columns import MAX_DIM, add_column, add_index, require_vector
 from vectorstores.postgres.extension import ITERATIVE, extension, make_extension
 from vectorstores.postgres.session import About, search_path
 
@@ -275,7 +275,7 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
             f" CREATE INDEX chunks_by_k{number} ON chunks (namespace, k{number}) WHERE k{number} IS NOT NULL".encode()
         )
     index = add_index(1, wanted.dim)
-    for statement in (*add_column(1, wanted.dim), *([] if index is None else [index])):
+    for statement in (*add_column(1, wanted.dim), require_vector(1), *([] if index is None else [index])):
         await connection.execute(statement)
     said = {
         "format": str(FORMAT),

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from vectorstores.base import SearchHit
+from vectorstores.base import SearchHit, StoreCorruptError
 from vectorstores.mmr import mmr
 from vectorstores.postgres.chunks import chunk_of, count_chunks
 from vectorstores.postgres.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
@@ -99,6 +99,11 @@ class Searches:
         if len(found) < wanted:
             # Few; or the walk was given up, or there are no more. Only looking at all of them tells.
             found = await self._nearest(connection, namespace, query, where, wanted)
+        for fields in found:
+            if (
+                fields[6] is None
+            ):  # written by a program of somebody else's, into a store of an earlier version
+                raise StoreCorruptError(f"the chunk {fields[1]!r} has no vector; delete it or add it again")
         if query.diversity:
             return _diverse(query, found, wanted, self._about.dim)
         return _best(query, found, wanted)

@@ -79,7 +79,8 @@ _BESIDES: Final = (
     " AND has_schema_privilege(%(role)s, n.oid, 'CREATE') LIMIT 1"
 )
 _SESSIONS: Final = (
-    "FROM pg_stat_activity WHERE usename = %s AND datname = current_database() AND pid <> pg_backend_pid()"
+    "SELECT pid FROM pg_stat_activity WHERE usename = %s AND datname = current_database()"
+    " AND pid <> pg_backend_pid()"
 )
 # How long a session is given to end, in milliseconds.
 _END: Final = 5000
@@ -103,7 +104,7 @@ async def secure(connection: Connection, place: Place, role: str, namespaces: Se
     loses = await _loses(connection, place, role, namespaces)
     if loses:
         with suppress(pg.InsufficientPrivilege):  # tried again below, where it is told
-            await _end_sessions(connection, role)
+            await _end_sessions(connection, await _sessions(connection, role))
     async with connection.transaction():
         await lock_schema(connection, place)
         await _revoke(connection, place, role)
@@ -165,18 +166,25 @@ async def _other_right(connection: Connection, place: Place, role: str) -> str |
     return None if found is None else str(found[0])
 
 
-async def _end_sessions(connection: Connection, role: str) -> None:
-    await connection.execute(f"SELECT pg_terminate_backend(pid, {_END}) {_SESSIONS}", (role,))
+async def _sessions(connection: Connection, role: str) -> set[int]:
+    return {pid for (pid,) in await (await connection.execute(_SESSIONS, (role,))).fetchall()}
+
+
+async def _end_sessions(connection: Connection, sessions: set[int]) -> None:
+    statement = "SELECT pg_terminate_backend(pid, %s) FROM unnest(%s::int[]) AS pid"
+    await connection.execute(statement, (_END, list(sessions)))
 
 
 async def _end_remaining(connection: Connection, place: Place, role: str) -> None:
     said = "they do not end"
+    # These alone: what begins from here on has the new rights, however often the role connects again.
+    begun_before = await _sessions(connection, role)
     try:
-        await _end_sessions(connection, role)
+        await _end_sessions(connection, begun_before)
     except pg.InsufficientPrivilege as error:
         owner = sql.Identifier(connection.info.user).as_string(connection)
         said = f"{error.diag.message_primary}; an administrator runs: GRANT pg_signal_backend TO {owner};"
-    if await (await connection.execute(f"SELECT 1 {_SESSIONS}", (role,))).fetchone() is not None:
+    if begun_before & await _sessions(connection, role):
         raise StoreUnavailableError(
             f"{place}: {role!r} has the new rights, but sessions that it began before may go on with what they are"
             f" reading: {said}"

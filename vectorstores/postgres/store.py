@@ -29,8 +29,8 @@ class PostgresVectorStore(Store):
     ``postgresql+embedded:///folder`` starts a server in a folder of this machine. ``schema`` holds the tables,
     which are made when they are missing and ``create`` is set. ``indexed`` names the metadata keys whose
     filters get an index; they are fixed when the store is made: a store that is there keeps its own, and filters
-    by other keys are right but read every chunk of the namespace. ``embedder=None`` takes the default,
-    :class:`~vectorstores.SentenceTransformerEmbedder`.
+    by other keys are right but read every chunk of the namespace. ``embedder=None`` takes all-MiniLM-L6-v2,
+    and :class:`~vectorstores.HashingEmbedder`, with a warning, where no extra that can run it is installed.
 
     Searches compare one by one where a filter and the namespace admit some thousand chunks at most, and
     otherwise walk an HNSW index (Malkov, Yashunin 2018, arXiv:1603.09320) until enough admitted chunks are found.

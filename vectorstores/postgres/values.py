@@ -14,20 +14,21 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
 
-from vectorstores.base import InvalidChunkError
+from vectorstores.base import InvalidChunkError, StoreCorruptError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from psycopg import AsyncConnection
 
     from vectorstores._checks import RecordRow, Row
-    from vectorstores.base import FloatArray
+    from vectorstores.base import JSON, FloatArray
 
 # A b-tree entry holds some 2,700 bytes. What is in an index is refused beyond these lengths, in UTF-8 bytes.
 MAX_SCOPE: Final = 500
 MAX_ID: Final = 1500
 _TEXT, _TEXTS = 25, 1009
 _NULL: Final = struct.pack(">i", -1)
+_DECODE: Final = json.JSONDecoder().raw_decode
 
 
 class Vector:
@@ -99,6 +100,17 @@ class Context(AdaptContext):
 def known(texts: Iterable[str]) -> list[str]:
     """Return the texts that PostgreSQL can hold; nothing is stored under the others."""
     return [text for text in texts if "\0" not in text]
+
+
+def read_json(text: str, what: str) -> JSON:
+    """Read a stored JSON value. Raises :class:`StoreCorruptError`, which says ``what`` it is, for any that can't be."""
+    try:
+        # What json.loads() comes down to; its checks take longer than a short object. The server checked the rest.
+        value: JSON = _DECODE(text.lstrip())[0]
+    # JSON for the server, which another program may have written: 5,000 digits, or 2,000 lists in each other.
+    except (ValueError, RecursionError) as error:
+        raise StoreCorruptError(f"{what} can't be read ({error}); delete it or restore a backup") from error
+    return value
 
 
 def refuse_rows(rows: Sequence[Row]) -> None:

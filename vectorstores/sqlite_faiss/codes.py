@@ -10,7 +10,6 @@ centre.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 from collections.abc import Callable
 from functools import cache
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from vectorstores.base import MissingDependencyError
+from vectorstores._extras import installed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from vectorstores._matrix import Places
     from vectorstores.base import FloatArray
+    from vectorstores.matrix import Places
 
 # From how many vectors on there are how many cells, and how many of these a search visits at first.
 CELLS_FROM: Final = 400_000
@@ -50,18 +49,15 @@ class Abandoned(Exception):  # noqa: N818 - no error: the store is being closed,
     """The work is no longer wanted."""
 
 
-def require_faiss() -> None:
-    """Raise :class:`MissingDependencyError` if FAISS is not installed; does not load it."""
-    if importlib.util.find_spec("faiss") is None:
-        raise MissingDependencyError(
-            'a store on disk needs FAISS, which is not installed: pip install "jeeves-reflexion[faiss]"'
-        )
+@cache
+def has_faiss() -> bool:
+    """Whether there is FAISS to make codes, which are not needed for being right; does not load it."""
+    return installed("faiss")
 
 
 @cache
 def load_faiss() -> Any:  # noqa: ANN401 - its types don't know how Python calls it
-    """Return the module ``faiss``, which takes a moment to load and is optional."""
-    require_faiss()
+    """Return the module ``faiss``, which takes a moment to load; where :func:`has_faiss`."""
     return importlib.import_module("faiss")
 
 
@@ -149,7 +145,12 @@ class Codes:
 
 
 def restored(data: memoryview, trained: int) -> Codes | None:
-    """Return codes that were written by :meth:`Codes.to_bytes`; None if another version of FAISS wrote them."""
+    """Return codes that were written by :meth:`Codes.to_bytes`.
+
+    None without FAISS, and if another version of it wrote them.
+    """
+    if not has_faiss():
+        return None
     try:
         return Codes(load_faiss().deserialize_index(np.frombuffer(data, dtype=np.uint8)), trained)
     except RuntimeError:

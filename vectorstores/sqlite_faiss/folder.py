@@ -9,8 +9,8 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from vectorstores._folder import refuse_network
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
+from vectorstores.file_systems import refuse_network
 from vectorstores.sqlite_faiss.journal import check_journal
 
 DATABASE: Final = "store.sqlite3"

@@ -15,9 +15,9 @@ from vectorstores.sqlite_faiss.namespace import Namespace
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
-    from vectorstores._matrix import Mask
-    from vectorstores._sqlite import Database
     from vectorstores.filters import Node
+    from vectorstores.matrix import Mask
+    from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 MEMORY: Final = 512 * 2**20

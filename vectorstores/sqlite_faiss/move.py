@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.to_thread
 
-from vectorstores._move import Reembedding
-from vectorstores._sqlite import Database
 from vectorstores.base import StoreUnavailableError, new_id
+from vectorstores.reembedding import Reembedding
 from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import DATABASE, INDEX
 from vectorstores.sqlite_faiss.sums import vector_sums
 
@@ -43,7 +43,7 @@ _OURS: Final = ("next_embedder", "next_embedder_name", "next_dim")
 
 
 class SqliteMove:
-    """See :class:`vectorstores._move.Move`."""
+    """See :class:`vectorstores.reembedding.Move`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores._matrix import SLACK, Matrix
 from vectorstores.filters import MISSING
+from vectorstores.matrix import SLACK, Matrix
 from vectorstores.sqlite_faiss.codes import Codes, restored
 from vectorstores.sqlite_faiss.columns import Column, evaluate
 from vectorstores.sqlite_faiss.rows import DELETED, PUT, metadata_of, pause, vectors_of
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
-    from vectorstores._matrix import Mask, Places
     from vectorstores.base import FloatArray
     from vectorstores.filters import Node
+    from vectorstores.matrix import Mask, Places
     from vectorstores.sqlite_faiss.snapshot import Snapshot
 
 # Rows whose vectors are taken in at a time: 1.5 MB of them.

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vectorstores._engine import conflict_message, taken_message
-from vectorstores.base import ConflictError, Record, RecordPage, StoreCorruptError
+from vectorstores._json import read_json
+from vectorstores.base import ConflictError, Record, RecordPage
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
-    from vectorstores.base import JSON
 
 
 def append_record(connection: sqlite3.Connection, namespace: str, record: RecordRow) -> bool:
@@ -38,7 +38,11 @@ def get_record(connection: sqlite3.Connection, namespace: str, collection: str, 
         "SELECT value, version FROM records WHERE namespace = ? AND collection = ? AND key = ?",
         (namespace, collection, key),
     ).fetchone()
-    return None if found is None else Record(collection, key, _value(found[0], collection, key), found[1])
+    return (
+        None
+        if found is None
+        else Record(collection, key, read_json(found[0], f"the record {collection}/{key}"), found[1])
+    )
 
 
 def swap_record(
@@ -69,7 +73,8 @@ def scan_records(
         (namespace, collection, after, limit + 1),
     ).fetchall()
     records = tuple(
-        Record(collection, key, _value(value, collection, key), v) for _, key, value, v in found[:limit]
+        Record(collection, key, read_json(value, f"the record {collection}/{key}"), v)
+        for _, key, value, v in found[:limit]
     )
     return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
 
@@ -87,11 +92,5 @@ def delete_records(
     )
 
 
-def _value(text: str, collection: str, key: str) -> JSON:
-    try:
-        value: JSON = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise StoreCorruptError(
-            f"the record {collection}/{key} is damaged: {error}; restore a backup"
-        ) from error
-    return value
+def _record(collection: str, key: str, value: str, version: int) -> Record:
+    return Record(collection, key, read_json(value, f"the record {collection}/{key}"), version)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from vectorstores._matrix import Matrix
 from vectorstores.base import VectorStoreError
+from vectorstores.matrix import Matrix
 from vectorstores.sqlite_faiss import rows, snapshot
 from vectorstores.sqlite_faiss.index import is_known
 
 if TYPE_CHECKING:
-    from vectorstores._sqlite import Database
     from vectorstores.sqlite_faiss.background import Background
+    from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 _log: Final = logging.getLogger(__name__)

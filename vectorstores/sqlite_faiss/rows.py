@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from vectorstores._json import read_metadata
 from vectorstores.base import Chunk, Page, StoreCorruptError
 from vectorstores.sqlite_faiss.sums import metadata_sum, text_sum, vector_sums
 
@@ -196,15 +197,9 @@ def _chunk_of(fields: tuple[int, str, str, str | None, str, int | None]) -> Chun
     row, id, content, embed_text, metadata, known = fields
     if known is not None and known != text_sum(id, content, embed_text, metadata):
         raise _damaged(f"row {row} (id {id!r})")
-    return Chunk(content, id, _decoded(metadata, row), embed_text)
-
-
-def _decoded(metadata: str, row: int) -> dict[str, JSON]:
-    try:
-        found: dict[str, JSON] = json.loads(metadata)
-    except json.JSONDecodeError as error:
-        raise StoreCorruptError(f"the metadata of row {row} is damaged: {error}; restore a backup") from error
-    return found
+    return Chunk(
+        content, id, read_metadata(metadata, f"the metadata of row {row} (id {id!r:.100})"), embed_text
+    )
 
 
 def _damaged(name: str) -> StoreCorruptError:
@@ -239,7 +234,7 @@ def metadata_of(
         for row, metadata, known in batch:
             if known is not None and known & _METADATA != metadata_sum(metadata):
                 raise _damaged(f"row {row}")
-        yield [(row, _decoded(metadata, row)) for row, metadata, _ in batch]
+        yield [(row, read_metadata(metadata, f"the metadata of row {row}")) for row, metadata, _ in batch]
         pause()
 
 

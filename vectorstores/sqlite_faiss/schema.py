@@ -8,14 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from vectorstores import _cache
-from vectorstores._sqlite import transaction, translated
 from vectorstores.base import (
     EmbedderMismatchError,
     FormatVersionError,
     StoreCorruptError,
     new_id,
 )
+from vectorstores.sqlite_faiss import cache
+from vectorstores.sqlite_faiss.database import transaction, translated
 
 APPLICATION_ID: Final = 0x4A565354  # "JVST"
 FORMAT: Final = 1
@@ -25,7 +25,7 @@ VECTORS: Final = "(row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) S
 
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
 # the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
-# A sum is that of vectorstores._sums. A token is random: it tells changes of the same number in different histories.
+# A sum is that of the module `sums`. A token is random: it tells changes of the same number in different histories.
 _STATEMENTS: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE chunks (
@@ -42,8 +42,8 @@ _STATEMENTS: Final = (
         key TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL) STRICT""",
     "CREATE UNIQUE INDEX records_by_key ON records (namespace, collection, key)",
     "CREATE INDEX records_by_row ON records (namespace, collection)",
-    _cache.TABLE,
-    _cache.INDEX,
+    cache.TABLE,
+    cache.INDEX,
 )
 
 # Not in the first stores of this format; NULL means that there is nothing to compare with.
@@ -107,7 +107,7 @@ def check(connection: sqlite3.Connection, path: Path, embedder_id: str, embedder
         given = f"{embedder_name} ({embedder_id}, dim {dim})"
         raise EmbedderMismatchError(
             f"the store {path.parent} was made with {made} but is opened with {given}; their vectors can't be"
-            " compared: open it with the embedder that it was made with, or copy its chunks into a new store"
+            " compared: open it with the embedder that it was made with, or move it to the new one by reembed()"
         )
     return said["store"]
 

@@ -1,4 +1,4 @@
-"""A store in a folder of one machine: rows in SQLite, found through FAISS, shared by any number of processes.
+"""A store in a folder of one machine: rows in SQLite, found by their vectors, shared by any number of processes.
 
 The rows are the truth: what :meth:`add` has returned from is on disk. The index is derived from them, and is
 brought up to date at each search by the log of changes, so that what another process wrote is found at once.
@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio.lowlevel
 import anyio.to_thread
 
-from vectorstores._cache import EmbeddingCache
 from vectorstores._checks import cache_key, check_indexed
 from vectorstores._engine import Opened, Query
-from vectorstores._sqlite import Database
 from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError
-from vectorstores.embedders import default_embedder
+from vectorstores.embedders import embedder_or_default
 from vectorstores.sqlite_faiss import records, rows, schema, snapshot
 from vectorstores.sqlite_faiss.background import Background
-from vectorstores.sqlite_faiss.codes import require_faiss
+from vectorstores.sqlite_faiss.cache import EmbeddingCache
+from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import INDEX, prepare
 from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
 from vectorstores.sqlite_faiss.records import append_records
@@ -50,22 +49,22 @@ class FaissVectorStore(Store):
     once.
 
     ``path`` is the folder; it is made when it is missing and ``create`` is set, for this user alone.
-    ``embedder=None`` takes the default, :class:`~vectorstores.SentenceTransformerEmbedder`. Embeddings are
-    kept by digest of their text, so a text seen before loads no model. Files are opened at the first call or
-    by ``async with``, which raise
+    ``embedder=None`` takes all-MiniLM-L6-v2, and :class:`~vectorstores.HashingEmbedder`, with a warning, where no
+    extra that can run it is installed. Embeddings are kept by digest of their text, so a text seen before loads no
+    model. Files are opened at the first call or by ``async with``, which raise
 
     - :class:`~vectorstores.StoreUnavailableError`: no store there and ``create=False``, a folder of other
       things, a read-only or a network file system; later also a full disk;
     - :class:`~vectorstores.StoreCorruptError`: the database is damaged, or is none;
-    - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.EmbedderMismatchError`;
-    - :class:`~vectorstores.MissingDependencyError`: FAISS, or the default embedder, is not installed.
+    - :class:`~vectorstores.FormatVersionError`, :class:`~vectorstores.EmbedderMismatchError`.
 
     Later calls raise :class:`~vectorstores.EmbedderMismatchError` too, when another process has moved the store to
     another embedder.
 
     Searches are exact up to 5,000 chunks in a namespace. Above that, short codes propose candidates that are ranked
     by their vectors; in doubt more are looked at, and a filter that admits few is answered exactly. Codes are made in
-    the background; until they are there, searches are exact. ``indexed`` names the metadata keys whose columns are
+    the background by FAISS (the extra ``faiss``); until they are there, and without FAISS, searches are exact, and a
+    warning says so when 20,000 chunks are compared one by one. ``indexed`` names the metadata keys whose columns are
     kept with them: a filter by another key is as right, and slower the first time.
 
     Namespaces that were searched stay in memory, those searched last, up to ``memory`` bytes in all (512 MiB; a chunk
@@ -149,8 +148,7 @@ class _FaissEngine:
         with self._lock:
             if self._state is not None or self._closed:
                 return
-            require_faiss()
-            embedder = default_embedder() if self._embedder is None else self._embedder
+            embedder = embedder_or_default(self._embedder)
             about = (embedder.id, repr(embedder), embedder.dim)
             path = prepare(self._folder, create=self._create, build=lambda path: schema.build(path, *about))
             database = Database(path, ("read", ROLE, "write"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from vectorstores._extras import warn_once
 from vectorstores.base import VectorStoreError
 from vectorstores.sqlite_faiss import codes as coding
 from vectorstores.sqlite_faiss import index as searching
@@ -22,10 +23,10 @@ from vectorstores.sqlite_faiss.namespace import Namespace
 from vectorstores.sqlite_faiss.snapshot import Moment, Place, Snapshot
 
 if TYPE_CHECKING:
-    from vectorstores._matrix import Places, View
-    from vectorstores._sqlite import Database
+    from vectorstores.matrix import Places, View
     from vectorstores.sqlite_faiss.background import Background
     from vectorstores.sqlite_faiss.columns import Column
+    from vectorstores.sqlite_faiss.database import Database
     from vectorstores.sqlite_faiss.removal import Removal
 
 _log: Final = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ _IDLE: Final = 10.0
 _REST: Final = 20.0
 # After a failure.
 _AGAIN: Final = 60.0
+# From so many rows on, comparing them all takes milliseconds.
+SLOW_FROM: Final = 20_000
 
 
 class _State(NamedTuple):
@@ -84,6 +87,11 @@ class Upkeep:
         space = self._index.get(namespace)
         if space is None:
             return
+        if len(space.matrix) >= SLOW_FROM and not coding.has_faiss():
+            warn_once(
+                f"{SLOW_FROM:,} chunks and more are compared one by one at each search, since FAISS is not installed:"
+                ' pip install "jeeves-reflexion[faiss]" makes that several times as fast'
+            )
         early = self._not_before.get(namespace, 0.0) - time.monotonic()
         if space.lost_file:
             # Its file is missing, which nobody has to wait for.
@@ -183,7 +191,7 @@ class Upkeep:
         with snapshot.Draft(self._place_of(space.name)) as draft:
             draft.add("vectors", self._pieces(space, state))
             draft.add("rows", [state.rows.astype("<i8").data])
-            if codes is None and (not closing or wanted()):
+            if codes is None and coding.has_faiss() and (not closing or wanted()):
                 codes = coding.encoded(draft.vectors(), wanted)
             if codes is not None:
                 draft.add("codes", [codes.to_bytes()])
@@ -246,8 +254,12 @@ def _need(space: Namespace) -> str | None:
     size, live = len(matrix.rows), len(matrix)
     if live < searching.INDEX_FROM:
         return "pack" if matrix.dead > max(1000, live) else None
-    if codes is None or size > 2 * codes.trained or len(space.loose) > max(500, size // 50):
+    if coding.has_faiss() and (
+        codes is None or size > 2 * codes.trained or len(space.loose) > max(500, size // 50)
+    ):
         return "write"
     if matrix.dead > max(1000, size // 4) or size - len(matrix.first) > max(_NEW_ROWS, _NEW_SHARE * live):
         return "write"
-    return "extend" if size - codes.count > max(_LOOSE_ROWS, _LOOSE_SHARE * size) else None
+    if codes is not None and size - codes.count > max(_LOOSE_ROWS, _LOOSE_SHARE * size):
+        return "extend"
+    return None

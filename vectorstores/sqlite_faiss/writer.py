@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.lowlevel
 
-from vectorstores._sqlite import concerns_all
 from vectorstores.base import StoreUnavailableError
+from vectorstores.sqlite_faiss.database import concerns_all
 from vectorstores.sqlite_faiss.rows import Gone
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
-    from vectorstores._sqlite import Database
+    from vectorstores.sqlite_faiss.database import Database
 
 _log: Final = logging.getLogger(__name__)
 

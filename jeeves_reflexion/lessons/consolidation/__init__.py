@@ -1,1 +1,1 @@
-"""Consolidation: operations on lessons, proposed, checked, shown and made."""
+"""Consolidation: a stored library of lessons made smaller and clearer, one checked operation at a time."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final, cast
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
-from jeeves_reflexion.lessons.consolidation.checking import COPY
 from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
-from jeeves_reflexion.lessons.consolidation.steps import Proposals, Refused
-from jeeves_reflexion.lessons.likeness.comparing import compare, contradicts
-from jeeves_reflexion.lessons.sameness import interleaved, same_advice, same_scope, slip_of, told_apart
+from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
+from jeeves_reflexion.lessons.duplicates import is_equal
+from jeeves_reflexion.lessons.history import listed
+from jeeves_reflexion.lessons.records import MOST_TASKS
+from jeeves_reflexion.lessons.schema import TASKS
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.lessons.slips import settled
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Message
@@ -46,31 +46,22 @@ def nothing_known(_: Lesson) -> Evidence:
 class RuleConsolidator:
     """Proposes what needs no judgement of language; the same for the same lessons.
 
-    Near-copies (those that would be merged on writing, or a ``likeness`` of at least ``copy`` without an unknown word
-    in another's place, where no wording tells them apart; no contradiction, same trust) are merged into the one with
-    the most support, the oldest of equals. So is a lesson that differs in one letter of one word from one that was
-    learned fifty times as often, and one of which several wordings say what several of the other say, where nothing
-    tells the two apart. Slips in a few of the wordings of a lesson learned often are read as what the others say. A
-    lesson whose lift lies above zero with its whole interval is voted up once, one whose interval lies below zero is
-    retired. One that was not recalled for ``unused_days`` is voted down, and retired if it is still unused with that
-    vote, unless its lift speaks for it.
+    Equal lessons of one scope are merged into the one with the most support, the oldest of equals; others that are near
+    one another are for a person, or a model, to look at. A lesson whose lift lies above zero with its whole interval is
+    voted up once, one whose interval lies below zero is retired. One that was not recalled for ``unused_days`` is voted
+    down, and retired if it is still unused with that vote, unless its lift speaks for it.
     """
 
-    def __init__(
-        self, *, known: Known = nothing_known, copy: float = COPY, unused_days: float = UNUSED_DAYS
-    ) -> None:
-        if not 0.0 < copy <= 1.0:
-            raise ConfigurationError(f"copy must lie in (0, 1], not {copy}")
-        if unused_days <= 0:
+    def __init__(self, *, known: Known = nothing_known, unused_days: float = UNUSED_DAYS) -> None:
+        if not unused_days > 0:
             raise ConfigurationError(f"unused_days must be more than 0, not {unused_days}")
         self._known = known
-        self._copy = copy
         self._unused_days = unused_days
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
         """Return the merges and votes for a cluster; a lesson gets one operation at most."""
         operations: list[Operation] = []
-        left = []
+        left, single = list[Lesson](), list[Lesson]()
         for lesson in sorted(cluster, key=_foremost):
             retired = self._harmful(lesson)
             if retired is None:
@@ -79,41 +70,15 @@ class RuleConsolidator:
                 operations.append(retired)
         while left:
             first, *others = left
-            copies = [other for other in others if self._copies(first, other)]
+            copies = _with_room(first, [other for other in others if _are_copies(first, other)])
             if copies:
                 why = f"{len(copies) + 1} lessons say the same"
                 operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), reason=why))
             elif (vote := self._vote(first)) is not None:
                 operations.append(vote)
+            single.append(first)
             left = [other for other in others if other not in copies]
-        return Proposals(tuple(operations))
-
-    def _copies(self, one: Lesson, other: Lesson) -> bool:
-        return (
-            one.trust == other.trust
-            and same_scope(one, other)
-            and one.id not in other.contradicts
-            and other.id not in one.contradicts
-            and self._same(settled(one), settled(other))
-            and not contradicts(one.text, other.text)
-        )
-
-    def _same(self, one: Lesson, other: Lesson) -> bool:
-        return (
-            same_advice(one, other)
-            or self._alike(one, other)
-            or slip_of(other, one)
-            or interleaved(one, other)
-        )
-
-    def _alike(self, one: Lesson, other: Lesson) -> bool:
-        seen = compare(one.text, other.text)
-        return (
-            seen.likeness >= self._copy
-            and not seen.replaced
-            and not seen.within
-            and not told_apart(one, other)
-        )
+        return Proposals(tuple(operations), review=tuple(single) if len(single) > 1 else ())
 
     def _harmful(self, lesson: Lesson) -> Operation | None:
         lift = self._known(lesson).lift
@@ -132,6 +97,25 @@ class RuleConsolidator:
             return None
         why = f"not recalled for {idle:.0f} days"
         return Operation("downvote" if votes >= 0 else "retire", (lesson.id,), reason=why)
+
+
+def _are_copies(one: Lesson, other: Lesson) -> bool:
+    linked = one.id in other.contradicts or other.id in one.contradicts
+    return is_equal(one, other) and not linked
+
+
+def _with_room(first: Lesson, copies: Sequence[Lesson]) -> list[Lesson]:
+    """Return those copies that a lesson can take in and be recalled by the tasks of all."""
+    tasks, found = _task_ids(first), list[Lesson]()
+    for copy in copies:
+        if len(tasks | _task_ids(copy)) <= MOST_TASKS:
+            tasks |= _task_ids(copy)
+            found.append(copy)
+    return found
+
+
+def _task_ids(lesson: Lesson) -> set[JSON]:
+    return {lesson.task_id, *listed(lesson, TASKS)}
 
 
 def _foremost(lesson: Lesson) -> tuple[int, float, str]:

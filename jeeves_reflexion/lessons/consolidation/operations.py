@@ -1,41 +1,44 @@
-"""What may be done to lessons that are there already, as small deltas: each changes one lesson or merges a few.
+"""What may be done to lessons that are there already: each operation changes one lesson, or a few, and can be undone.
 
 The operations are those of ExpeL (Zhao et al. 2023, arXiv 2308.10144), where a model adds, edits, upvotes and
 downvotes insights and one that lost its votes is removed, and of ACE (Agentic Context Engineering, Zhang et al. 2025,
 arXiv 2510.04618), whose point is kept too: small changes applied by deterministic code, because a model that rewrites
-the whole lets detail collapse. Here nothing is removed: what loses its votes is retired, with its reason.
+the whole lets detail collapse. Here nothing is removed: what loses its votes is retired, with its reason. What a model
+proposed is held to the rules of any other lesson.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, get_args
 
-from jeeves_reflexion.lessons.likeness.comparing import contradicts
-from jeeves_reflexion.lessons.merging import joined, merged_away
-from jeeves_reflexion.types import Lesson, Provenance, Trust
+from jeeves_reflexion.lessons.duplicates import least_trust, merged, merged_away, normalised, scope_of
+from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
+from jeeves_reflexion.lessons.schema import DRAWN_FROM, VOTES
+from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.text import abridge
+from jeeves_reflexion.types import Lesson, Provenance
 
-OperationKind: TypeAlias = Literal["add", "edit", "merge", "upvote", "downvote", "retire"]
+OperationKind: TypeAlias = Literal["add", "edit", "merge", "contradict", "upvote", "downvote", "retire"]
 KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
-VOTES: Final = "votes"
-"""The key of a lesson's metadata that holds upvotes less downvotes."""
-DRAWN_FROM: Final = "drawn_from"
-"""The key of a lesson's metadata that holds the ids of the lessons that a consolidation drew it from."""
-
-_NONE: Final[Mapping[str, int]] = {}
-_LEAST_TRUSTED_FIRST: Final[tuple[Trust, ...]] = ("imported", "shared", "own")
+MOST_ADDED: Final = 3
+"""So many new lessons are drawn from one cluster at most: a library is to become smaller."""
+_LONGEST_REASON: Final = 300
+_HARMFUL: Final = ("edit", "merge", "contradict", "retire", "downvote")
+"""The operations by which one lesson could take another's place, or give it its words."""
+_OF_SEVERAL: Final = ("add", "merge", "contradict")
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One delta, as it is proposed.
+    """One change, as it is proposed.
 
     ``ids`` are the lessons concerned: the one that is edited, voted on or retired; the ones that are merged, the one
-    that stays first; the ones that a new lesson is drawn from. ``text`` is the new wording of an add or edit, and may
-    be that of a merge.
+    that stays first; the two that contradict each other; the ones that a new lesson is drawn from. ``text`` is the new
+    wording of an add or edit, and may be that of a merge.
     """
 
     kind: OperationKind
@@ -57,28 +60,52 @@ class Delta:
     after: Lesson
 
 
-def deltas(
-    operation: Operation, lessons: Mapping[str, Lesson], *, at: float, counted: Mapping[str, int] = _NONE
-) -> tuple[Delta, ...]:
+@dataclass
+class Sight:
+    """What the operations over a cluster are checked against.
+
+    ``known`` are the lessons that they may name, ``taken`` the ids of those that the plan changes already, and ``said``
+    the texts that earlier operations gave lessons of this cluster.
+    """
+
+    known: Mapping[str, Lesson]
+    taken: set[str]
+    said: list[str] = field(default_factory=list)
+    added: int = 0
+
+    def take(self, operation: Operation) -> None:
+        """Note an operation that was found right."""
+        if operation.text is not None:
+            self.said.append(operation.text)
+        if operation.kind == "add":
+            self.added += 1
+        else:
+            self.taken.update(operation.ids)
+
+
+def deltas(operation: Operation, lessons: Mapping[str, Lesson], *, at: float) -> tuple[Delta, ...]:
     """Return what an operation makes of the lessons; in a merge the one that stays comes first.
 
     ``lessons`` holds those of ``operation.ids`` and the others in whose sight it was proposed: a new lesson is trusted
-    no more than the least trusted of them. ``at`` is when it comes to be (seconds since 1970). ``counted`` says of
-    lessons that were merged into that one before how much of their support it has.
+    no more than the least trusted of them. ``at`` is when it comes to be (seconds since 1970).
     """
     concerned = [lessons[lesson_id] for lesson_id in operation.ids]
-    first = concerned[0]
+    first, *others = concerned
     match operation.kind:
         case "add":
             return (Delta(None, _drawn(operation, concerned, list(lessons.values()), at)),)
         case "edit":
             return (Delta(first, replace(first, text=operation.text or first.text)),)
         case "merge":
-            return _merge(first, concerned[1:], operation.text, counted)
-        case "upvote":
-            return (Delta(first, voted(first, 1, operation.reason)),)
-        case "downvote":
-            return (Delta(first, voted(first, -1, operation.reason)),)
+            stays = merged(first, others, {})
+            stays = replace(stays, text=operation.text or stays.text)
+            return (Delta(first, stays), *(Delta(each, merged_away(each, first.id)) for each in others))
+        case "contradict":
+            return tuple(
+                Delta(one, _against(one, other)) for one, other in ((first, others[0]), (others[0], first))
+            )
+        case "upvote" | "downvote":
+            return (Delta(first, voted(first, 1 if operation.kind == "upvote" else -1, operation.reason)),)
         case "retire":
             return (Delta(first, replace(first, state="retired", state_reason=operation.reason)),)
 
@@ -102,31 +129,117 @@ def voted(lesson: Lesson, vote: int, reason: str) -> Lesson:
     return replace(lesson, state="retired", state_reason=f"voted down: {reason}" if reason else "voted down")
 
 
-def least_trust(lessons: Sequence[Lesson]) -> Trust:
-    """Return the lowest trust among lessons: what is drawn from a stranger's words is a stranger's."""
-    return min((lesson.trust for lesson in lessons), key=_LEAST_TRUSTED_FIRST.index)
+# -- what is let through
 
 
-def _merge(
-    first: Lesson, others: Sequence[Lesson], text: str | None, counted: Mapping[str, int]
-) -> tuple[Delta, ...]:
-    stays = first
-    for other in others:
-        if other.id in counted:
-            stays = replace(stays, support=stays.support + max(other.support - counted[other.id], 0))
-        else:
-            stays = joined(stays, other, another_task=True)
-    gone = [merged_away(other, first.id) for other in others]
-    left = tuple(lesson_id for lesson_id in stays.contradicts if lesson_id not in {one.id for one in others})
-    stays = replace(stays, text=text or stays.text, contradicts=left)
-    return (Delta(first, stays), *(Delta(before, after) for before, after in zip(others, gone, strict=True)))
+def cleaned(operation: Operation) -> Operation:
+    """Return the operation with its texts as lessons' texts are kept."""
+    text = None if operation.text is None else clean_lesson(operation.text)
+    reason = abridge(clean_lesson(operation.reason), _LONGEST_REASON)
+    return replace(operation, text=text or None, reason=reason)
+
+
+def problem_with(operation: Operation, sight: Sight) -> str:
+    """Say why an operation can't or mustn't be made; empty if it may."""
+    known = sight.known
+    unknown = [lesson_id for lesson_id in operation.ids if lesson_id not in known]
+    if unknown:
+        return f"there is no lesson {', '.join(unknown)} among these"
+    lessons = [known[lesson_id] for lesson_id in operation.ids]
+    return (
+        _wrong_form(operation)
+        or _wrong_state(operation, lessons, sight)
+        or (_wrong_text(operation, lessons) if operation.text is not None else "")
+        or (_wrong_merge(lessons) if operation.kind == "merge" else "")
+        or (_wrong_trust(lessons, known) if operation.kind in _HARMFUL else "")
+        or (_said_already(operation, lessons, sight) if operation.text is not None else "")
+    )
+
+
+def _wrong_form(operation: Operation) -> str:
+    kind, n = operation.kind, len(operation.ids)
+    wrong = {
+        "it names a lesson twice": len(set(operation.ids)) != n,
+        "a merge takes at least two lessons": kind == "merge" and n < 2,
+        "a contradiction is between two lessons": kind == "contradict" and n != 2,
+        "a new lesson must be drawn from at least one of these": kind == "add" and n < 1,
+        f"to {kind} takes one lesson, not {n}": kind not in _OF_SEVERAL and n != 1,
+        f"to {kind} takes a text": kind in ("add", "edit") and operation.text is None,
+        f"to {kind} takes no text": kind not in ("add", "edit", "merge") and operation.text is not None,
+        "a lesson is retired for a reason": kind == "retire" and not operation.reason,
+    }
+    return next((why for why, is_so in wrong.items() if is_so), "")
+
+
+def _wrong_state(operation: Operation, lessons: Sequence[Lesson], sight: Sight) -> str:
+    for lesson in lessons:
+        if lesson.state != "active":
+            return f"lesson {lesson.id} is {lesson.state}"
+        if operation.kind != "add" and lesson.id in sight.taken:
+            return f"lesson {lesson.id} is changed by an earlier operation of this plan"
+    if operation.kind == "add" and sight.added >= MOST_ADDED:
+        return (
+            f"{MOST_ADDED} new lessons are drawn from these already: more would not make the library smaller"
+        )
+    return ""
+
+
+def _wrong_text(operation: Operation, lessons: Sequence[Lesson]) -> str:
+    text = operation.text or ""
+    problem = shape_problem(text)
+    if problem:
+        return f"its text is no lesson: {problem}"
+    finding = screen(text)
+    if finding is not None:
+        return f"its text gives orders ({finding.kind}): {finding.why}"
+    if operation.kind == "edit" and lessons[0].text == text:
+        return "its text is the one that the lesson has"
+    return ""
+
+
+def _said_already(operation: Operation, lessons: Sequence[Lesson], sight: Sight) -> str:
+    text = normalised(operation.text or "")
+    others = lessons if operation.kind != "add" else []
+    said = {normalised(each.text): each.id for each in sight.known.values() if each not in others}
+    if text in said:
+        return f"lesson {said[text]} says so already"
+    if text in map(normalised, sight.said):
+        return "an earlier operation of this plan says so already"
+    return ""
+
+
+def _wrong_trust(lessons: Sequence[Lesson], known: Mapping[str, Lesson]) -> str:
+    """Words proposed in sight of a less trusted lesson may be its words; that one is to end may be what it wants."""
+    lowest = least_trust(known.values())
+    higher = next((lesson for lesson in lessons if lesson.trust != lowest), None)
+    if higher is None:
+        return ""
+    return f"lesson {higher.id} is {higher.trust}, and among these are {lowest} ones: these may not change it"
+
+
+def _wrong_merge(lessons: Sequence[Lesson]) -> str:
+    first, *others = lessons
+    if len({lesson.trust for lesson in lessons}) > 1:
+        return "lessons of different trust are not merged"
+    other = next((each for each in others if scope_of(each) != scope_of(first)), None)
+    if other is not None:
+        return (
+            f"lessons {first.id} and {other.id} are of different agents or kinds of task: recalls that are "
+            "narrowed to one of these would lose the other"
+        )
+    for number, one in enumerate(lessons):
+        for other in lessons[number + 1 :]:
+            if other.id in one.contradicts or one.id in other.contradicts:
+                return f"lessons {one.id} and {other.id} contradict each other: credit decides between them"
+    return ""
+
+
+def _against(lesson: Lesson, other: Lesson) -> Lesson:
+    return replace(lesson, contradicts=tuple(dict.fromkeys((*lesson.contradicts, other.id))))
 
 
 def _drawn(operation: Operation, sources: Sequence[Lesson], seen: Sequence[Lesson], at: float) -> Lesson:
-    """A new lesson, linked to those that it contradicts.
-
-    Its id follows from its text and sources, so that it is the same when it is added again.
-    """
+    """A new lesson; its id follows from its text and sources, so that it is the same when it is added again."""
     text = operation.text or ""
     digest = hashlib.sha256("\x00".join([text, *sorted(operation.ids)]).encode("utf-8", "surrogatepass"))
     first = sources[0]
@@ -144,5 +257,4 @@ def _drawn(operation: Operation, sources: Sequence[Lesson], seen: Sequence[Lesso
         outcome=first.outcome,
         metadata={DRAWN_FROM: list(operation.ids)},
         trust=least_trust(seen),
-        contradicts=tuple(each.id for each in seen if contradicts(each.text, text)),
     )

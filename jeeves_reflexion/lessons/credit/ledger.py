@@ -30,7 +30,7 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     entry_of,
     in_force,
 )
-from jeeves_reflexion.lessons.shelf import store_errors
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.redaction import redact, redact_id
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON, Evaluation, Recall, RecalledLesson

@@ -18,8 +18,8 @@ import anyio.to_thread
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.lessons.principals import unsigned
-from jeeves_reflexion.lessons.undoing import Entry
 from jeeves_reflexion.types import Lesson
 
 SUPPORT_ELSEWHERE: Final = "support_elsewhere"

@@ -1,27 +1,5 @@
-"""The reflection pattern: the inner loop under the pattern's own names and numbers."""
+"""The reflection pattern: the inner loop under the pattern's own names and numbers. ``ReflectionPattern()``."""
 
-from jeeves_reflexion.drafts import ConvergenceReason
-from jeeves_reflexion.evaluators.criteria import QualityCriterion
-from jeeves_reflexion.refinement.pattern.agent import PatternAgent
-from jeeves_reflexion.refinement.pattern.core import ReflectionPattern
-from jeeves_reflexion.refinement.pattern.values import (
-    ReflectionCallbacks,
-    ReflectionDecision,
-    ReflectionEvaluation,
-    ReflectionHistory,
-    ReflectionResult,
-    ReflectionVersion,
-)
+from vectorstores.lazy import attach
 
-__all__ = [
-    "ConvergenceReason",
-    "PatternAgent",
-    "QualityCriterion",
-    "ReflectionCallbacks",
-    "ReflectionDecision",
-    "ReflectionEvaluation",
-    "ReflectionHistory",
-    "ReflectionPattern",
-    "ReflectionResult",
-    "ReflectionVersion",
-]
+__getattr__, __dir__ = attach(__name__, __file__)

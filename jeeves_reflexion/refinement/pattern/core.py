@@ -1,4 +1,4 @@
-"""``ReflectionPattern``: its parameters, turned into an inner loop."""
+"""``ReflectionPattern``: its parameters turned into an inner loop, and the agent with that loop around it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from jeeves_reflexion.agents.function import as_agent
+from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.drafts import Draft, Refined, RevisionRequest, Selection, Strategy
 from jeeves_reflexion.errors import ConfigurationError, SessionError
 from jeeves_reflexion.evaluators.compare import Comparison
@@ -19,9 +20,8 @@ from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers
 from jeeves_reflexion.refinement.judge_watch import JudgeWatch
-from jeeves_reflexion.refinement.loop import Refinement
+from jeeves_reflexion.refinement.loop import Refinement, attempt_of
 from jeeves_reflexion.refinement.options import RefinementOptions
-from jeeves_reflexion.refinement.pattern.agent import PatternAgent
 from jeeves_reflexion.refinement.pattern.values import (
     CallbackHooks,
     ReflectionCallbacks,
@@ -31,7 +31,9 @@ from jeeves_reflexion.refinement.pattern.values import (
     ReflectionVersion,
 )
 from jeeves_reflexion.revisers import AgentReviser, ModelReviser
+from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_share, check_whole
 
 AnyAgent: TypeAlias = Agent | Callable[..., object]
 
@@ -256,6 +258,29 @@ class ReflectionPattern:
         )
 
 
+class PatternAgent:
+    """Answers by :meth:`run`; as an agent it nests in :class:`~jeeves_reflexion.Reflexion` as well."""
+
+    def __init__(self, pattern: ReflectionPattern, agent: Agent) -> None:
+        self.pattern = pattern
+        self.inner = agent
+        self.name = f"reflection({getattr(agent, 'name', type(agent).__name__)})"
+
+    async def run(self, query: str | Task) -> ReflectionResult:
+        """Answer a query; see :meth:`ReflectionPattern.execute`."""
+        return await self.pattern.execute(self.inner, query)
+
+    def run_sync(self, query: str | Task) -> ReflectionResult:
+        """Answer a query from code that is not async; raises :class:`SessionError` in code that is."""
+        return run_alone(lambda: self.run(query), "agent.run(query)")
+
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Return the best version as an attempt."""
+        refined = await self.pattern.refinement(self.inner, task).refine(task, session)
+        self.pattern.result_of(refined)
+        return attempt_of(refined)
+
+
 class _LossCritic:
     """Says what a draft lost against the one before it, by comparing the two both ways round."""
 
@@ -280,13 +305,8 @@ def with_completion(names: Sequence[str]) -> list[str]:
 
 def check_parameters(pattern: ReflectionPattern) -> None:
     """Raise for a wrong value now, where it was written, and not in a run."""
-    most = pattern.max_iterations
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise ConfigurationError(f"max_iterations must be a whole number of at least 1, not {most!r}")
-    threshold = pattern.quality_threshold
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if not (number and 0.0 <= threshold <= 1.0):
-        raise ConfigurationError(f"quality_threshold must lie in [0, 1], not {threshold!r}")
+    check_whole("max_iterations", pattern.max_iterations)
+    check_share("quality_threshold", pattern.quality_threshold)
     if pattern.revision_strategy not in get_args(Strategy):
         known = ", ".join(get_args(Strategy))
         raise ConfigurationError(

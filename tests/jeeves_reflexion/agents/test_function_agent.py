@@ -8,6 +8,7 @@ import threading
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import types
 from jeeves_reflexion.agents import FunctionAgent, as_agent
@@ -69,7 +70,7 @@ class Thing:
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     ("function", "output"),
     [
         (by_prompt, "P Name a river"),
@@ -95,7 +96,7 @@ async def test_it_calls_a_function_as_its_signature_says(function, output):
 
 
 @asynchronous
-@pytest.mark.parametrize("function", [by_prompt, by_prompt_async, by_task, by_annotation])
+@table("function", [by_prompt, by_prompt_async, by_task, by_annotation])
 async def test_without_a_session_the_lessons_come_fenced_in_the_prompt(function):
     output = (await as_agent(function)(TASK, SESSION)).output
     assert output[2:].startswith("Name a river\n\n")
@@ -119,7 +120,7 @@ async def test_the_task_keeps_its_identity_when_lessons_are_added():
 
 
 @asynchronous
-@pytest.mark.parametrize("function", [with_session, with_session_by_name])
+@table("function", [with_session, with_session_by_name])
 async def test_with_a_session_the_prompt_stays_as_it_is(function):
     assert (await as_agent(function)(TASK, SESSION)).output[2:] == "Name a river 2"
 
@@ -166,7 +167,7 @@ async def test_what_a_function_raises_is_raised():
 
 
 @asynchronous
-@pytest.mark.parametrize("value", [None, b"x", object(), {"x": object()}, int])
+@table("value", [None, b"x", object(), {"x": object()}, int])
 async def test_another_return_type_is_refused_by_name(value):
     def odd(prompt: str):
         return value
@@ -230,7 +231,7 @@ def wants_more(prompt: str, session: Session, shelf: int, row: int) -> str:
     return prompt
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "said"),
     [
         (nothing, "agent nothing: it must take"),
@@ -268,10 +269,8 @@ class Chat:
         return prompt
 
 
-@pytest.mark.parametrize("attribute", ["messages", "history", "chat_history", "memory", "checkpointer"])
-@pytest.mark.parametrize(
-    "wrap", [lambda chat: chat.run, lambda chat: functools.partial(chat.ask, tries=2), lambda chat: chat]
-)
+@table("attribute", ["messages", "history", "chat_history", "memory", "checkpointer"])
+@table("wrap", [lambda chat: chat.run, lambda chat: functools.partial(chat.ask, tries=2), lambda chat: chat])
 def test_an_object_that_seems_to_keep_a_conversation_is_told_of_once(attribute, wrap):
     with pytest.warns(UserWarning, match=rf"Chat\.{attribute} looks like a conversation") as caught:
         as_agent(wrap(Chat(attribute, [])))

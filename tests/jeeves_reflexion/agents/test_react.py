@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tables import table
 
 from jeeves_reflexion.agents import ReAct, tool
 from jeeves_reflexion.errors import (
@@ -93,7 +94,7 @@ async def test_native_calls_are_answered_each_by_its_id_and_in_order():
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     ("wanted", "said"),
     [
         (("look", {"place": "cellar"}), "Error: PermissionError: it is locked"),
@@ -148,7 +149,7 @@ async def test_an_unreadable_reply_is_told_the_form_and_goes_on():
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     ("reply", "said"),
     [
         ("Action: fly[away]", "there is no tool 'fly'"),
@@ -162,7 +163,7 @@ async def test_a_wrong_text_call_is_an_observation(reply, said):
 
 
 @asynchronous
-@pytest.mark.parametrize("form", ["native", "text"])
+@table("form", ["native", "text"])
 async def test_out_of_turns_keeps_the_trajectory(form):
     reply = (
         calls(("look", {"place": "attic"})) if form == "native" else "Thought: thinking\nAction: look[attic]"
@@ -207,7 +208,7 @@ async def test_a_prompt_may_be_a_file(tmp_path):
 
 
 @asynchronous
-@pytest.mark.parametrize("supports_tools", [True, False])
+@table("supports_tools", [True, False])
 async def test_the_gold_answer_is_in_no_prompt(supports_tools):
     model = ScriptedModel(["Action: look[attic]", "Action: Finish[x]"], supports_tools=supports_tools)
     await ReAct(model, [look])(TASK, Session())
@@ -227,7 +228,7 @@ async def test_steps_and_calls_are_told_as_they_happen():
 
 
 @asynchronous
-@pytest.mark.parametrize("form", ["native", "text"])
+@table("form", ["native", "text"])
 async def test_a_model_that_fails_after_some_steps_leaves_them(form):
     first = calls(("look", {"place": "attic"})) if form == "native" else "Action: look[attic]"
     model = ScriptedModel(
@@ -240,7 +241,7 @@ async def test_a_model_that_fails_after_some_steps_leaves_them(form):
 
 
 @asynchronous
-@pytest.mark.parametrize("tools", [[], [look]])
+@table("tools", [[], [look]])
 async def test_a_model_that_fails_at_once_raises(tools):
     with pytest.raises(ModelConnectionError):
         await attempt(ReAct(native(ModelConnectionError("nobody there")), tools))

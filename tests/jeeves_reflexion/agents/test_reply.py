@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.agents.reply import parse_reply
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "thought", "tool", "argument"),
     [
         ("Thought: look\nAction: search[Paris]", "look", "search", "Paris"),
@@ -47,7 +47,7 @@ def test_calls(text, thought, tool, argument):
     assert not reply.finished
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "answer"),
     [
         ("Thought: done\nAction: Finish[42]", "42"),
@@ -65,7 +65,7 @@ def test_answers(text, answer):
     assert reply.argument == answer
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from tables import table
 
 from jeeves_reflexion.agents import Tool, as_tool, tool
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError
@@ -94,7 +95,7 @@ async def test_arguments_become_what_the_annotations_say():
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     ("arguments", "said"),
     [
         ("{}", "- query: is missing"),
@@ -125,7 +126,7 @@ class Found:
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
         ("as it is", "as it is"),
@@ -156,7 +157,7 @@ async def test_a_long_result_is_cut_in_the_middle():
 
 
 @asynchronous
-@pytest.mark.parametrize("how", ["sync", "async"])
+@table("how", ["sync", "async"])
 async def test_what_a_tool_raises_is_told_with_its_type(how):
     def fail() -> str:
         raise KeyError("no such shelf")
@@ -185,7 +186,7 @@ async def test_an_exhausted_budget_and_a_cancel_pass_through():
 
 
 @asynchronous
-@pytest.mark.parametrize("how", ["sync", "async"])
+@table("how", ["sync", "async"])
 async def test_a_tool_that_takes_too_long_is_left(how):
     release = threading.Event()
 
@@ -275,7 +276,7 @@ def unsayable(lock: threading.Thread) -> str:
     return str(lock)
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "said"),
     [
         (no_annotation, "no_annotation: parameter 'b' has no annotation"),
@@ -298,7 +299,7 @@ def test_bad_settings_are_refused():
         as_tool(search, max_tokens=0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("argument", "arguments"),
     [
         ("moby dick", {"query": "moby dick"}),
@@ -322,7 +323,7 @@ def test_a_tool_of_one_argument_gets_plain_text_whole(text):
     assert json.loads(as_tool(say).from_text(text)) == {"words": text.strip()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("argument", "words", "several"),
     [
         ('"quoted"', "quoted", None),

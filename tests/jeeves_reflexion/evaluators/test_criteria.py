@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.evaluators import (
@@ -47,7 +48,7 @@ def test_c18_collections_are_not_shared():
     assert second == criteria_for("code")
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "names"),
     [
         ("code", ["correctness", "efficiency", "readability", "edge_cases"]),
@@ -62,7 +63,7 @@ def test_e07_the_sets_are_those_of_the_seed_in_its_order(kind, names):
     assert all(name in DESCRIPTIONS for name in names)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "known"),
     [
         ("code_generation", "code"),
@@ -90,7 +91,7 @@ def test_c03_criteria_are_names_or_objects_or_none():
     assert as_criteria(("tone",), "code") == [QualityCriterion("tone")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("criteria", "problem"),
     [
         ([], "empty"),
@@ -105,7 +106,7 @@ def test_what_is_no_list_of_criteria_is_refused(criteria, problem):
         as_criteria(criteria)
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "problem"),
     [
         ({"name": ""}, "needs a name"),
@@ -124,15 +125,21 @@ def test_what_is_no_list_of_criteria_is_refused(criteria, problem):
         ({"threshold": "high"}, "threshold"),
         ({"evaluator": "magic"}, "one of llm, regex, function, compare"),
         ({"evaluator_config": []}, "must be a dict"),
-        ({"evaluator_config": {"patern": "x"}}, "takes no patern"),
+        ({"evaluator_config": {"patern": "x"}}, "has patern; known for the kind llm are: none"),
         ({"evaluator": "regex", "evaluator_config": {"pattern": "("}}, "'a': the pattern .* is no regular"),
         ({"evaluator": "regex", "evaluator_config": {"patern": "x"}}, "needs 'pattern'"),
-        ({"evaluator": "regex", "evaluator_config": {"pattern": "x", "flag": "I"}}, "has flag; known are"),
+        (
+            {"evaluator": "regex", "evaluator_config": {"pattern": "x", "flag": "I"}},
+            "has flag; known for",
+        ),
         ({"evaluator": "function", "evaluator_config": {"function": 7}}, "must be a callable"),
         ({"evaluator": "function", "evaluator_config": {"function": int, "timeout": 0}}, "timeout"),
         ({"evaluator": "compare", "evaluator_config": {"against": "best"}}, "against must be one of"),
         ({"evaluator": "compare", "evaluator_config": {"same": 2}}, "same must lie"),
-        ({"evaluator": "compare", "evaluator_config": {"with": 2}}, "takes no with"),
+        (
+            {"evaluator": "compare", "evaluator_config": {"with": 2}},
+            "are: against, same",
+        ),
     ],
 )
 def test_e06_what_cannot_be_a_criterion_is_refused_and_named(arguments, problem):

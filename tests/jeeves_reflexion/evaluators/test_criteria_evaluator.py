@@ -9,6 +9,7 @@ import time
 import anyio
 import pytest
 from scripted_judges import asked_about, judge_of, verdict
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -122,7 +123,7 @@ async def test_e03_a_function_criterion_gives_score_and_issue():
     assert (fine.criteria_scores["syntax"], fine.passed, fine.issues) == (1.0, True, ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "score", "passed"),
     [
         (True, 1.0, True),
@@ -161,7 +162,7 @@ async def test_a_function_that_raises_leaves_its_criterion_unscored_and_says_so(
         assert evaluation.rationale.startswith("could not be scored: f\n")
 
 
-@pytest.mark.parametrize("in_a_thread", [False, True])
+@table("in_a_thread", [False, True])
 async def test_a_function_that_takes_too_long_is_given_up(in_a_thread):
     async def slow(output):
         await anyio.sleep(30)
@@ -236,7 +237,7 @@ async def test_c05_every_call_of_a_judge_goes_to_the_model_given():
     )  # one for tone, two for each order that can't be read
 
 
-@pytest.mark.parametrize(("structured", "form"), [(True, '"confidence": <'), (False, "confidence: <")])
+@table(("structured", "form"), [(True, '"confidence": <'), (False, "confidence: <")])
 async def test_c06_structured_asks_by_a_schema_and_otherwise_for_prose(structured, form):
     replies = [verdict(0.8), "score: 0.8\nissues:\n- too short"]
     for reply in replies:
@@ -312,7 +313,7 @@ async def test_together_asks_once_for_all_and_still_scores_each():
     assert [*judge.calls[0].schema["properties"]["criteria"]["properties"]] == ["clarity", "tone"]
 
 
-@pytest.mark.parametrize("structured", [True, False])
+@table("structured", [True, False])
 async def test_together_asks_again_for_what_is_missing_and_keeps_what_was_said(structured):
     judge = ScriptedModel(["## clarity\nscore: 0.9", "## tone\nscore: 0.7"])
     evaluator = CriteriaEvaluator(["clarity", "tone"], model=judge, together=True, structured=structured)
@@ -356,7 +357,7 @@ async def test_e04_a_comparison_is_a_criterion():
     assert second.usage.calls == 2
 
 
-@pytest.mark.parametrize(
+@table(
     "error", [BudgetExceededError("tokens", "gone"), ModelAuthError("key"), ModelConnectionError("nobody")]
 )
 async def test_what_the_model_raises_comes_out_as_itself(error):
@@ -414,7 +415,7 @@ async def test_criteria_are_copied():
     assert dataclasses.replace(evaluator, threshold=0.3).threshold == 0.3
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "problem"),
     [
         ({"criteria": ["tone"]}, "a model is needed to judge tone"),

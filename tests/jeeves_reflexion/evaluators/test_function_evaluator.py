@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tables import table
 
 from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, RewardEvaluator, Task, as_evaluator
 
@@ -57,12 +58,12 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("function", FORMS)
+@table("function", FORMS)
 async def test_it_is_called_as_it_can_be(function):
     assert await as_evaluator(function)(TASK, ATTEMPT) == Evaluation(1.0, passed=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "evaluation"),
     [
         (True, Evaluation(1.0, passed=True)),
@@ -88,15 +89,13 @@ async def test_none_is_no_score_and_not_zero():
     assert (evaluation.score, evaluation.scored) == (None, False)
 
 
-@pytest.mark.parametrize(
-    "value", [1.5, -0.1, float("nan"), np.array([True]), "0.5", 8, (1, "x"), [True, 7], {}]
-)
+@table("value", [1.5, -0.1, float("nan"), np.array([True]), "0.5", 8, (1, "x"), [True, 7], {}])
 async def test_what_is_no_verdict_is_an_error_and_not_a_guess(value):
     with pytest.raises(ConfigurationError, match="it must return an Evaluation, a bool"):
         await as_evaluator(lambda output: value)(TASK, ATTEMPT)
 
 
-@pytest.mark.parametrize(
+@table(
     "function",
     [lambda: 1.0, lambda a, b, c: 1.0, lambda output, *, strict: 1.0, RewardEvaluator],
 )
@@ -105,7 +104,7 @@ def test_what_cannot_be_called_is_refused_at_once(function):
         as_evaluator(function)
 
 
-@pytest.mark.parametrize(
+@table(
     ("reward", "score", "passed"),
     [
         (True, 1.0, True),
@@ -128,7 +127,7 @@ async def test_a_reward_may_have_another_name_and_may_be_missing():
     assert (await RewardEvaluator("won")(TASK, ATTEMPT)).score is None
 
 
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
+@table("score", [-0.1, 1.1, float("nan")])
 def test_an_evaluation_outside_its_range_cannot_be_made(score):
     with pytest.raises(ValueError, match=r"Evaluation\.score"):
         Evaluation(score)

@@ -52,6 +52,13 @@ async def test_an_unreadable_reply_is_asked_for_once_more_with_the_problem_shown
     assert "no score was found" in problem.content
 
 
+async def test_an_empty_reply_is_asked_for_again_without_an_empty_message():
+    model = ScriptedModel(["<think>hm</think>", "score: 0.4"])
+    assert (await Judge(model)(TASK, ATTEMPT)).score == 0.4
+    assert [message.role for message in model.calls[1].messages] == ["system", "user"]
+    assert "no score was found" in model.calls[1].messages[1].content
+
+
 async def test_a_reply_unreadable_twice_is_no_score():
     model = ScriptedModel(["Great work!", "score: eleven"])
     evaluation = await Judge(model)(TASK, ATTEMPT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.evaluators import QualityCriterion
 from jeeves_reflexion.evaluators.overall import Scored, conclude, reaches, weighted
@@ -55,7 +56,7 @@ def test_weights_of_any_size_are_no_trouble():
     assert weighted([(5e-324, 0.25)]) == 0.25
 
 
-@pytest.mark.parametrize(
+@table(
     ("score", "threshold", "enough"),
     [
         (0.8, 0.8, True),
@@ -166,7 +167,7 @@ def test_what_fails_without_an_issue_has_what_its_judge_said_as_one_and_nothing_
     assert verdict.errors == (path,)
 
 
-@pytest.mark.parametrize(
+@table(
     ("external", "passed", "score", "issues"),
     [
         (Evaluation(1.0, passed=True), True, 1.0, ()),

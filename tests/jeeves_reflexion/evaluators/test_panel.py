@@ -7,6 +7,7 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, Task, Usage
 from jeeves_reflexion.evaluators import Panel
@@ -62,7 +63,7 @@ def test_gold_marks_of_any_member_are_kept():
     assert median_of([Evaluation(0.9), Evaluation(0.9), marked]).quotes_gold == {"issues"}
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "3"])
+@table("n", [0, -1, 1.5, True, "3"])
 def test_a_panel_of_nobody_is_refused(n):
     with pytest.raises(ConfigurationError, match="panel"):
         Panel(lambda task, attempt: None, n)

@@ -7,6 +7,7 @@ import time
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import Attempt, ConfigurationError, Task
 from jeeves_reflexion.evaluators import RegexCheck
@@ -17,7 +18,7 @@ TASK = Task("x")
 TEXT = "one\nTwo two\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "options", "passed"),
     [
         ("two", {}, True),
@@ -46,7 +47,7 @@ async def test_e06_matches_are_counted(pattern, options, passed):
     assert bool(evaluation.issues) is not passed
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "options", "said"),
     [
         ("three", {}, "the pattern 'three' does not occur"),
@@ -85,7 +86,7 @@ async def test_any_text_reaches_the_other_process_as_it_is():
     assert (await RegexCheck("\u00e9 \U0001f600 [\ud800] \x00 +end")(TASK, Attempt(text))).passed is True
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "options", "problem"),
     [
         ("(", {}, "is no regular expression"),

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.evaluators.replies import UNSTATED_CONFIDENCE, read_replies, read_reply, share
 
@@ -45,7 +46,7 @@ def test_prose_without_headings_is_its_own_rationale():
     assert verdict.rationale == "I'd say the score is 0.4.\nIt never answers."
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "score"),
     [
         ('{"score": 7}', 1.0),
@@ -88,7 +89,7 @@ def test_e12_a_judge_beyond_the_scale_is_less_sure_than_it_says():
     assert verdict.rationale == "great (the score 7 lies outside 0 to 1: taken as 1)"
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "value"),
     [
         (0.3, 0.3),
@@ -127,7 +128,7 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("reply", EACH)
+@table("reply", EACH)
 def test_several_criteria_are_read_by_name(reply):
     verdicts = read_replies(reply, ["clarity", "edge_cases"])
     assert [(name, one.score, one.issues) for name, one in verdicts.items()] == [
@@ -136,9 +137,7 @@ def test_several_criteria_are_read_by_name(reply):
     ]
 
 
-@pytest.mark.parametrize(
-    "reply", ["", "all fine", '{"score": 0.9}', "[1]", '{"criteria": 0.9}', "## tone\nscore: 1"]
-)
+@table("reply", ["", "all fine", '{"score": 0.9}', "[1]", '{"criteria": 0.9}', "## tone\nscore: 1"])
 def test_a_criterion_that_the_reply_leaves_out_is_not_scored(reply):
     assert read_replies(reply, ["clarity"])["clarity"].score is None
 
@@ -151,6 +150,6 @@ def test_no_text_breaks_the_reader(text):
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("text", ["{" * 50_000, '{"a":' * 10_000, "```json {" * 5_000, "- x\n" * 10_000])
+@table("text", ["{" * 50_000, '{"a":' * 10_000, "```json {" * 5_000, "- x\n" * 10_000])
 def test_no_text_takes_long_to_read(text):
     assert read_reply(text).score is None

@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import parse_score
 
@@ -119,13 +120,13 @@ NOT_READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "score"), READ.items())
+@table(("text", "score"), READ.items())
 def test_a_stated_score_is_read(text, score):
     assert parse_score(text).score == pytest.approx(score)
     assert parse_score(text).problem == ""
 
 
-@pytest.mark.parametrize("text", NOT_READ)
+@table("text", NOT_READ)
 def test_anything_else_is_none_with_a_problem_to_show(text):
     parsed = parse_score(text)
     assert parsed.score is None
@@ -169,7 +170,7 @@ def test_no_text_breaks_it_and_every_score_lies_in_its_range(text):
     assert score is None or 0.0 <= score <= 1.0
 
 
-@pytest.mark.parametrize("part", ["score: ", "8/", "{", "overall ", "score: 1e", " ", "*", "\n", "- ", "1"])
+@table("part", ["score: ", "8/", "{", "overall ", "score: 1e", " ", "*", "\n", "- ", "1"])
 def test_a_long_reply_takes_no_long_time(part):
     started = time.perf_counter()
     parse_score(part * 20_000)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from jeeves_reflexion import BudgetExceededError
-from jeeves_reflexion.evaluators.side_by_side import side_by_side
+from jeeves_reflexion.evaluators.panel import side_by_side
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,22 @@ from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore,
 Maker = Callable[..., VectorLessonStore]
 
 
-@pytest.fixture(params=["memory", "faiss"])
-def make(request: pytest.FixtureRequest, tmp_path) -> Maker:
+@pytest.fixture
+def anyio_backend() -> str:
+    """Lessons call nothing of an event loop but what the stores' contract is tested for on each."""
+    return "asyncio"
+
+
+@pytest.fixture
+def kind() -> str:
+    """The kind of store; a module that is about what is written for good has one of its own, for a folder too."""
+    return "memory"
+
+
+@pytest.fixture
+def make(kind: str, tmp_path) -> Maker:
     """A function that makes a lesson store over an empty store; the same store again when it is called again."""
-    shared = InMemoryVectorStore(HashingEmbedder(), namespace="tests") if request.param == "memory" else None
+    shared = InMemoryVectorStore(HashingEmbedder(), namespace="tests") if kind == "memory" else None
 
     def under(namespace: str) -> VectorStore:
         if shared is not None:

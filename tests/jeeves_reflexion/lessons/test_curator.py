@@ -9,8 +9,8 @@ import pytest
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.errors import LessonRefusedError
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.shelf import Change
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.history import Change
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ async def offered(lessons, task=CLEAN):
 
 async def test_a_proposed_lesson_waits_for_a_person(make):
     async with make(propose=True) as lessons:
-        curator = Curator(lessons.shelf, by="ada")
+        curator = Curator(lessons.repository, by="ada")
         first, second = await learn(lessons), await learn(lessons, HEAT, OVEN)
         assert first.state == "proposed"
         assert await offered(lessons) == ()
@@ -52,7 +52,7 @@ async def test_a_proposed_lesson_waits_for_a_person(make):
 
 async def test_a_text_that_gives_orders_is_kept_apart_and_can_be_let_in_or_thrown_away(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         with pytest.raises(LessonRefusedError, match="quarantine") as caught:
             await learn(lessons, CLEAN, BAD)
         assert await lessons.count() == 0
@@ -75,7 +75,7 @@ async def test_a_text_that_gives_orders_is_kept_apart_and_can_be_let_in_or_throw
 
 async def test_a_retired_lesson_is_kept_with_its_reason_and_can_be_restored(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         lesson = await learn(lessons)
         with pytest.raises(ConfigurationError, match="for a reason"):
             await curator.retire(lesson.id, reason=" ")
@@ -90,7 +90,7 @@ async def test_a_retired_lesson_is_kept_with_its_reason_and_can_be_restored(make
 
 async def test_every_change_is_in_the_history_and_can_be_rolled_back(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf, by="ada")
+        curator = Curator(lessons.repository, by="ada")
         lesson = await learn(lessons)
         await curator.edit(
             lesson.id, "Wash the mug with key sk-proj-abcdefghij0123456789ABCD twice.", reason="twice"
@@ -120,15 +120,15 @@ async def test_an_edited_text_passes_the_same_gate(make):
         lesson = await learn(lessons)
         for text, problem in (("", "empty"), ("One. Then two.", "2 sentences")):
             with pytest.raises(ConfigurationError, match=problem):
-                await Curator(lessons.shelf).edit(lesson.id, text)
+                await Curator(lessons.repository).edit(lesson.id, text)
         with pytest.raises(LessonRefusedError):
-            await Curator(lessons.shelf).edit(lesson.id, BAD)
+            await Curator(lessons.repository).edit(lesson.id, BAD)
         assert (await lessons.get(lesson.id)).text == SINK
 
 
 async def test_a_merge_takes_over_the_support_once_however_often_it_is_made(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         into = await learn(lessons)
         other = await learn(lessons, HEAT, OVEN)
         with pytest.raises(LessonStoreError, match="nothing was merged"):
@@ -148,7 +148,7 @@ async def test_of_many_changes_at_once_none_is_lost(make):
         lesson = await learn(lessons)
 
         async def support() -> None:
-            await lessons.shelf.change(
+            await lessons.repository.change(
                 lesson.id, lambda now: replace(now, support=now.support + 1), Change("up")
             )
 
@@ -156,7 +156,7 @@ async def test_of_many_changes_at_once_none_is_lost(make):
             for _ in range(12):
                 group.start_soon(support)
         assert (await lessons.get(lesson.id)).support == 13
-        assert [entry.number for entry in await Curator(lessons.shelf).history(lesson.id)] == list(
+        assert [entry.number for entry in await Curator(lessons.repository).history(lesson.id)] == list(
             range(1, 14)
         )
 
@@ -164,8 +164,8 @@ async def test_of_many_changes_at_once_none_is_lost(make):
 async def test_what_is_forgotten_is_gone_from_the_history_too(make):
     async with make() as lessons:
         lesson = await learn(lessons)
-        await Curator(lessons.shelf).retire(lesson.id, reason="old")
+        await Curator(lessons.repository).retire(lesson.id, reason="old")
         assert await lessons.forget(lesson.id)
-        assert await Curator(lessons.shelf).history(lesson.id) == []
+        assert await Curator(lessons.repository).history(lesson.id) == []
         assert (await lessons.records.scan_records("history")).records == ()
         assert not await lessons.forget(lesson.id)

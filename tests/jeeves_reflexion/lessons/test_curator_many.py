@@ -6,8 +6,7 @@ import pytest
 
 from jeeves_reflexion import LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.errors import ConfigurationError, UnknownLessonError
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.shelf import APART
+from jeeves_reflexion.lessons.curation import Curator
 from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +30,7 @@ async def learn(lessons):
 
 
 async def states(lessons):
-    return [lesson.state async for lesson in lessons.shelf.each()]
+    return [lesson.state async for lesson in lessons.repository.each()]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ async def states(lessons):
 async def test_it_is_one_write_with_an_entry_in_each_history(make, monkeypatch, propose, deeds):
     async with make(propose=propose) as lessons:
         ids = await learn(lessons)
-        curator = Curator(lessons.shelf, by="ada")
+        curator = Curator(lessons.repository, by="ada")
         for number, deed in enumerate(deeds, 2):
             before, add, writes = await states(lessons), lessons.store.add, []
 
@@ -71,7 +70,7 @@ async def test_it_is_one_write_with_an_entry_in_each_history(make, monkeypatch, 
 async def test_nothing_is_done_where_it_can_not_be_done_to_all(make):
     async with make() as lessons:
         ids = await learn(lessons)
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         with pytest.raises(UnknownLessonError, match="there is no lesson 'nobody'"):
             await curator.decide("retire", [*ids, "nobody"], reason="old")
         with pytest.raises(LessonStoreError, match="is active; to reject one, it must be proposed"):
@@ -82,12 +81,11 @@ async def test_nothing_is_done_where_it_can_not_be_done_to_all(make):
         assert await curator.decide("retire", [], reason="old") == []
 
 
-async def test_lessons_that_are_restored_from_a_merge_are_kept_apart(make):
+async def test_lessons_are_restored_from_a_merge_and_the_other_stays_as_it_is(make):
     async with make() as lessons:
         first, *others = await learn(lessons)
-        curator = Curator(lessons.shelf)
-        await curator.merge(first, others)
+        curator = Curator(lessons.repository)
+        merged = await curator.merge(first, others)
         await curator.decide("restore", others)
         assert await states(lessons) == ["active"] * 3
-        for each in others:
-            assert await lessons.records.get(APART, each) is not None
+        assert await lessons.get(first) == merged

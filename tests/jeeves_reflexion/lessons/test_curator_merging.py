@@ -7,9 +7,10 @@ import pytest
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.errors import LessonRefusedError
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.merging import MERGED_INTO, absorbed
-from jeeves_reflexion.lessons.shelf import Change
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.duplicates import merged
+from jeeves_reflexion.lessons.history import Change
+from jeeves_reflexion.lessons.schema import MERGED_INTO
 from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +45,7 @@ async def learn(lessons):
 )
 async def test_words_that_are_no_lesson_merge_nothing(make, text, error):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, _ = await learn(lessons)
         with pytest.raises(error):
             await curator.merge(mug, [potato], text=text)
@@ -56,7 +57,7 @@ async def test_words_that_are_no_lesson_merge_nothing(make, text, error):
 
 async def test_a_lesson_that_speaks_through_another_is_not_merged_into_a_third(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, train = await learn(lessons)
         await curator.merge(mug, [potato])
         with pytest.raises(LessonStoreError, match=f"was merged into '{mug}'"):
@@ -73,21 +74,21 @@ async def test_a_lesson_that_speaks_through_another_is_not_merged_into_a_third(m
 
 async def test_what_a_rollback_would_do_can_be_asked_for(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, train = await learn(lessons)
         await curator.merge(mug, [potato, train])
-        undo = await curator.undoing(mug, to=1)
+        undo = await curator.preview(mug, to=1)
         assert (undo.lesson.support, set(undo.back), undo.again) == (1, {potato, train}, ())
         assert (await lessons.get(mug)).support == 3
         assert (await lessons.get(potato)).state == "retired"
         with pytest.raises(LessonStoreError, match="has no change number 9"):
-            await curator.undoing(mug, to=9)
+            await curator.preview(mug, to=9)
 
 
 @pytest.mark.parametrize("text", [None, "Wash the mug, heat the potato and compare the prices."])
 async def test_a_merge_that_fails_at_any_of_its_writes_leaves_nothing_half_done(make, monkeypatch, text):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, *others = await learn(lessons)
         before = [await lessons.get(each) for each in (mug, *others)]
         add, writes, broken = lessons.store.add, 0, 1
@@ -108,14 +109,14 @@ async def test_a_merge_that_fails_at_any_of_its_writes_leaves_nothing_half_done(
             except LessonStoreError:
                 assert [await lessons.get(each) for each in (mug, *others)] == before
                 assert [len(await curator.history(each)) for each in (mug, *others)] == [1, 1, 1]
-                assert await lessons.shelf.queries_of(mug) == (TAUGHT[0][0],)
+                assert (await lessons.repository.read(mug)).tasks == (TAUGHT[0][0],)
             broken += 1
         assert broken == 2, "it is one write"
         monkeypatch.undo()
         kept = await lessons.get(mug)
         assert (kept.support, kept.text) == (3, text or TAUGHT[0][1])
         assert (await curator.history(mug))[-1].others == tuple(others)
-        assert await lessons.shelf.queries_of(mug) == tuple(task for task, _ in TAUGHT)
+        assert (await lessons.repository.read(mug)).tasks == tuple(task for task, _ in TAUGHT)
 
         back = await curator.rollback(mug, to=1)
         assert [back, *[await lessons.get(each) for each in others]] == before
@@ -123,7 +124,7 @@ async def test_a_merge_that_fails_at_any_of_its_writes_leaves_nothing_half_done(
 
 async def test_what_an_earlier_version_left_half_merged_is_finished_and_counts_once(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, train = await learn(lessons)
         for run in range(12):  # more than it keeps notes of
             await lessons.record(
@@ -134,13 +135,13 @@ async def test_what_an_earlier_version_left_half_merged_is_finished_and_counts_o
         copy = await lessons.get(potato)
         assert copy.support == 13
         # The lesson that stays was written, the other one was not.
-        await lessons.shelf.change(
-            mug, lambda now: absorbed(now, copy, another_task=True), Change("merge", others=(potato,))
+        await lessons.repository.change(
+            mug, lambda now: merged(now, [copy], {}), Change("merge", others=(potato,))
         )
-        merged = await curator.merge(mug, [potato, train])
-        assert merged.support == 1 + 13 + 1
+        made = await curator.merge(mug, [potato, train])
+        assert made.support == 1 + 13 + 1
         assert [(await lessons.get(each)).metadata[MERGED_INTO] for each in (potato, train)] == [mug, mug]
-        assert (await curator.merge(mug, [potato, train])) == merged
+        assert (await curator.merge(mug, [potato, train])) == made
 
 
 async def test_a_copy_that_the_same_attempt_taught_brings_the_support_of_the_others(make):
@@ -153,12 +154,12 @@ async def test_a_copy_that_the_same_attempt_taught_brings_the_support_of_the_oth
         for run in ("later", "latest"):
             await lessons.record(task, Reflection(other.text), provenance=Provenance(run, 1, 0.0))
         # Three attempts taught them, one of them both.
-        assert (await Curator(lessons.shelf).merge(one.id, [other.id])).support == 3
+        assert (await Curator(lessons.repository).merge(one.id, [other.id])).support == 3
 
 
 async def test_a_retired_lesson_speaks_for_none(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, _ = await learn(lessons)
         await curator.retire(mug, reason="there is no sink")
         with pytest.raises(LessonStoreError, match="is retired, and can't speak for others"):
@@ -168,7 +169,7 @@ async def test_a_retired_lesson_speaks_for_none(make):
 
 async def test_a_merge_beside_other_changes_loses_none(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, train = await learn(lessons)
 
         async def taught(number):
@@ -185,17 +186,17 @@ async def test_a_merge_beside_other_changes_loses_none(make):
                 if number == 4:
                     group.start_soon(curator.merge, mug, [potato, train])
         # What is learned of the potato or the train once they are merged is a lesson of its own.
-        active = [each async for each in lessons.shelf.each() if each.state == "active"]
+        active = [each async for each in lessons.repository.each() if each.state == "active"]
         assert sum(each.support for each in active) == 12
-        (merged,) = [each for each in active if each.id == mug]
+        (made,) = [each for each in active if each.id == mug]
         # Its own four at least, and what the two had.
-        assert merged.support >= 6
+        assert made.support >= 6
         assert [(await lessons.get(each)).state for each in (potato, train)] == ["retired", "retired"]
 
 
 async def test_a_merge_by_which_a_task_would_be_lost_is_refused(make):
-    async with make(merging=None, min_similarity=0.5) as lessons:
-        curator = Curator(lessons.shelf)
+    async with make(keep_copies=True, min_similarity=0.5) as lessons:
+        curator = Curator(lessons.repository)
         ids = [
             (
                 await lessons.record(
@@ -211,18 +212,18 @@ async def test_a_merge_by_which_a_task_would_be_lost_is_refused(make):
         with pytest.raises(LessonStoreError, match="recalled by 10 tasks, and a lesson has at most 9"):
             await curator.merge(ids[0], ids[1:])
         assert [(await lessons.get(each)).state for each in ids] == ["active"] * 10
-        merged = await curator.merge(ids[0], ids[1:9])
-        assert merged.support == 9
-        assert len(await lessons.shelf.queries_of(ids[0])) == 9
+        made = await curator.merge(ids[0], ids[1:9])
+        assert made.support == 9
+        assert len((await lessons.repository.read(ids[0])).tasks) == 9
         # What is merged already takes no room again.
-        assert await curator.merge(ids[0], ids[1:9]) == merged
+        assert await curator.merge(ids[0], ids[1:9]) == made
         with pytest.raises(LessonStoreError, match="at most 9"):
             await curator.merge(ids[0], [ids[9]])
 
 
 async def test_what_a_restored_lesson_learned_since_counts_when_it_is_merged_again(make):
     async with make() as lessons:
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         mug, potato, _ = await learn(lessons)
         await curator.merge(mug, [potato])
         await curator.restore(potato)

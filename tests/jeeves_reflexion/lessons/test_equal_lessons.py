@@ -6,9 +6,15 @@ import anyio
 import pytest
 
 from jeeves_reflexion import Provenance, Reflection, Task
-from jeeves_reflexion.lessons.shelf import EQUAL
+from jeeves_reflexion.lessons.duplicates import EQUAL
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "faiss"])
+def kind(request) -> str:
+    return request.param
+
 
 SAME = Reflection("Check that the cabinet is open before you take the mug.")
 
@@ -40,7 +46,7 @@ async def test_the_same_words_of_another_scope_are_a_lesson_of_their_own(make):
 
 
 async def test_without_merging_every_copy_is_kept(make):
-    async with make(merging=None) as store:
+    async with make(keep_copies=True) as store:
         await record_all(store, [Task("Take the mug", id="mug")] * 4)
         assert await store.count() == 4
 

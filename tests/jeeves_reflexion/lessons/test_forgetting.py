@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from dataclasses import replace
 from typing import Self
 
 import anyio
@@ -14,13 +13,14 @@ import pytest
 from jeeves_reflexion import LessonSettings, LessonStoreError, Provenance, Reflection, Task, VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.operations import DRAWN_FROM, Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.forgetting import forgotten
-from jeeves_reflexion.lessons.merging import COPIES, WORDINGS
-from jeeves_reflexion.lessons.shelf import Change, whole
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.records import whole
+from jeeves_reflexion.lessons.schema import COPIES, WORDINGS
+from jeeves_reflexion.lessons.traces import forgotten
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 
 pytestmark = pytest.mark.anyio
+
 
 CLEAN = Task("put a clean mug in the coffee machine", id="clean")
 TEAPOT = Task("polish the zirconium teapot", id="teapot-task")
@@ -46,7 +46,7 @@ async def everything(lessons) -> str:
 
 
 async def by_curator(lessons, into, gone):
-    await Curator(lessons.shelf, by="ada").merge(into.id, [gone.id], reason=f"both speak of {BRUSH}")
+    await Curator(lessons.repository, by="ada").merge(into.id, [gone.id], reason=f"both speak of {BRUSH}")
 
 
 async def by_consolidation(lessons, into, gone):
@@ -54,17 +54,17 @@ async def by_consolidation(lessons, into, gone):
         return Proposals((Operation("merge", (into.id, gone.id), reason=f"like {gone.id}"),))
 
     into, gone = [await lessons.get(each.id) for each in (into, gone)]  # one was linked meanwhile
-    assert (await apply(await plan([[into, gone]], consolidator), lessons.shelf)).done
+    assert (await apply(await plan([[into, gone]], consolidator), lessons.repository)).done
 
 
 async def merged_and_back(lessons, into, gone):
     await by_curator(lessons, into, gone)
-    await Curator(lessons.shelf).rollback(into.id, to=1)
+    await Curator(lessons.repository).rollback(into.id, to=1)
 
 
 async def restored_by_hand(lessons, into, gone):
     await by_curator(lessons, into, gone)
-    await Curator(lessons.shelf).restore(gone.id)
+    await Curator(lessons.repository).restore(gone.id)
 
 
 @pytest.mark.parametrize("merge", [by_curator, by_consolidation, merged_and_back, restored_by_hand])
@@ -73,6 +73,7 @@ async def test_nothing_of_it_is_left_in_the_lesson_that_took_it_in(make, merge):
         kept = await learn(lessons, CLEAN, SINK, "mug-run")
         gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
         opposite = await learn(lessons, TEAPOT, LEAVE, "other-run")
+        await contradict(lessons, gone.id, opposite.id)
         await merge(lessons, kept, gone)
         assert BRUSH in await everything(lessons)
         await lessons.forget(opposite.id)
@@ -83,13 +84,25 @@ async def test_nothing_of_it_is_left_in_the_lesson_that_took_it_in(make, merge):
         assert (now.text, now.state, now.contradicts) == (SINK, "active", ())
         assert now.metadata.get(COPIES, []) == now.metadata.get(WORDINGS, []) == []
         assert (await lessons.recall(CLEAN, k=5)).texts == (SINK,)
-        assert (await Curator(lessons.shelf).history(kept.id))[-1].after == now
+        assert (await Curator(lessons.repository).history(kept.id))[-1].after == now
+
+
+async def contradict(lessons, *ids):
+    """Say that two lessons contradict each other."""
+    raw = [await lessons.repository.get(each) for each in ids]
+
+    async def consolidator(_):
+        return Proposals((Operation("contradict", ids),))
+
+    assert (await apply(await plan([raw], consolidator), lessons.repository)).done
 
 
 async def test_a_contradiction_loses_the_id_and_keeps_its_own_words(make):
     async with make() as lessons:
         gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
         other = await learn(lessons, TEAPOT, LEAVE, "other-run")
+        await contradict(lessons, gone.id, other.id)
+        other = await lessons.get(other.id)
         assert other.contradicts == (gone.id,)
         before = whole(other)
         assert await lessons.forget(gone.id)
@@ -100,17 +113,16 @@ async def test_a_contradiction_loses_the_id_and_keeps_its_own_words(make):
 
 async def test_words_that_were_taken_over_go_and_the_earlier_ones_come_back(make):
     async with make() as lessons:
-        kept = await lessons.shelf.get((await learn(lessons, CLEAN, SINK, "mug-run")).id)
-        await lessons.shelf.change(kept.id, lambda now: replace(now, trust="imported"), Change("import"))
+        kept = await learn(lessons, CLEAN, SINK, "mug-run")
         gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
-        await Curator(lessons.shelf).merge(kept.id, [gone.id])
+        await Curator(lessons.repository).merge(kept.id, [gone.id], text=BRUSH)
         assert (await lessons.get(kept.id)).text == BRUSH
         assert await lessons.forget(gone.id)
         assert (await lessons.get(kept.id)).text == SINK
         left = await everything(lessons)
         assert [word for word in WORDS if word in left] == []
         with pytest.raises(LessonStoreError, match="words of a forgotten lesson"):
-            await Curator(lessons.shelf).rollback(kept.id, to=3)
+            await Curator(lessons.repository).rollback(kept.id, to=2)
 
 
 async def test_a_lesson_that_was_drawn_from_it_stays_without_its_task(make):
@@ -121,27 +133,27 @@ async def test_a_lesson_that_was_drawn_from_it_stays_without_its_task(make):
         async def consolidator(_):
             return Proposals((Operation("add", (gone.id, kept.id), "Clean what is dirty first."),))
 
-        applied = await apply(await plan([[gone, kept]], consolidator), lessons.shelf)
+        applied = await apply(await plan([[gone, kept]], consolidator), lessons.repository)
         drawn = applied.done[0].deltas[0].after
         assert await lessons.forget(gone.id)
-        assert await lessons.shelf.queries_of(drawn.id) == (CLEAN.prompt,)
+        assert (await lessons.repository.read(drawn.id)).tasks == (CLEAN.prompt,)
         assert (await lessons.get(drawn.id)).metadata[DRAWN_FROM] == [kept.id]
         assert [word for word in (TEAPOT.prompt, BRUSH, gone.id) if word in await everything(lessons)] == []
         assert await lessons.forget(kept.id)
-        assert await lessons.shelf.queries_of(drawn.id) == ("Clean what is dirty first.",)
+        assert (await lessons.repository.read(drawn.id)).tasks == ("Clean what is dirty first.",)
 
 
 async def test_lessons_that_say_the_same_by_themselves_are_left_alone(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         gone, same, task = [
             await learn(lessons, TEAPOT, text, run) for text, run in ((BRUSH, "a"), (BRUSH, "b"), (SINK, "c"))
         ]
         edited = await learn(lessons, CLEAN, SINK, "d")
-        edited = await Curator(lessons.shelf).edit(edited.id, BRUSH)
+        edited = await Curator(lessons.repository).edit(edited.id, BRUSH)
         assert await lessons.forget(gone.id)
         for lesson in (same, task, edited):
             assert await lessons.get(lesson.id) == lesson
-            assert "[forgotten]" not in str(await lessons.shelf.entries(lesson.id))
+            assert "[forgotten]" not in str(await lessons.repository.entries(lesson.id))
         assert {each.lesson.id for each in (await lessons.recall(TEAPOT, k=5)).offered} <= {same.id, task.id}
 
 
@@ -150,7 +162,7 @@ async def test_that_a_lesson_is_forgotten_is_known_by_its_id_alone(make):
         gone, kept = await learn(lessons, TEAPOT, BRUSH, "a"), await learn(lessons, CLEAN, SINK, "b")
         assert await lessons.forget(gone.id)
         assert not await lessons.forget("never-there")
-        known = await forgotten(lessons.shelf)
+        known = await forgotten(lessons.repository)
         assert [each in known for each in (gone.id, kept.id, "never-there")] == [True, False, False]
 
 
@@ -161,7 +173,7 @@ async def test_nothing_of_it_is_left_in_a_database(postgres_database):
         kept = await learn(lessons, CLEAN, SINK, "mug-run")
         gone = await learn(lessons, TEAPOT, BRUSH, "brush-run")
         await by_curator(lessons, kept, gone)
-        await Curator(lessons.shelf).rollback(kept.id, to=1)
+        await Curator(lessons.repository).rollback(kept.id, to=1)
         assert await lessons.get(gone.id) == gone
         await by_consolidation(lessons, kept, gone)
         assert await lessons.forget(gone.id)

@@ -21,11 +21,11 @@ def test_the_other_rules_hold_without_the_one_of_one_sentence(text, problem):
     assert found is None if problem is None else problem in found
 
 
-@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85"])
-def test_whatever_ends_a_line_makes_two_of_it(end):
-    assert "2 lines" in shape_problem(f"Look left{end}then look right.")
-    assert shape_problem(f"Look left.{end}") is None
-    assert shape_problem(f"Look left{end}then look right.", one_sentence=False) is None
+def test_whatever_ends_a_line_makes_two_of_it():
+    for end in ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85"]:
+        assert "2 lines" in shape_problem(f"Look left{end}then look right.")
+        assert shape_problem(f"Look left.{end}") is None
+        assert shape_problem(f"Look left{end}then look right.", one_sentence=False) is None
 
 
 def test_by_default_a_lesson_is_one_sentence():
@@ -55,9 +55,8 @@ async def test_the_loop_keeps_reflections_of_several_sentences_only_where_it_is_
     assert ("3 sentences" in " ".join(result.trials[0].problems)) is (kept == 0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_second_order_is_a_second_sentence():
+    for text in [
         "Do a. Do b.",
         "Look in drawer A. Then look in drawer B.",
         "Go to room b. Open the safe.",
@@ -73,15 +72,12 @@ async def test_the_loop_keeps_reflections_of_several_sentences_only_where_it_is_
         "Use version 1.2. Then test it.",
         "Stop at 3.5. Never go further.",
         '"Look left. Then look right."',
-    ],
-)
-def test_a_second_order_is_a_second_sentence(text):
-    assert "2 sentences" in (shape_problem(text) or "")
+    ]:
+        assert "2 sentences" in (shape_problem(text) or "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_only_looks_like_an_end_ends_no_sentence():
+    for text in [
         "Use a formatter, e.g. Black, before committing.",
         "Use a formatter, e. g. Black, before committing.",
         "Take the newest one, i.e. Take 7, of the scene.",
@@ -97,7 +93,5 @@ def test_a_second_order_is_a_second_sentence(text):
         "Choose the entry with max. run time, resp. min. set size.",
         'Ask "is it done?" then continue.',
         "Do a.",
-    ],
-)
-def test_what_only_looks_like_an_end_ends_no_sentence(text):
-    assert shape_problem(text) is None
+    ]:
+        assert shape_problem(text) is None

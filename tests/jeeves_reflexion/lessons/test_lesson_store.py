@@ -17,7 +17,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
     open_lessons,
 )
-from jeeves_reflexion.lessons.recalling import Picking
+from jeeves_reflexion.lessons.retrieval import Picking
 from vectorstores import (
     Chunk,
     EmbedderMismatchError,
@@ -29,6 +29,7 @@ from vectorstores import (
 )
 
 pytestmark = pytest.mark.anyio
+
 
 KEY = "sk-proj-AbCdEf0123456789AbCdEf"
 SOURCE = Provenance("run", 1, 0.25, "model", "agent", 123.5)

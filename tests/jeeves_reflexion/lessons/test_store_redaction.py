@@ -7,8 +7,7 @@ import pytest
 from jeeves_reflexion import Evaluation, LessonSettings, LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion import VectorLessonStore as Store
 from jeeves_reflexion.errors import LessonRefusedError
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.explaining import explain
+from jeeves_reflexion.lessons.curation import Curator
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +75,7 @@ async def everything(lessons) -> str:
 
 async def live(lessons) -> None:
     """Do all that writes something."""
-    curator = Curator(lessons.shelf, by=f"ada {key('by')}")
+    curator = Curator(lessons.repository, by=f"ada {key('by')}")
     lesson = await lessons.record(TASK, Reflection(SINK), provenance=source())
     other = await lessons.record(
         Task("heat the potato", id=key("task")), Reflection("Open the oven first."), provenance=source()
@@ -97,7 +96,7 @@ async def live(lessons) -> None:
     await curator.edit(lesson.id, f"Wash the mug with {key('edit')} twice.", reason=f"for {key('reason')}")
     await curator.merge(lesson.id, [other.id], reason=f"like {key('merge')}")
     await curator.rollback(lesson.id, to=2, reason=f"no {key('back')}")
-    waits = Store(lessons.store, settings=LessonSettings(propose=True, merging=None))
+    waits = Store(lessons.store, settings=LessonSettings(propose=True, keep_copies=True))
     proposed = await waits.record(TASK, Reflection("Look into the sink."), provenance=source())
     assert (await curator.reject(proposed.id, reason=f"no {key('reject')}")).state == "retired"
 
@@ -127,7 +126,7 @@ async def test_ids_with_secrets_still_match(vectors):
         again = await lessons.record(TASK, Reflection(SINK), provenance=source("another run"))
         assert (again.id, again.support) == (lesson.id, 2)
         assert [each.lesson.id for each in (await lessons.recall(TASK, k=1)).offered] == [lesson.id]
-        assert [each.lesson.id for each in (await explain(lessons, TASK, k=1)).offered] == [lesson.id]
+        assert [each.lesson.id for each in (await lessons.explain(TASK, k=1)).offered] == [lesson.id]
         assert (await lessons.recall(TASK, k=1, skip_run=RUN)).offered == ()
         assert not any(key("task") in each.id for each in seen)
         assert lesson.task_excerpt.startswith("put a clean mug in the coffee machine with [REDACTED:")

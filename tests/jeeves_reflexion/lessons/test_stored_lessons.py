@@ -20,13 +20,14 @@ from jeeves_reflexion import (
     Task,
 )
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
-from jeeves_reflexion.lessons.keeping import HISTORY
-from jeeves_reflexion.lessons.shelf import Change
+from jeeves_reflexion.lessons.gate import clean
+from jeeves_reflexion.lessons.history import HISTORY, Change
 from jeeves_reflexion.reflections.lesson_files import lesson_markdown, lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import MarkdownError
 from vectorstores.base import Chunk
 
 pytestmark = pytest.mark.anyio
+
 
 TASK = Task("Find the red mug", id="mug")
 GOOD = Reflection("Look in the cabinet before the drawer.")
@@ -75,7 +76,7 @@ def test_data_of_a_markdown_file_that_is_none_is_named(data):
 async def test_no_program_stores_it(poison, make):
     async with make() as store:
         with pytest.raises(ConfigurationError, match=r"created_at|metadata"):
-            await store.shelf.put(poison, ["task"], Change("learn"))
+            await store.repository.put(await clean(poison, ["task"]), Change("learn"))
         assert await store.count() == 0
 
 
@@ -102,7 +103,7 @@ async def test_a_stored_row_is_one_error_that_names_it_and_can_be_forgotten(spoi
             Reflection("Salt the water first."),
             provenance=Provenance("r", 0, 0),
         )
-        for call in (store.list, lambda: store.get(bad.id), lambda: store.shelf.queries_of(bad.id)):
+        for call in (store.list, lambda: store.get(bad.id), lambda: store.repository.read(bad.id)):
             with pytest.raises(LessonStoreError, match=f"{bad.id}:0"):
                 await call()
         with pytest.raises(LessonStoreError, match=bad.id):  # what another took from it can't be told
@@ -133,6 +134,15 @@ async def test_a_stored_row_does_not_end_a_run(make, caplog):
         assert any(bad.id in record.message for record in caplog.records)
 
 
+async def test_a_stored_row_does_not_keep_its_equal_from_being_learned(make, caplog):
+    async with make() as store:
+        bad = await stored(store, trust="mine")
+        again = await store.record(TASK, GOOD, provenance=Provenance("r2", 0, 0.0))
+        assert again.id != bad.id
+        assert (await store.recall(TASK, k=1)).texts == (again.text,)
+        assert any(bad.id in record.message for record in caplog.records)
+
+
 async def test_an_entry_of_a_history_is_named_and_can_be_forgotten(make):
     async with make() as store:
         good = await store.record(TASK, GOOD, provenance=Provenance("r1", 0, 0.0))
@@ -140,7 +150,7 @@ async def test_an_entry_of_a_history_is_named_and_can_be_forgotten(make):
         await store.records.delete_records(HISTORY, [key])
         await store.records.append_once(HISTORY, key, {"number": "one", "after": []})
         with pytest.raises(LessonStoreError, match=key):
-            await store.shelf.entries(good.id)
+            await store.repository.entries(good.id)
         assert await store.forget(good.id)
         assert await store.records.get(HISTORY, key) is None
 
@@ -148,7 +158,7 @@ async def test_an_entry_of_a_history_is_named_and_can_be_forgotten(make):
 async def test_metadata_of_a_user_that_looks_like_a_note_is_no_trace(make):
     async with make() as store:
         mine = replace(ONE, metadata={"seen": [{"run_id": ["x"]}, {"run_id": "r1", "attempt": {}}]})
-        await store.shelf.put(mine, ["Find"], Change("learn"))
+        await store.repository.put(await clean(mine, ["Find"]), Change("learn"))
         other = await store.record(TASK, GOOD, provenance=Provenance("r9", 0, 0.0))
         assert await store.forget(other.id)
         assert await store.get("one") == mine

@@ -78,6 +78,10 @@ class Endpoint:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def gives(self, *answers: Canned | dict[str, Any]) -> None:
+        """Begin anew, with these answers."""
+        for kept in (self.requests, self.headers, self.paths):
+            kept.clear()
+        self.respond = None
         self.answers = [each if isinstance(each, Canned) else Canned(each) for each in answers]
 
     def count(self, change: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import table
 
 from jeeves_reflexion.errors import BudgetExceededError, ModelTimeoutError
 from jeeves_reflexion.events import ModelCalled
@@ -40,9 +41,7 @@ async def test_within_a_run_the_call_is_charged_to_its_role_and_told():
     assert event.usage == COSTLY.usage
 
 
-@pytest.mark.parametrize(
-    ("budget", "limit"), [(Budget(max_tokens=100), "tokens"), (Budget(max_cost_usd=0.01), "cost")]
-)
+@table(("budget", "limit"), [(Budget(max_tokens=100), "tokens"), (Budget(max_cost_usd=0.01), "cost")])
 async def test_a_used_up_budget_stops_the_next_call_before_it_is_made(budget, limit):
     model = ScriptedModel([COSTLY, COSTLY])
     with Session(spend=Spend(budget)).acting_as("agent"):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.errors import ConfigurationError, ModelResponseError
 from jeeves_reflexion.models import Cassette, Exchange, RecordedError
@@ -143,7 +144,7 @@ def test_an_error_is_raised_as_what_it_was():
     assert (str(error), error.status, error.said) == ("no", 503, "busy")
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "problem"),
     [
         (b'{"cassette": 2, "model": "m"}', "format 2, and this version reads format 1"),

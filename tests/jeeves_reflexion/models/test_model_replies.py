@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import parse_score
 from jeeves_reflexion.agents.reply import parse_reply
@@ -18,7 +19,7 @@ from jeeves_reflexion.tasknotes.parsing import read_sections
 OBJECT = {"a": [{"b": 1}], "c": "``` {"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "found"),
     [
         (json.dumps(OBJECT), OBJECT),
@@ -64,7 +65,7 @@ def test_what_stands_in_a_fence_is_read_whole_whatever_stands_around_it(value, l
     assert json_value(text) == value
 
 
-@pytest.mark.parametrize("piece", ["{", "[", "```[", "``` ", "```{\n", '{"a":', "```\n\n"])
+@table("piece", ["{", "[", "```[", "``` ", "```{\n", '{"a":', "```\n\n"])
 def test_a_hostile_text_takes_no_time(piece):
     started = time.perf_counter()
     assert json_value(piece * 30_000) is None
@@ -107,7 +108,7 @@ THOUGHTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), THOUGHTS)
+@table(("text", "said"), THOUGHTS)
 def test_thinking_is_no_part_of_an_answer_and_a_name_of_its_marks_is(text, said):
     assert answer(text) == said
 
@@ -152,7 +153,7 @@ GROWING = [
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("piece", GROWING)
+@table("piece", GROWING)
 def test_every_reader_takes_time_in_proportion_to_a_reply(piece):
     def seconds(size):
         text = piece * (size // len(piece))
@@ -168,7 +169,7 @@ def test_every_reader_takes_time_in_proportion_to_a_reply(piece):
 SENTENCE = "Wash the mug before you put it on the desk."
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         f"Lesson - {SENTENCE}",
@@ -182,7 +183,7 @@ def test_a_lesson_is_found_in_what_a_model_puts_around_it(reply):
     assert read_lesson(reply) == SENTENCE
 
 
-@pytest.mark.parametrize(
+@table(
     "lesson",
     [
         "I cannot see the mug in the dark, so turn on the lamp first.",
@@ -196,7 +197,7 @@ def test_a_lesson_is_not_refused_for_how_it_begins_or_ends(lesson):
     assert read_lesson(lesson) == lesson
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         "Sure!",

@@ -15,6 +15,7 @@ from email.utils import format_datetime
 import anyio
 import anyio.to_thread
 import pytest
+from tables import table
 
 from jeeves_reflexion.errors import (
     ConfigurationError,
@@ -36,6 +37,7 @@ WEATHER = ToolSpec(
 )
 
 asynchronous = pytest.mark.anyio
+on_both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 def connect(endpoint, **settings):
@@ -48,6 +50,7 @@ async def say_hello(endpoint, **settings):
 
 
 @asynchronous
+@on_both_loops
 async def test_it_sends_the_conversation_and_reads_text_usage_and_cost(endpoint, completed):
     endpoint.gives(completed("hi"))
     async with connect(endpoint, prices=Prices(input=1.0, output=4.0)) as model:
@@ -79,7 +82,7 @@ async def test_settings_that_are_not_given_are_not_sent(endpoint, completed):
 
 
 @asynchronous
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": "many", "completion_tokens": 1}, "none"])
+@table("usage", [None, {}, {"prompt_tokens": "many", "completion_tokens": 1}, "none"])
 async def test_usage_that_is_not_reported_is_unknown_not_free(endpoint, completed, usage):
     endpoint.gives(completed(usage=usage))
     answer = await say_hello(endpoint, prices=Prices(1.0, 1.0))
@@ -103,7 +106,7 @@ async def test_content_may_be_a_list_of_parts_or_missing(endpoint, completed):
 
 
 @asynchronous
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+@table("status", [408, 409, 429, 500, 502, 503, 529])
 async def test_passing_failures_are_repeated(endpoint, canned, completed, status):
     endpoint.gives(canned("later", status), canned("later", status), completed("at last"))
     assert (await say_hello(endpoint)).text == "at last"
@@ -111,7 +114,7 @@ async def test_passing_failures_are_repeated(endpoint, canned, completed, status
 
 
 @asynchronous
-@pytest.mark.parametrize("status", [400, 404, 413, 422, 301])
+@table("status", [400, 404, 413, 422, 301])
 async def test_other_failures_are_not(endpoint, canned, status):
     endpoint.gives(canned('{"error": "that model does not exist"}', status))
     with pytest.raises(ModelResponseError, match="that model does not exist") as caught:
@@ -131,6 +134,7 @@ async def test_when_it_gives_up_it_says_how_often_it_asked(endpoint, canned):
 
 
 @asynchronous
+@on_both_loops
 async def test_it_waits_as_long_as_the_server_asks_in_seconds(endpoint, canned, completed):
     endpoint.gives(canned("slow down", 429, {"Retry-After": "0.2"}), completed())
     started = time.monotonic()
@@ -162,6 +166,7 @@ async def test_an_unreadable_retry_after_is_as_none(endpoint, canned, completed)
 
 
 @asynchronous
+@on_both_loops
 async def test_a_connection_cut_in_the_middle_of_an_answer_is_repeated(endpoint, canned, completed):
     endpoint.gives(canned(completed("long" * 50), cut=100), completed("whole"))
     assert (await say_hello(endpoint)).text == "whole"
@@ -175,6 +180,7 @@ async def test_a_connection_that_is_always_cut_is_a_connection_error(endpoint, c
 
 
 @asynchronous
+@on_both_loops
 async def test_nothing_listening_is_a_connection_error_naming_the_address():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -186,7 +192,7 @@ async def test_nothing_listening_is_a_connection_error_naming_the_address():
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         "<html><body>Welcome to nginx</body></html>",
@@ -206,7 +212,7 @@ async def test_an_answer_that_is_no_json_object_is_shown_and_not_repeated(endpoi
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     "body",
     [{}, {"choices": []}, {"choices": [{"message": "hi"}]}, {"error": {"message": "upstream is down"}}],
 )
@@ -226,6 +232,7 @@ async def test_a_long_answer_is_cut_in_the_error(endpoint, canned):
 
 
 @asynchronous
+@on_both_loops
 async def test_no_answer_in_time_is_a_timeout(endpoint, canned):
     endpoint.gives(canned(hang=True))
     started = time.monotonic()
@@ -236,6 +243,7 @@ async def test_no_answer_in_time_is_a_timeout(endpoint, canned):
 
 
 @asynchronous
+@on_both_loops
 async def test_a_call_can_be_cancelled(endpoint, canned, completed):
     endpoint.gives(canned(hang=True), completed("after"))
     async with connect(endpoint) as model:
@@ -247,7 +255,7 @@ async def test_a_call_can_be_cancelled(endpoint, canned, completed):
 
 
 @asynchronous
-@pytest.mark.parametrize("status", [401, 403])
+@table("status", [401, 403])
 async def test_a_refused_key_names_the_variable_and_hides_the_key(endpoint, canned, status):
     endpoint.gives(canned({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status))
     with pytest.raises(ModelAuthError, match="OPENAI_API_KEY") as caught:
@@ -286,10 +294,11 @@ async def test_a_schema_is_sent_as_response_format(endpoint, completed):
 
 
 @asynchronous
-@pytest.mark.parametrize("status", [400, 404, 422])
+@table("status", [400, 404, 422])
 async def test_a_server_without_response_format_gets_the_schema_in_the_prompt_from_then_on(
     endpoint, canned, completed, status
 ):
+    endpoint.gives()
     endpoint.respond = lambda request: (
         canned({"error": {"message": "This response_format type is unavailable now"}}, status)
         if "response_format" in request
@@ -385,7 +394,7 @@ async def test_a_tool_call_without_a_name_is_an_error(endpoint, completed):
 
 
 @asynchronous
-@pytest.mark.parametrize(
+@table(
     ("status", "said"),
     [
         (400, "some-model does not support tools"),
@@ -412,6 +421,7 @@ async def test_another_refusal_does_not_take_the_tools_away(endpoint, canned):
 
 
 @asynchronous
+@on_both_loops
 async def test_connections_are_pooled_and_closed(endpoint, completed):
     endpoint.gives(completed())
     model = connect(endpoint)
@@ -428,6 +438,7 @@ async def test_connections_are_pooled_and_closed(endpoint, completed):
 
 
 @asynchronous
+@on_both_loops
 async def test_many_tasks_share_a_model(endpoint, completed):
     endpoint.gives(completed())
     async with connect(endpoint) as model, anyio.create_task_group() as group:
@@ -472,12 +483,18 @@ HIDDEN = {  # what is given, and what an error must not show of it
     "password": ({"headers": {"Authorization": "Basic bWU6b3BlbnNlc2FtZQ=="}}, "opensesame"),
     "cookie": ({"headers": {"Cookie": "a=1; session=c00kie0123; b=2"}}, "c00kie0123"),
     "body": ({"extra": {"api_key": "in-the-body-1"}}, "in-the-body-1"),
+    "capitals": ({"headers": {"api-key": "open sesame street"}}, "OPEN SESAME STREET"),
+    "small letters": ({"headers": {"Authorization": "Bearer OpenSesameStreet"}}, "opensesamestreet"),
+    "cut": ({"headers": {"Authorization": "Bearer OpenSesameStreet"}}, "OpenSesa"),
+    "cut in the body": ({"extra": {"api_key": "open-sesame-street"}}, "open-sesame-st"),
+    "cut and quoted": ({"headers": {"api-key": "open/sesame/street"}}, "open%2fsesame"),
+    "cut in capitals": ({"headers": {"api-key": "-sesame-street"}}, "-SESAME-S"),
 }
 
 
 @asynchronous
-@pytest.mark.parametrize("what", HIDDEN)
-@pytest.mark.parametrize("status", [200, 400, 401, 500])
+@table("what", HIDDEN)
+@table("status", [200, 400, 401, 500])
 async def test_no_error_shows_a_secret_of_the_headers_or_the_body(endpoint, canned, caplog, what, status):
     options, secret = HIDDEN[what]
     endpoint.gives(*[canned(f"you sent <{secret}>, unknown temperature", status)] * 3)
@@ -488,7 +505,16 @@ async def test_no_error_shows_a_secret_of_the_headers_or_the_body(endpoint, cann
     assert "you sent <" in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["sk-0123\n", "sk-é0123", "sk-\x00", 5])
+@asynchronous
+async def test_an_error_keeps_what_only_begins_as_a_header_does(endpoint, canned):
+    headers = {"HTTP-Referer": "https://models.example/app", "Authorization": "Bearer sesame-street"}
+    said = "see https://docs.example: Bearer scheme, sesame seeds"
+    endpoint.gives(canned(said, 400))
+    with pytest.raises(ModelError, match=said):
+        await say_hello(endpoint, api_key="", options=OpenAIOptions(headers=headers))
+
+
+@table("value", ["sk-0123\n", "sk-é0123", "sk-\x00", 5])
 def test_a_header_that_cannot_be_sent_is_refused_without_showing_it(value):
     with pytest.raises(ConfigurationError, match="the header X-Key must be") as caught:
         OpenAIModel("m", base_url="http://localhost:1", options=OpenAIOptions(headers={"X-Key": value}))
@@ -504,7 +530,7 @@ def test_other_machines_do(monkeypatch):
     assert OpenAIModel("m", base_url="https://models.example/v1", api_key="").name == "m"
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "problem"),
     [
         ({"base_url": "models.example/v1"}, "must begin with http"),
@@ -527,7 +553,7 @@ def test_bad_patience_is_refused():
             Retry(retries=retries)
     assert Retry().wait(10**6) <= 60.0
     for waits in ({"first_wait": float("nan")}, {"longest_wait": float("nan")}, {"first_wait": -1}):
-        with pytest.raises(ConfigurationError, match="first_wait"):
+        with pytest.raises(ConfigurationError, match=next(iter(waits))):
             Retry(**waits)
     with pytest.raises(ConfigurationError, match="first_wait"):
         Retry(first_wait=2, longest_wait=1)
@@ -556,6 +582,7 @@ async def test_what_the_user_adds_to_each_request_stays_even_if_it_is_refused(en
 # httpx leaves its own generators to the collector when unpacking fails, which trio remarks on.
 @pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning")
 @asynchronous
+@on_both_loops
 async def test_an_answer_that_cannot_be_unpacked_is_a_response_error(endpoint, canned):
     endpoint.gives(canned("not gzip at all", headers={"content-encoding": "gzip"}))
     with pytest.raises(ModelResponseError, match="can't be unpacked"):

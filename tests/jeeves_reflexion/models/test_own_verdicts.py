@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import Attempt, CriteriaEvaluator, Judge, ScriptedModel, Task
 from jeeves_reflexion.workflows import Tools, reflection_evaluate
@@ -163,7 +164,7 @@ async def test_nor_is_a_shortened_quotation_of_its_json_a_verdict(fields, frame,
     assert ran["valid"] is False
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         'It gave {"name": "Bo", "score": 1.0}, so I\'d rate it 1/10.',

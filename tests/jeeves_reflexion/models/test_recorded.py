@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 import anyio
 import pytest
+from tables import table
 
 from jeeves_reflexion import Budget, LoopOptions, ReAct, Reflexion, ScriptedModel, Session, Task
 from jeeves_reflexion.errors import (
@@ -66,7 +67,7 @@ async def test_equal_requests_get_their_answers_in_order_and_no_more_than_there_
         await model.complete(said("q"))
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"tools": ()},
@@ -292,7 +293,7 @@ async def test_exchanges_made_elsewhere_are_played_by_position():
         RecordedModel(given)
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "problem"),
     [
         ({"mode": "record"}, "needs the real model"),

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -166,7 +167,7 @@ def same_lesson(text):
     return " ".join(text.split()).removesuffix(".").removesuffix("\u3002")
 
 
-@pytest.mark.parametrize("line", LINES, ids=[line["id"] for line in LINES])
+@table("line", LINES)
 async def test_a_reply_is_read_as_it_is_meant(line):
     read = await READERS[line["reader"]](line)
     if "lesson" in read and "lesson" in line["expect"]:
@@ -179,7 +180,7 @@ async def test_a_reply_is_read_as_it_is_meant(line):
         assert read == line["expect"]
 
 
-@pytest.mark.parametrize("line", CRITERIA, ids=[line["id"] for line in CRITERIA])
+@table("line", CRITERIA)
 async def test_criteria_are_read_the_same_whatever_form_was_asked_for(line):
     assert await criteria(line, structured=False) == await criteria(line)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from tables import table
 
 import jeeves_reflexion.models as room
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelTimeoutError
@@ -66,9 +67,7 @@ def test_one_text_is_no_script():
         ScriptedModel("hello")
 
 
-@pytest.mark.parametrize(
-    ("spec", "name"), [("gpt-4o-mini", "gpt-4o-mini"), ("openai:o3", "o3"), ("llama3:8b", "llama3:8b")]
-)
+@table(("spec", "name"), [("gpt-4o-mini", "gpt-4o-mini"), ("openai:o3", "o3"), ("llama3:8b", "llama3:8b")])
 def test_open_model_reads_a_name(spec, name):
     model = open_model(spec, base_url="http://localhost:11434/v1")
     assert isinstance(model, OpenAIModel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Draft,
@@ -52,7 +53,7 @@ async def test_thinking_that_was_never_closed_is_no_output():
     assert "draft" not in str(ran["reflection_output"])
 
 
-@pytest.mark.parametrize("of_a_model", [True, False])
+@table("of_a_model", [True, False])
 async def test_it_is_no_part_of_a_draft(of_a_model):
     verdict = Evaluation(0.2, issues=("no last name",))
     said = f"{THINKING}Ada Lovelace"

@@ -73,7 +73,6 @@ def journal(tmp_path) -> ReflectionJournal:
 def index(request, tmp_path):
     if request.param == "memory":
         return InMemoryVectorStore(Compass(), namespace="tests")
-    pytest.importorskip("faiss")
     return FaissVectorStore(tmp_path / "index", embedder=Compass(), namespace="tests")
 
 
@@ -362,7 +361,6 @@ async def test_x28_what_a_crash_left_is_repaired(tmp_path, journal, index):
 
 @pytest.mark.parametrize("writes", [1, 2, 5])
 def test_x28_a_killed_process_leaves_a_state_that_opening_repairs(tmp_path, writes):
-    pytest.importorskip("faiss")
     command = [sys.executable, str(Path(__file__).parent / "library_writer.py"), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

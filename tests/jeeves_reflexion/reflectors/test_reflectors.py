@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -57,7 +58,7 @@ async def test_it_is_shown_the_trajectory_and_the_verdict():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "steps"),
     [
         ("Open every drawer. [steps 1, 3-4]", (1, 3, 4)),
@@ -73,7 +74,7 @@ async def test_the_steps_that_a_lesson_rests_on_are_its_evidence(said, steps):
     assert (reflection.lesson, reflection.evidence) == ("Open every drawer.", steps)
 
 
-@pytest.mark.parametrize("said", ['"Open every drawer."', "- Open every drawer.", "  Open every drawer.\n"])
+@table("said", ['"Open every drawer."', "- Open every drawer.", "  Open every drawer.\n"])
 async def test_the_sentence_is_freed_of_its_wrapping(said):
     assert (await LessonReflector(ScriptedModel([said]))(TASK, [FAILED])).lesson == "Open every drawer."
 
@@ -134,13 +135,13 @@ async def test_a_callable_that_takes_the_problem_is_told():
     assert told == ["too long"]
 
 
-@pytest.mark.parametrize("value", [None, 7, ["x"]])
+@table("value", [None, 7, ["x"]])
 async def test_what_is_no_reflection_is_an_error(value):
     with pytest.raises(ConfigurationError, match="a sentence or a Reflection"):
         await as_reflector(lambda task, trials: value)(TASK, [FAILED])
 
 
-@pytest.mark.parametrize(
+@table(
     "function",
     [
         lambda: "x",
@@ -156,7 +157,7 @@ def test_what_cannot_be_called_is_refused_at_once(function):
         as_reflector(function)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("Look left.", None),
@@ -177,7 +178,7 @@ def test_the_shape_of_a_lesson(text, problem):
     assert found is None if problem is None else problem in found
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "echo"),
     [
         ("put a clean MUG, into the coffee machine", True),

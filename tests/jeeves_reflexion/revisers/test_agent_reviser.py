@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Attempt,
@@ -82,7 +83,7 @@ async def test_an_edit_that_does_not_apply_is_asked_for_again_with_the_problem()
     assert (revision.output, revision.strategy, len(prompts)) == ("a whole text", "incremental", 3)
 
 
-@pytest.mark.parametrize("shown", [True, False])
+@table("shown", [True, False])
 async def test_c10_c11_the_past_is_shown_where_that_is_asked_for(shown):
     first = Draft(1, "the first draft", Evaluation(0.1, issues=("no mole",)))
     second = Draft(2, OLD, VERDICT)
@@ -138,8 +139,8 @@ def asking(*answers):
     return agent, prompts
 
 
-@pytest.mark.parametrize("history", [True, False])
-@pytest.mark.parametrize("strategy", ["full_rewrite", "incremental", "hybrid"])
+@table("history", [True, False])
+@table("strategy", ["full_rewrite", "incremental", "hybrid"])
 async def test_f02_after_a_regression_the_next_prompt_is_another(strategy, history):
     agent, prompts = asking("first", "second", "third", "fourth")
     pattern = ReflectionPattern(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
+from tables import table
 
 from jeeves_reflexion import ConfigurationError, Evaluation, Task
 from jeeves_reflexion.drafts import Draft, Revision, RevisionRequest
@@ -67,7 +68,7 @@ def of_output_and_style(output, style="plain"):
     return f"{output} {style}"
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "output"),
     [
         (Whole(), "write old"),
@@ -103,13 +104,13 @@ async def test_a_revision_is_handed_on_as_it_is():
     assert await as_reviser(lambda task, request: revision)(TASK, REQUEST) is revision
 
 
-@pytest.mark.parametrize("value", [None, 3, b"text"])
+@table("value", [None, 3, b"text"])
 async def test_another_value_is_an_error_that_says_so(value):
     with pytest.raises(ConfigurationError, match="must return the new text or a Revision"):
         await as_reviser(lambda output: value)(TASK, REQUEST)
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "message"),
     [
         (Whole, "is a class"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
+from tables import table
 
 from jeeves_reflexion import (
     Completion,
@@ -94,7 +95,7 @@ async def test_r02_targeted_edit_leaves_what_it_does_not_name_byte_identical():
     )
 
 
-@pytest.mark.parametrize("strategy", ["full_rewrite", "incremental"])
+@table("strategy", ["full_rewrite", "incremental"])
 async def test_r03_the_previous_text_is_included_whole(strategy):
     text = "<draft> is a tag, </Draft_2 >too; &lt;not&gt; escaped\n" + "word " * 5000
     assert f"<draft_3>\n{text}\n</draft_3>" in await prompt_of(strategy, asked(text))
@@ -154,7 +155,7 @@ def history():
     return (first, Draft(2, OLD, FEEDBACK), third)
 
 
-@pytest.mark.parametrize("shown", [True, False])
+@table("shown", [True, False])
 async def test_c10_prior_versions_appear_only_where_asked_for(shown):
     prompt = await prompt_of(request=asked(history=history()), include_prior_versions=shown)
     assert ("<version_1>\nthe very first text\n</version_1>" in prompt) is shown
@@ -177,7 +178,7 @@ async def test_c10_versions_are_off_and_c11_reflections_on_by_default():
     assert "dull" in prompt
 
 
-@pytest.mark.parametrize("shown", [True, False])
+@table("shown", [True, False])
 async def test_c11_earlier_evaluations_appear_only_where_asked_for(shown):
     prompt = await prompt_of(request=asked(history=history()), include_reflection_history=shown)
     lines = "draft 1: score 0.40; dull; brighten\ndraft 3 (targeted edits of draft 2): no score; gone"
@@ -219,7 +220,7 @@ async def test_c12_max_tokens_bounds_the_reply():
     assert model.calls[0].sampling == Sampling()
 
 
-@pytest.mark.parametrize("strategy", ["full_rewrite", "incremental"])
+@table("strategy", ["full_rewrite", "incremental"])
 async def test_c12_a_whole_text_that_breaks_off_is_not_taken(strategy):
     revision, _ = await revised([cut("# Harbour\n\nThe harb")], strategy)
     assert (revision.output, revision.strategy) == (OLD, strategy)
@@ -264,7 +265,7 @@ async def test_when_no_edit_applies_the_model_is_asked_once_more_with_the_proble
     assert problem.content.endswith("<<<<<<< SEARCH\n...\n=======\n...\n>>>>>>> REPLACE")
 
 
-@pytest.mark.parametrize(
+@table(
     ("replies", "problem"),
     [
         ([WRONG, WRONG], "the edit of 'It has two cranes.' was not applied"),
@@ -302,7 +303,7 @@ async def test_a_text_with_marker_like_lines_is_edited_with_labelled_markers():
     assert revision.output == text.replace("Harbour\r\n=======", "The Harbour\r\n=======")
 
 
-@pytest.mark.parametrize("strategy", ["full_rewrite", "incremental"])
+@table("strategy", ["full_rewrite", "incremental"])
 async def test_an_empty_reply_is_asked_for_once_more(strategy):
     revision, model = await revised([" \n", "new"], strategy)
     assert (revision.output, revision.problems) == ("new", ())

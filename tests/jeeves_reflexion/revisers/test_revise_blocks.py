@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.revisers import Edit, Markers, apply_edits, markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Document
@@ -12,7 +12,7 @@ from jeeves_reflexion.revisers.edits import Document
 BLOCK = "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE"
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         BLOCK,
@@ -44,7 +44,7 @@ def test_an_indentation_that_only_some_lines_share_is_kept():
     assert parse_edits(reply).edits == (Edit("  a\nb", "  c"),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "problem"),
     [
         ("<<<<<<< SEARCH\nold\n=======\nnew", "no line '>>>>>>> REPLACE' at its end: 'old ======= new'"),

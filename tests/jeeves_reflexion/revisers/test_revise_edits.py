@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion.revisers import Edit, apply_edits
 
@@ -43,7 +43,7 @@ def test_a_whole_line_counts_where_the_same_words_also_stand_within_others():
     assert edited("cat\nconcatenate\n", ("cat", "dog")) == "dog\nconcatenate\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("search", "replace"),
     [("x", "x"), ("", ""), ("  ", "\n"), ("x\r\ny", "x\ny")],
 )
@@ -59,7 +59,7 @@ def test_an_overlapping_edit_is_refused_and_the_earlier_one_kept():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "search", "left"),
     [
         ("a\nb\nc\n", "b", "a\nc\n"),
@@ -79,7 +79,7 @@ def test_the_last_two_lines_can_be_deleted_by_two_edits():
     assert edited("a\nb\nc", ("b", ""), ("c", "")) == "a\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "result"),
     [("", "x\ny"), ("a", "a\nx\ny"), ("a\n", "a\nx\ny\n"), ("a\r\nb", "a\r\nb\r\nx\r\ny")],
 )

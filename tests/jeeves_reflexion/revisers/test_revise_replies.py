@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
-from jeeves_reflexion.revisers.replies import whole_text
+from jeeves_reflexion.revisers.model import whole_text
 
 MARKDOWN = "# A\n```python\nx\n```\nend"
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "text"),
     [
         ("plain\n", "plain\n"),
@@ -38,7 +38,7 @@ def test_only_packing_is_taken_off(reply, text):
     assert whole_text(reply, "old text", "draft") == text
 
 
-@pytest.mark.parametrize("old", ["```\nold\n```", "```json\n{}\n```\n"])
+@table("old", ["```\nold\n```", "```json\n{}\n```\n"])
 def test_a_fence_that_the_original_had_stays(old):
     assert whole_text("```\nnew\n```", old, "draft") == "```\nnew\n```"
 

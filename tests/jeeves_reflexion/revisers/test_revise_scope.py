@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from jeeves_reflexion import Evaluation
 from jeeves_reflexion.drafts import Draft, RevisionRequest
@@ -24,7 +24,7 @@ def request(score, issues=0, *, text=PAGE, criteria=None, failed=None, max_token
     return RevisionRequest(Draft(1, text, feedback), feedback, failed=failed, max_tokens=max_tokens)
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "way", "reason"),
     [
         (request(0.6, 3), "targeted_edit", "few issues"),
@@ -61,7 +61,7 @@ def test_r04_the_reason_names_its_figures():
     assert why == "few issues (2 issues, score 0.65, 50% of the criteria below 0.7, about 275 tokens)"
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "way", "said"),
     [
         (request(0.7, 1, failed="targeted_edit"), "incremental", True),

@@ -8,19 +8,18 @@ import anyio
 import pytest
 
 from jeeves_reflexion import LessonStoreError, Provenance, Reflection, Task
-from jeeves_reflexion.lessons.consolidation.clusters import clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
-from jeeves_reflexion.lessons.consolidation.operations import DRAWN_FROM, VOTES, Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused, apply, plan
-from jeeves_reflexion.lessons.curator import Curator
-from jeeves_reflexion.lessons.merging import MERGED_INTO
-from jeeves_reflexion.lessons.shelf import Change
+from jeeves_reflexion.lessons.consolidation.operations import Operation
+from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused, apply, clusters, plan
+from jeeves_reflexion.lessons.curation import Curator
+from jeeves_reflexion.lessons.history import Change
+from jeeves_reflexion.lessons.schema import DRAWN_FROM, MERGED_INTO, VOTES
 
 pytestmark = pytest.mark.anyio
 
 TASK = Task("put a hot potato on the side table", kind="heat")
 ANOTHER = Task("warm up the cold potato that lies on the plate", kind="heat")
-OPEN_TOO = "Before you heat the potato, open the microwave."
+OPEN_TOO = "open the microwave before you heat the potato"
 OPEN = "Open the microwave before you heat the potato."
 HOLD = "Hold the book while you use the lamp."
 LEFT = "Look in the left drawer before you open the right one."
@@ -41,11 +40,11 @@ async def learn(lessons, *texts: str, task=TASK):
 
 
 async def everything(lessons):
-    return {lesson.id: lesson async for lesson in lessons.shelf.each()}
+    return {lesson.id: lesson async for lesson in lessons.repository.each()}
 
 
 async def test_each_operation_changes_what_it_says_and_nothing_else(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         first, second, third, fourth = await learn(lessons, OPEN, HOLD, LEFT, "Count the plates twice.")
         operations = [
             Operation("edit", (first.id,), "Open the microwave door before you heat anything.", "broader"),
@@ -59,7 +58,7 @@ async def test_each_operation_changes_what_it_says_and_nothing_else(make):
         planned = await plan([[first, second, third, fourth]], proposing(*operations))
         assert planned.refused == ()
         assert await everything(lessons) == {each.id: each for each in (first, second, third, fourth)}
-        applied = await apply(planned, lessons.shelf, by="ada")
+        applied = await apply(planned, lessons.repository, by="ada")
         assert [step.operation.kind for step in applied.done] == [
             "edit",
             "upvote",
@@ -79,11 +78,11 @@ async def test_each_operation_changes_what_it_says_and_nothing_else(make):
 
 
 async def test_applying_twice_changes_nothing_more_and_everything_can_be_rolled_back(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         (first,), (second,) = await learn(lessons, OPEN), await learn(lessons, OPEN_TOO, task=ANOTHER)
-        planned = await plan(clusters([first, second]), RuleConsolidator())
+        planned = await plan(await clusters(lessons.repository, [first, second]), RuleConsolidator())
         assert [step.operation.kind for step in planned.steps] == ["merge"]
-        assert len((await apply(planned, lessons.shelf)).done) == 1
+        assert len((await apply(planned, lessons.repository)).done) == 1
         merged = await everything(lessons)
         stays, gone = (merged[each] for each in planned.steps[0].operation.ids)
         assert (stays.support, stays.state) == (2, "active")
@@ -91,11 +90,11 @@ async def test_applying_twice_changes_nothing_more_and_everything_can_be_rolled_
 
         assert (await lessons.recall(ANOTHER, k=1)).offered[0].lesson == stays
 
-        again = await apply(planned, lessons.shelf)
+        again = await apply(planned, lessons.repository)
         assert (len(again.done), len(again.already), again.skipped) == (0, 1, ())
         assert await everything(lessons) == merged
 
-        curator = Curator(lessons.shelf)
+        curator = Curator(lessons.repository)
         entries = await curator.history(stays.id)
         assert [(entry.operation, entry.by) for entry in entries[1:]] == [("merge", "consolidation")]
         for lesson_id in merged:
@@ -104,7 +103,7 @@ async def test_applying_twice_changes_nothing_more_and_everything_can_be_rolled_
 
 
 async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone_and_said_so(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
         planned = await plan(
             [[first, second, third]],
@@ -112,10 +111,10 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
                 Operation("merge", (first.id, second.id), reason="same"), Operation("upvote", (third.id,))
             ),
         )
-        await Curator(lessons.shelf).edit(second.id, "Hold the pen while you use the lamp.")
+        await Curator(lessons.repository).edit(second.id, "Hold the pen while you use the lamp.")
         await lessons.forget(third.id)
         before = await everything(lessons)
-        applied = await apply(planned, lessons.shelf)
+        applied = await apply(planned, lessons.repository)
         assert applied.done == applied.already == ()
         assert [why for _, why in applied.skipped] == [
             f"lesson {second.id} was changed since the plan was made",
@@ -124,56 +123,60 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
         assert await everything(lessons) == before
 
 
-async def test_a_merge_that_was_cut_short_is_carried_on(make):
-    async with make(merging=None) as lessons:
-        first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
-        planned = await plan(
-            [[first, second, third]], proposing(Operation("merge", (first.id, second.id, third.id)))
-        )
-        cut = planned.steps[0].deltas[0]
-        await lessons.shelf.change(cut.after.id, lambda _: cut.after, Change("merge"))
-        assert len((await apply(planned, lessons.shelf)).done) == 1
-        now = await everything(lessons)
-        assert (now[first.id].support, now[second.id].state, now[third.id].state) == (3, "retired", "retired")
-
-
 class Meddling:
-    """A shelf on which somebody else changes a lesson in the middle of a step."""
+    """A repository in which somebody else changes a lesson in the middle of a step."""
 
-    def __init__(self, shelf, lesson_id: str, *, remove: bool) -> None:
-        self._shelf, self._lesson_id, self._remove = shelf, lesson_id, remove
+    def __init__(self, repository, meddle) -> None:
+        self._repository, self._meddle = repository, meddle
 
     def __getattr__(self, name):
-        return getattr(self._shelf, name)
+        return getattr(self._repository, name)
 
-    async def rewrite(self, changes):
-        if self._remove:
-            await self._shelf.remove(self._lesson_id)
-        else:
-            await self._shelf.change(self._lesson_id, lambda one: replace(one, support=9), Change("learn"))
-        return await self._shelf.rewrite(changes)
+    async def commit(self, revisions):
+        await self._meddle()
+        return await self._repository.commit(revisions)
 
 
-@pytest.mark.parametrize("remove", [False, True])
-async def test_a_step_that_is_overtaken_half_way_changes_nothing(make, remove):
-    async with make(merging=None) as lessons:
+async def test_a_step_that_is_overtaken_half_way_changes_nothing(make):
+    async with make(keep_copies=True) as lessons:
         first, third = await learn(lessons, OPEN, LEFT)
         (second,) = await learn(lessons, HOLD, task=ANOTHER)
         planned = await plan(
             [[first, second, third]], proposing(Operation("merge", (first.id, second.id, third.id)))
         )
-        applied = await apply(planned, Meddling(lessons.shelf, third.id, remove=remove))
+
+        async def meddle() -> None:
+            await lessons.repository.change(third.id, lambda now: replace(now, support=9), Change("learn"))
+
+        applied = await apply(planned, Meddling(lessons.repository, meddle))
         assert applied.done == ()
         assert len(applied.skipped) == 1
-        now = await everything(lessons)
-        assert (now[first.id], now[second.id]) == (first, second)
-        assert await lessons.shelf.queries_of(first.id) == (TASK.prompt,)
-        assert now.get(third.id) == (None if remove else replace(third, support=9))
-        assert [entry.operation for entry in await Curator(lessons.shelf).history(first.id)] == ["learn"]
+        assert await everything(lessons) == {
+            first.id: first,
+            second.id: second,
+            third.id: replace(third, support=9),
+        }
+        assert (await lessons.repository.read(first.id)).tasks == (TASK.prompt,)
+        assert [entry.operation for entry in await Curator(lessons.repository).history(first.id)] == ["learn"]
+
+
+async def test_a_lesson_that_is_forgotten_while_it_is_merged_stays_forgotten(make):
+    async with make(keep_copies=True) as lessons:
+        first, second = await learn(lessons, OPEN, HOLD)
+        planned = await plan([[first, second]], proposing(Operation("merge", (first.id, second.id))))
+
+        async def meddle() -> None:
+            await lessons.forget(second.id)
+
+        ((_, why),) = (await apply(planned, Meddling(lessons.repository, meddle))).skipped
+        assert why == f"lesson {second.id!r} was forgotten while it was changed"
+        left = await everything(lessons)
+        assert list(left) == [first.id]
+        assert HOLD not in repr(left) + repr(await lessons.repository.entries(first.id))
 
 
 async def test_many_who_apply_the_same_plan_change_it_once(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         first, second = await learn(lessons, OPEN, HOLD)
         planned = await plan(
             [[first, second]],
@@ -185,7 +188,7 @@ async def test_many_who_apply_the_same_plan_change_it_once(make):
         results = []
 
         async def one() -> None:
-            results.append(await apply(planned, lessons.shelf))
+            results.append(await apply(planned, lessons.repository))
 
         async with anyio.create_task_group() as group:
             for _ in range(4):
@@ -197,7 +200,7 @@ async def test_many_who_apply_the_same_plan_change_it_once(make):
 
 
 async def test_what_may_not_be_done_is_refused_one_by_one_and_the_rest_stands(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
         opposite = replace(third, id="opposite", contradicts=(second.id,))
         imported = replace(third, id="imported", trust="imported")
@@ -233,7 +236,7 @@ async def test_what_may_not_be_done_is_refused_one_by_one_and_the_rest_stands(ma
 
 
 async def test_what_is_drawn_from_a_strangers_words_is_a_strangers(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         first, second = await learn(lessons, OPEN, HOLD)
         shared = replace(second, trust="shared")
         planned = await plan(
@@ -243,7 +246,7 @@ async def test_what_is_drawn_from_a_strangers_words_is_a_strangers(make):
 
 
 async def test_texts_of_a_model_are_redacted_and_cleaned(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         (first,) = await learn(lessons, OPEN)
         secret = "AKIA" + "ABCDEFGHIJKLMNOP"
         planned = await plan(
@@ -255,11 +258,11 @@ async def test_texts_of_a_model_are_redacted_and_cleaned(make):
 
 
 async def test_two_downvotes_retire_a_lesson_that_was_learned_once(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         (lesson,) = await learn(lessons, OPEN)
         for expected in ("active", "retired"):
             planned = await plan([[lesson]], proposing(Operation("downvote", (lesson.id,), reason="no use")))
-            await apply(planned, lessons.shelf)
+            await apply(planned, lessons.repository)
             (lesson,) = (await everything(lessons)).values()
             assert lesson.state == expected
         assert lesson.state_reason == "voted down: no use"
@@ -267,7 +270,7 @@ async def test_two_downvotes_retire_a_lesson_that_was_learned_once(make):
 
 
 async def test_a_plan_reads_as_what_it_would_do(make):
-    async with make(merging=None) as lessons:
+    async with make(keep_copies=True) as lessons:
         first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
         planned = await plan(
             [[first, second, third]],
@@ -292,10 +295,10 @@ async def test_a_plan_reads_as_what_it_would_do(make):
 
 
 async def test_a_store_that_fails_is_an_error_of_lessons(make):
-    lessons = make(merging=None)
+    lessons = make(keep_copies=True)
     async with lessons:
         (first,) = await learn(lessons, OPEN)
         planned = await plan([[first]], proposing(Operation("upvote", (first.id,))))
         await lessons.store.close()
         with pytest.raises(LessonStoreError, match="could not consolidate"):
-            await apply(planned, lessons.shelf)
+            await apply(planned, lessons.repository)

@@ -15,8 +15,6 @@ from jeeves_reflexion.lessons.consolidation.consolidators import (
     parse,
 )
 from jeeves_reflexion.lessons.consolidation.operations import VOTES, Operation
-from jeeves_reflexion.lessons.merging import WORDINGS
-from jeeves_reflexion.lessons.sameness import told_apart
 from jeeves_reflexion.models import ScriptedModel
 from jeeves_reflexion.types import Lesson, Lift, Provenance
 
@@ -28,7 +26,7 @@ def lesson(name: str, text: str, **fields) -> Lesson:
 
 
 OPEN = lesson("a", "Open the microwave before you heat the potato.")
-OPEN_TOO = lesson("b", "Before you heat the potato, open the microwave.", support=3)
+OPEN_TOO = lesson("b", "open the  microwave before you heat the potato", support=3)
 NEVER = lesson("c", "Never open the microwave before you heat the potato.")
 LAMP = lesson("d", "Hold the book while you use the lamp.")
 
@@ -42,45 +40,16 @@ async def proposed(cluster, **known) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.kind, each.ids) for each in (await rules(cluster)).operations]
 
 
-async def test_near_copies_are_merged_into_the_one_that_was_learned_most():
+async def test_equal_lessons_are_merged_into_the_one_that_was_learned_most():
     assert await proposed([OPEN, OPEN_TOO, LAMP]) == [("merge", ("b", "a"))]
 
 
-async def test_a_slip_that_is_a_word_is_merged_by_how_often_each_was_learned():
-    heat = lesson("a", "Heat the egg in the microwave before you serve it.", support=50)
-    hate = lesson("b", "Hate the egg in the microwave before you serve it.")
-    assert await proposed([heat, hate]) == [("merge", ("a", "b"))]
-    assert await proposed([replace(heat, support=49), hate]) == []
-    assert await proposed([heat, replace(hate, support=2)]) == []
-    assert (
-        await proposed([heat, replace(hate, text="Peel the egg in the microwave before you serve it.")]) == []
-    )
-
-
-async def test_lessons_with_the_same_words_whose_wordings_are_told_apart_are_not_merged():
-    them = "Soak them overnight before you cook."
-    beans = lesson("a", them, metadata={WORDINGS: ["Soak the beans overnight before you cook."]})
-    lentils = lesson(
-        "b", them.replace("them", "those"), metadata={WORDINGS: [them.replace("them", "lentils")]}
-    )
-    assert await proposed([beans, lentils]) == []
-    assert await proposed([beans, replace(lentils, metadata={})]) == [("merge", ("a", "b"))]
-
-
-async def test_slips_in_a_few_wordings_of_a_lesson_learned_often_keep_no_copy_apart():
-    said = ["The drawer must be opened first.", "The drawer must be opened fist."]
-    often = lesson("a", "Open the drawer first.", support=60, metadata={WORDINGS: said})
-    copy = lesson("b", "Open the drawer first when you enter the room.", support=40)
-    assert told_apart(often, copy)
-    assert await proposed([often, copy]) == [("merge", ("a", "b"))]
-    assert await proposed([replace(often, support=49), copy]) == []
-
-
-async def test_an_unknown_word_in_the_place_of_another_is_no_copy_however_long_the_rest():
-    rest = "of the parts, glue the frame, sand the edges, paint the door and hang it on the left wall."
-    birch = lesson("a", f"Measure the birch {rest}")
-    assert await proposed([birch, lesson("b", f"Measure the maple {rest}")]) == []
-    assert await proposed([birch, lesson("b", f"Measure the brich {rest}")]) == [("merge", ("a", "b"))]
+async def test_what_says_the_same_in_other_words_is_for_a_person_or_a_model():
+    other = lesson("e", "Before you heat the potato, open the microwave.")
+    found = await RuleConsolidator()([OPEN, OPEN_TOO, other, NEVER])
+    assert [each.ids for each in found.operations] == [("b", "a")]
+    assert [each.id for each in found.review] == ["b", "c", "e"]
+    assert (await RuleConsolidator()([OPEN, OPEN_TOO])).review == ()
 
 
 async def test_contradictions_links_and_other_trust_are_not_merged():
@@ -105,10 +74,10 @@ async def test_a_lesson_long_unused_is_voted_down_then_retired_unless_it_helps()
     assert await proposed([LAMP], d=Evidence(idle_days=3.0)) == []
 
 
-@pytest.mark.parametrize("options", [{"copy": 0.0}, {"copy": 1.5}, {"unused_days": 0}])
-async def test_settings_that_can_not_work_are_refused(options):
+@pytest.mark.parametrize("days", [0, -1, float("nan")])
+def test_settings_that_can_not_work_are_refused(days):
     with pytest.raises(ConfigurationError):
-        RuleConsolidator(**options)
+        RuleConsolidator(unused_days=days)
 
 
 def reply(*operations: object) -> str:
@@ -174,12 +143,3 @@ def test_an_entry_that_is_no_operation_is_refused_by_itself(entry, why):
     assert [each.kind for each in read.operations] == ["upvote"]
     (refused,) = read.refused
     assert why in refused.why
-
-
-async def test_what_would_be_merged_on_writing_is_merged_later_too():
-    """Two writers at the same moment, or a copy that no search had found."""
-    one = lesson("a", "Wash the mug in the sink before you carry it anywhere.")
-    other = lesson("b", "Before you carry it anywhere, you should always wash the mug in the sink.")
-    third = lesson("c", "Wash the plate in the sink before you carry it anywhere.")
-    (operation,) = (await RuleConsolidator()([one, other, third])).operations
-    assert (operation.kind, set(operation.ids)) == ("merge", {"a", "b"})

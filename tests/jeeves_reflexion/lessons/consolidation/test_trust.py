@@ -9,7 +9,6 @@ import pytest
 
 from jeeves_reflexion import Lesson, Provenance
 from jeeves_reflexion.errors import ModelTimeoutError
-from jeeves_reflexion.lessons.consolidation.clusters import clusters
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
 from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
@@ -32,16 +31,6 @@ def proposing(*operations: Operation):
 
 def reply(**operation) -> str:
     return json.dumps({"operations": [operation]})
-
-
-def test_lessons_of_different_trust_are_never_shown_together():
-    mixed = [OWN, OTHER, SHARED, replace(SHARED, id="shared-2"), THEIRS, replace(THEIRS, id="theirs-2")]
-    found = clusters(mixed)
-    assert sorted(tuple(sorted(each.id for each in group)) for group in found) == [
-        ("other", "own"),
-        ("shared", "shared-2"),
-        ("theirs", "theirs-2"),
-    ]
 
 
 @pytest.mark.parametrize(

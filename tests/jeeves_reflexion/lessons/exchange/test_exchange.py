@@ -17,7 +17,7 @@ from jeeves_reflexion.lessons.exchange.files import (
     undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
-from jeeves_reflexion.lessons.undoing import Entry
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.types import Lesson, Provenance
 
 pytestmark = pytest.mark.anyio

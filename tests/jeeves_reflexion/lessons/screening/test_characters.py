@@ -40,9 +40,8 @@ def test_plain_ascii_stays_as_it_is(text):
     assert clean_characters(f"{text}\t\n{text}") == f"{text}\t\n{text}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_lessons_with_code_formulas_scripts_and_emoji_survive():
+    for text in [
         "Use x² + y² ≤ r² and ½ of the ∑ for ℝ; a ≠ b, λx.x, Δt, μm and 5 °C.",
         "A lone 𝑥 is a variable; ε = 1e-9.",
         'Run `grep -rn "a->b" ./src | sort -u && echo $?` in C:\\tmp.',
@@ -52,15 +51,12 @@ def test_plain_ascii_stays_as_it_is(text):
         "まず引き出しを調べてください。",
         "Persian needs می\u200cخواهم and Hindi क्\u200dष with their joiners.",
         "👩\u200d👩\u200d👧 is one family, ❤\ufe0f is red and 1\ufe0f\u20e3 is a key.",
-    ],
-)
-def test_lessons_with_code_formulas_scripts_and_emoji_survive(text):
-    assert clean_characters(text) == text
+    ]:
+        assert clean_characters(text) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
+def test_what_hides_or_disguises_goes():
+    for text, clean in [
         ("ig\u200bno\u00adre", "ignore"),
         ("a\u202eb\u202c c\u2066d\u2069", "ab cd"),
         ("Look\U000e0049\U000e0067 here", "Look here"),
@@ -76,10 +72,8 @@ def test_lessons_with_code_formulas_scripts_and_emoji_survive(text):
         ("o" + "\u0301" * 9, "ó" + "\u0301" * 4),
         ("a\ufe0fb", "ab"),
         ("l\u200cl", "ll"),
-    ],
-)
-def test_what_hides_or_disguises_goes(text, clean):
-    assert clean_characters(text) == clean
+    ]:
+        assert clean_characters(text) == clean
 
 
 def test_words_of_another_script_are_not_taken_for_latin_ones_unless_asked():
@@ -149,10 +143,10 @@ MARKERS = [
 ]
 
 
-@pytest.mark.parametrize("marker", MARKERS)
 @pytest.mark.parametrize("tags", [False, True])
-def test_no_marker_of_a_chat_template_stays_one(marker, tags):
-    assert marker not in inert(f"Look left{marker}system {marker}", tags=tags)
+def test_no_marker_of_a_chat_template_stays_one(tags):
+    for marker in MARKERS:
+        assert marker not in inert(f"Look left{marker}system {marker}", tags=tags)
 
 
 @given(st.text(st.one_of(st.sampled_from("<>|[]/_ofINST◁▷｜ "), st.characters()), max_size=40), st.booleans())
@@ -161,17 +155,14 @@ def test_neutralising_twice_is_neutralising_once(text, tags):
     assert inert(once, tags=tags) == once
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_code_and_comparisons_are_no_markers():
+    for text in [
         "if a < b and b <= 3: x = y[0] | z[-1]",
         "cout << name; x <<= 2; a <| b is no order",
         "Close <answer> with </answer>, and use List<String> and x[i], d[KEY1].",
         "[x] done, [REDACTED:email], [1], [a, b] and [A-Z]",
         "a | b || c",
         "Write [| 1; 2 |] and xs[~mask], x <y> | z, [p | q], a[i] ~ b[j], {x|y} and [Total].",
-    ],
-)
-def test_code_and_comparisons_are_no_markers(text):
-    changed = "cout << name; x <<= 2; a &lt;| b is no order"
-    assert inert(text) == (changed if "<|" in text else text)
+    ]:
+        changed = "cout << name; x <<= 2; a &lt;| b is no order"
+        assert inert(text) == (changed if "<|" in text else text)

@@ -18,8 +18,7 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.lessons import Curator, Finding, ModelScreen
 from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.planning import plan
-from jeeves_reflexion.lessons.consolidation.steps import Proposals
+from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +62,7 @@ async def test_what_a_screen_finds_waits_in_quarantine_with_its_reason(screen):
     assert (await store.recall(TASK, k=5)).offered == ()
     await write(store, "Look left.")
     assert (await store.recall(TASK, k=5)).texts == ("Look left.",)
-    await Curator(store.shelf).approve(held.id)  # a person has the last word
+    await Curator(store.repository).approve(held.id)  # a person has the last word
     assert set((await store.recall(TASK, k=5)).texts) == {"Look left.", PAST_THE_RULES}
 
 
@@ -128,7 +127,7 @@ async def test_the_rules_come_first_and_a_screen_sees_no_secret():
 async def test_edits_merges_and_consolidation_pass_the_screen_too():
     store = opened(plain)
     one, other = await write(store, "Look left."), await write(store, "Open the green box.")
-    curator = Curator(store.shelf)
+    curator = Curator(store.repository)
     with pytest.raises(LessonRefusedError, match="classifier"):
         await curator.edit(one.id, PAST_THE_RULES)
     with pytest.raises(LessonRefusedError, match="classifier"):
@@ -137,7 +136,7 @@ async def test_edits_merges_and_consolidation_pass_the_screen_too():
     async def proposes(cluster):
         return Proposals((Operation("edit", (one.id,), PAST_THE_RULES),))
 
-    made = await plan([[one, other]], proposes, shelf=store.shelf)
+    made = await plan([[one, other]], proposes, screen=store.repository.screen)
     assert made.steps == ()
     assert "classifier" in made.refused[0].why
 

@@ -1,0 +1,17 @@
+from jeeves_reflexion.evaluators.checks import FunctionCheck as FunctionCheck
+from jeeves_reflexion.evaluators.compare import Compared as Compared
+from jeeves_reflexion.evaluators.compare import Comparison as Comparison
+from jeeves_reflexion.evaluators.criteria import CRITERIA_SETS as CRITERIA_SETS
+from jeeves_reflexion.evaluators.criteria import DESCRIPTIONS as DESCRIPTIONS
+from jeeves_reflexion.evaluators.criteria import GENERAL_CRITERIA as GENERAL_CRITERIA
+from jeeves_reflexion.evaluators.criteria import QualityCriterion as QualityCriterion
+from jeeves_reflexion.evaluators.criteria import as_criteria as as_criteria
+from jeeves_reflexion.evaluators.criteria import criteria_for as criteria_for
+from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator as CriteriaEvaluator
+from jeeves_reflexion.evaluators.function import RewardEvaluator as RewardEvaluator
+from jeeves_reflexion.evaluators.function import as_evaluator as as_evaluator
+from jeeves_reflexion.evaluators.judge import Judge as Judge
+from jeeves_reflexion.evaluators.panel import Panel as Panel
+from jeeves_reflexion.evaluators.regex import RegexCheck as RegexCheck
+from jeeves_reflexion.evaluators.scores import ParsedScore as ParsedScore
+from jeeves_reflexion.evaluators.scores import parse_score as parse_score

@@ -1,0 +1,329 @@
+"""What people, rules and models do to lessons after they were learned: approve, reject, retire, edit, merge, roll back.
+
+Each is one write with an entry in the history of every lesson that it changes, so each can be rolled back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons.duplicates import counted_support, merged, merged_away, unmerged
+from jeeves_reflexion.lessons.gate import clean_words
+from jeeves_reflexion.lessons.history import LET_IN, PUT_BACK, Change, Entry, Rollback, rollback_to
+from jeeves_reflexion.lessons.quarantine import Held, Quarantine
+from jeeves_reflexion.lessons.records import MOST_TASKS, chunk_ids
+from jeeves_reflexion.lessons.repository import TRIES, Repository, Revision, StoredLesson, store_errors
+from jeeves_reflexion.lessons.schema import MERGED_INTO
+from jeeves_reflexion.lessons.traces import STRUCK
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.types import Lesson, LessonState
+from vectorstores.base import RecordWrite
+
+Decision: TypeAlias = Literal["approve", "reject", "retire", "restore"]
+
+# The state that lessons get, and those that they may have before.
+_DECISIONS: Final[Mapping[Decision, tuple[LessonState, tuple[LessonState, ...]]]] = {
+    "approve": ("active", ("proposed", "active")),
+    "reject": ("retired", ("proposed",)),
+    "retire": ("retired", ("active", "proposed", "retired")),
+    "restore": ("active", ("active", "proposed", "retired")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a person: proposed lessons, and texts that were not let in."""
+
+    proposed: tuple[Lesson, ...]
+    held: tuple[Held, ...]
+
+
+class Curator:
+    """Changes the lessons of one repository, on behalf of ``by``, whose name goes into the history."""
+
+    def __init__(self, repository: Repository, *, by: str = "") -> None:
+        self._repository = repository
+        self._quarantine = Quarantine(repository)
+        self._by = by
+
+    async def waiting(self) -> Waiting:
+        """Return what waits for a decision, oldest first; also what others wrote whom nobody accepted here."""
+        async with store_errors("read what waits for review"):
+            reader = self._repository.reader
+            seen = [reader.seen(lesson) async for lesson in self._repository.each()]
+            proposed = tuple(lesson for lesson in seen if lesson.state == "proposed")
+            return Waiting(proposed, tuple(await self._quarantine.all()))
+
+    async def approve(self, lesson_id: str, *, reason: str = "") -> Lesson:
+        """Make a proposed lesson active, or let a held text in; one that is active already stays as it is.
+
+        One that another principal wrote is advice from then on to the principal of this store, and to those that accept
+        it, until its words are changed.
+        """
+        async with store_errors("approve a lesson"):
+            held = await self._quarantine.get(lesson_id)
+            if held is not None:
+                return await self._quarantine.release(held, Change(LET_IN, reason, self._by))
+        return (await self.decide("approve", [lesson_id], reason=reason))[0]
+
+    async def reject(self, lesson_id: str, *, reason: str = "") -> Lesson | None:
+        """Retire a proposed lesson, so that it is not learned again, or throw a held text away (then None)."""
+        async with store_errors("reject a lesson"):
+            if await self._quarantine.drop(lesson_id):
+                return None
+        return (await self.decide("reject", [lesson_id], reason=reason))[0]
+
+    async def retire(self, lesson_id: str, *, reason: str) -> Lesson:
+        """Keep a lesson, and recall it no more; it does not come back by being learned again."""
+        return (await self.decide("retire", [lesson_id], reason=reason))[0]
+
+    async def restore(self, lesson_id: str, *, reason: str = "") -> Lesson:
+        """Make a retired lesson active again; of one that was merged into another, nothing changes in the other."""
+        return (await self.decide("restore", [lesson_id], reason=reason))[0]
+
+    async def decide(
+        self, decision: Decision, lesson_ids: Sequence[str], *, reason: str = ""
+    ) -> list[Lesson]:
+        """Approve, reject, retire or restore several lessons in one write, and return them as they are then.
+
+        Raises :class:`LessonStoreError` where it can't be done to one of them, and does it to none then. Texts in
+        quarantine are no lessons.
+        """
+        if decision == "retire" and not reason.strip():
+            raise ConfigurationError("a lesson is retired for a reason: say which")
+        if decision == "reject":
+            reason = f"rejected: {reason}" if reason else "rejected"
+        change, reader = Change(decision, reason, self._by), self._repository.reader
+
+        async def revise() -> tuple[list[Revision], list[Lesson]]:
+            revisions = []
+            for lesson_id in dict.fromkeys(lesson_ids):
+                stored = await self._repository.known(lesson_id)
+                after = _decided(decision, stored.lesson, reader.seen(stored.lesson).state, reason)
+                if decision in ("approve", "restore"):
+                    after = reader.approved(after)
+                revisions.append(Revision(stored, after, change))
+            return revisions, [each.after for each in revisions]
+
+        async with store_errors(f"{decision} lessons"):
+            return await self._repository.transact(revise, f"the lessons to {decision}")
+
+    async def edit(self, lesson_id: str, text: str, *, reason: str = "") -> Lesson:
+        """Say a lesson in other words, which pass the same gate as those of a reflector."""
+        words = await clean_words(lesson_id, text, screen=self._repository.screen)
+        change = Change("edit", reason, self._by)
+        async with store_errors("edit a lesson"):
+            return await self._repository.change(
+                lesson_id, lambda lesson: replace(lesson, text=words), change
+            )
+
+    async def merge(
+        self, into: str, others: Sequence[str], *, text: str | None = None, reason: str = ""
+    ) -> Lesson:
+        """Let one lesson speak for others, in its words or new ones: it takes over their support, they are retired.
+
+        It is one write: all of it is done, or nothing. Doing it again does nothing more. Nothing is merged where the
+        new words are no lesson, where one of the others was merged into a third lesson, or into a retired one.
+        """
+        ids = tuple(dict.fromkeys(others))
+        if not ids or into in ids:
+            raise ConfigurationError("a merge takes at least one other lesson, and none into itself")
+        words = None if text is None else await clean_words(into, text, screen=self._repository.screen)
+        change = Change("merge", reason, self._by)
+
+        async def revise() -> tuple[list[Revision], Lesson]:
+            revisions = await merge_revisions(self._repository, into, ids, words, change)
+            return revisions, revisions[0].after
+
+        async with store_errors("merge lessons"):
+            return await self._repository.transact(revise, f"the lessons to be merged into {into!r}")
+
+    async def check_merge(self, into: str, others: Sequence[str]) -> None:
+        """Raise the :class:`LessonStoreError` that :meth:`merge` would, and do nothing."""
+        async with store_errors("merge lessons"):
+            await merge_revisions(self._repository, into, others, None, Change("merge"))
+
+    async def history(self, lesson_id: str) -> list[Entry]:
+        """Return every change of a lesson, oldest first; none where there is no such lesson."""
+        async with store_errors("read a lesson's history"):
+            return await self._repository.history(lesson_id)
+
+    async def rollback(self, lesson_id: str, *, to: int, reason: str = "") -> Lesson:
+        """Make a lesson again what it was after its change number ``to``; that is a change as well.
+
+        What attempts taught since stays: support and contradictions. Lessons that were merged into it since come back
+        as they were, and it is no more recalled for their tasks; going back to before a rollback merges them again. It
+        is one write: all of it is done, or nothing. A text that was let in from quarantine goes there again with
+        ``to=0``, with its history, and with the words that it had then; to let it in once more, approve it. A lesson
+        that a consolidation added is retired with ``to=0``. Raises :class:`LessonStoreError` for a number that there is
+        not, for words of a lesson that was forgotten since, for a state in which another lesson spoke for it that does
+        not now, and where a task by which it is recalled would be lost.
+        """
+        repository = self._repository
+        async with store_errors("roll a lesson back"):
+            for _ in range(TRIES):
+                back, stored = await self._preview(lesson_id, to)
+                if stored is None:
+                    raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
+                operation = PUT_BACK if back.held else "rollback"
+                change = Change(operation, reason or f"back to change {to}", self._by, back.merged)
+                others = await self._others(back, lesson_id, reason)
+                after, records = back.lesson, list[RecordWrite]()
+                if back.held:
+                    known = dict.fromkeys((*stored.tasks, *back.tasks))
+                    tasks = [task for task in known if task not in back.without]
+                    after, record = await self._quarantine.putting_back(after, tasks)
+                    records.append(record)
+                own = Revision(stored, after, change, back.tasks, back.without)
+                if await repository.commit([own, *others], records):
+                    if back.held:
+                        await repository.store.delete(chunk_ids(lesson_id))
+                    return back.lesson
+        raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was rolled back: try again")
+
+    async def preview(self, lesson_id: str, *, to: int) -> Rollback:
+        """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
+        async with store_errors("roll a lesson back"):
+            return (await self._preview(lesson_id, to))[0]
+
+    async def undoing(self, lesson_id: str, *, to: int) -> Rollback:
+        """Return what :meth:`rollback` would do: the earlier name of :meth:`preview`."""
+        warnings.warn("Curator.undoing is called preview now", DeprecationWarning, stacklevel=2)
+        return await self.preview(lesson_id, to=to)
+
+    async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson | None]:
+        repository = self._repository
+        # The history second: where it is newer, the next number is taken, and both are read again.
+        stored = await repository.read(lesson_id)
+        history = await repository.history(lesson_id)
+        back = rollback_to(history, to)
+        if back is None and not history and await repository.is_forgotten(lesson_id):
+            raise UnknownLessonError(f"lesson {lesson_id!r} was forgotten")
+        if back is None:
+            known = f": it begins with {history[0].number}, and the last is {history[-1].number}"
+            raise LessonStoreError(
+                f"lesson {lesson_id!r} has no change number {to}{known if history else ''}"
+            )
+        if stored is None and await self._quarantine.get(lesson_id) is not None:
+            raise LessonStoreError(f"{lesson_id!r} is in quarantine: approve or reject it")
+        if back.lesson.text == STRUCK:
+            raise LessonStoreError(f"change {to} of lesson {lesson_id!r} had the words of a forgotten lesson")
+        if stored is not None:
+            _check_rollback(stored, back, to)
+        return back, stored
+
+    async def _others(self, back: Rollback, into: str, reason: str) -> list[Revision]:
+        """What becomes of those lessons that come back, and that are merged once more, which are still there."""
+        found = []
+        for other in back.back:
+            stored = await self._repository.read(other)
+            if stored is not None and stored.lesson.metadata.get(MERGED_INTO) == into:
+                state, why = _state_before(await self._repository.history(other), into)
+                alone = replace(unmerged(stored.lesson), state=state, state_reason=why)
+                change = Change("unmerge", reason or f"the merge into {into} was taken back", self._by)
+                found.append(Revision(stored, alone, change))
+        for other in back.again:
+            stored = await self._repository.read(other)
+            if stored is not None and MERGED_INTO not in stored.lesson.metadata:
+                change = Change("merge", reason, self._by)
+                found.append(Revision(stored, merged_away(stored.lesson, into), change))
+        return found
+
+
+async def merge_revisions(
+    repository: Repository, into: str, others: Sequence[str], text: str | None, change: Change
+) -> list[Revision]:
+    """Return what merging lessons changes, first the lesson that stays; those that were merged before are passed over.
+
+    Raises :class:`LessonStoreError` where one is not there, speaks through a third one, or a task by which one is
+    recalled would be lost.
+    """
+    found = []
+    for lesson_id in (into, *others):
+        stored = await repository.read(lesson_id)
+        if stored is None:
+            raise LessonStoreError(f"there is no lesson {lesson_id!r}; nothing was merged")
+        _check_mergeable(stored.lesson, into)
+        found.append(stored)
+    kept, *rest = found
+    coming = [each for each in rest if MERGED_INTO not in each.lesson.metadata]
+    tasks = tuple(dict.fromkeys(task for each in coming for task in each.tasks))
+    number = len({*kept.tasks, *tasks})
+    if kept.tasks and number > MOST_TASKS:
+        raise LessonStoreError(
+            f"lesson {into!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: merge fewer "
+            "into it, or some into another one"
+        )
+    past, counted = await repository.history(into), dict[str, int]()
+    for each in coming:
+        known = counted_support(past, each.lesson, await repository.history(each.lesson.id)) if past else None
+        if known is not None:
+            counted[each.lesson.id] = known
+    made = merged(kept.lesson, [each.lesson for each in coming], counted)
+    made = made if text is None else replace(made, text=text)
+    ids = tuple(each.lesson.id for each in coming)
+    why = change.reason or (f"with {', '.join(ids)}" if ids else "")
+    own = Change("merge" if ids else "edit", why, change.by, ids)
+    gone = Change("merge", change.reason or f"into {into}", change.by)
+    return [
+        Revision(kept, made, own, tasks),
+        *(Revision(each, merged_away(each.lesson, into), gone) for each in coming),
+    ]
+
+
+def _check_mergeable(lesson: Lesson, into: str) -> None:
+    speaker = lesson.metadata.get(MERGED_INTO)
+    if speaker is not None and speaker != into:
+        raise LessonStoreError(
+            f"lesson {lesson.id!r} was merged into {speaker!r}: name that one, or take the merge back by rolling "
+            "that one back"
+        )
+    if lesson.id == into and lesson.state == "retired":
+        raise LessonStoreError(f"lesson {into!r} is retired, and can't speak for others: restore it first")
+
+
+def _check_rollback(stored: StoredLesson, back: Rollback, to: int) -> None:
+    now = stored.lesson
+    speaks, spoke = now.metadata.get(MERGED_INTO), back.lesson.metadata.get(MERGED_INTO)
+    if back.held and speaks is not None:
+        raise LessonStoreError(
+            f"lesson {now.id!r} was merged into {speaks!r}: take the merge back by rolling that one back first"
+        )
+    if spoke not in (None, speaks):
+        raise LessonStoreError(
+            f"at change {to} lesson {now.id!r} was merged into {spoke!r}, which does not speak for it now: merge it "
+            "again, or roll that one back"
+        )
+    number = len({*stored.tasks, *back.tasks} - {*back.without})
+    if stored.tasks and back.tasks and number > MOST_TASKS:
+        raise LessonStoreError(
+            f"lesson {now.id!r} would be recalled by {number} tasks, and a lesson has at most {MOST_TASKS}: it "
+            "learned more of them since"
+        )
+
+
+def _decided(decision: Decision, lesson: Lesson, seen: LessonState, reason: str) -> Lesson:
+    """What becomes of a lesson that whoever decides sees in a state, which may not be the stored one."""
+    to, among = _DECISIONS[decision]
+    if seen not in among:
+        wanted = " or ".join(among)
+        raise LessonStoreError(f"lesson {lesson.id!r} is {seen}; to {decision} one, it must be {wanted}")
+    if decision == "restore":
+        lesson = unmerged(lesson)
+    elif lesson.state == to:
+        return lesson
+    return replace(lesson, state=to, state_reason=redact(reason))
+
+
+def _state_before(history: Sequence[Entry], into: str) -> tuple[LessonState, str]:
+    """The state that a lesson had before it was merged into another."""
+    found: tuple[LessonState, str] = ("active", "")
+    for entry in history:
+        before, now = entry.before, entry.after.metadata.get(MERGED_INTO)
+        if before is not None and now == into != before.metadata.get(MERGED_INTO):
+            found = before.state, before.state_reason
+    return found

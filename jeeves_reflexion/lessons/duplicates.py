@@ -1,0 +1,182 @@
+"""Equal lessons: which are, what an attempt that teaches a lesson again adds to it, and what a merge adds up.
+
+Pure. Two lessons are equal whose words are the same but for case, white space, punctuation around words and the way in
+which Unicode writes them, and that have one scope. Whether others say the same is left to a person or a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias, cast
+
+from jeeves_reflexion.lessons.history import Entry, copies_total, listed, merged_in
+from jeeves_reflexion.lessons.principals import writer_of
+from jeeves_reflexion.lessons.schema import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
+from jeeves_reflexion.types import JSON, Lesson, Trust
+from vectorstores.base import RecordWrite
+
+EQUAL: Final = "equal"
+"""Records of lessons by a digest of words and scope, numbered: who records the same finds the lesson by it."""
+NOTES: Final = 8
+"""Of so many attempts that taught it again a lesson keeps a note; its history has all."""
+
+_LEAST_TRUSTED_FIRST: Final[tuple[Trust, ...]] = ("imported", "shared", "own")
+# Within a word or a number they mean something (1.5, -1, don't, C++): only what stands around one is left out.
+_BEFORE: Final = "\"'([{\u00ab\u2018\u201c\u201e\u3008\u300a\u300c\u300e\u00bf\u00a1"
+_BEHIND: Final = (
+    ".,;:!?\"')]}\u00bb\u2018\u2019\u201c\u201d\u2026\u3001\u3002\u3009\u300b\u300d\u300f"
+    "\uff0c\uff01\uff1a\uff1b\uff1f"
+)
+_DASHES: Final = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212\u2019", "------'")
+
+Attempt: TypeAlias = tuple[JSON, JSON, JSON]
+
+
+def normalised(text: str) -> str:
+    """Return the words of a text as they are compared: small, one blank between, no punctuation around them.
+
+    Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=`` and ``C++`` are words, a dash alone is none.
+    """
+    words = unicodedata.normalize("NFC", text).casefold().translate(_DASHES).split()
+    plain = (word.lstrip(_BEFORE).rstrip(_BEHIND) for word in words)
+    return unicodedata.normalize("NFC", " ".join(word for word in plain if word not in ("", "-")))
+
+
+def scope_of(lesson: Lesson) -> tuple[str | None, str | None, Trust, str]:
+    """Return what two lessons must have in common to be one: who may recall them, and who answers for them."""
+    return lesson.task_kind, lesson.provenance.agent, lesson.trust, writer_of(lesson)
+
+
+def is_equal(one: Lesson, other: Lesson) -> bool:
+    """Whether two lessons of one scope say the same in the same words."""
+    return scope_of(one) == scope_of(other) and normalised(one.text) == normalised(other.text)
+
+
+def digest_of(lesson: Lesson) -> str:
+    """Return the digest that equal lessons of one scope share."""
+    return hashlib.sha256(json.dumps([normalised(lesson.text), *scope_of(lesson)]).encode()).hexdigest()
+
+
+def claim_of(lesson: Lesson, number: int = 1, *, must_be_new: bool = False) -> RecordWrite:
+    """Return the record by which a newcomer of the same words finds a lesson; the first that has the number keeps it.
+
+    Its number is above 1 where the equals before it have no room for its tasks.
+    """
+    return RecordWrite(
+        EQUAL, f"{digest_of(lesson)}:{number}", {"lesson_id": lesson.id}, must_be_new=must_be_new
+    )
+
+
+def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
+    """Return a lesson with the support of an attempt that taught it again; the same attempt again changes nothing.
+
+    With ``another_task`` it is found by the task of that attempt too. A retired one stays so: what was found to harm
+    does not come back by being learned once more.
+    """
+    if attempt_of(again) in known_attempts(kept):
+        return kept
+    kept = _with_notes(kept, [_note(again)], [again.task_id] if another_task else [])
+    if kept.state == "proposed" and again.state == "active":
+        kept = replace(
+            kept, state="active", state_reason="learned again, by a writer whose lessons need no review"
+        )
+    return replace(
+        kept,
+        support=kept.support + again.support,
+        tools=tuple(dict.fromkeys((*kept.tools, *again.tools))),
+    )
+
+
+def merged(kept: Lesson, others: Iterable[Lesson], counted: Mapping[str, int]) -> Lesson:
+    """Return a lesson that speaks for others as well: supports add up, an attempt that taught two of them counts once.
+
+    ``counted`` says of those that were merged into it before how much of their support it has. Lessons that are trusted
+    less add none, so that nobody from outside can push a lesson up.
+    """
+    gone = [kept.id]
+    for other in others:
+        gone.append(other.id)
+        if other.id in counted:
+            support = other.support - counted[other.id]
+        else:
+            support = other.support - len(known_attempts(kept) & known_attempts(other))
+            notes = [*listed(other, COPIES), _note(other)]
+            kept = _with_notes(kept, notes, [other.task_id, *listed(other, TASKS)], copies_total(other) + 1)
+        if _LEAST_TRUSTED_FIRST.index(other.trust) >= _LEAST_TRUSTED_FIRST.index(kept.trust):
+            kept = replace(kept, support=kept.support + max(support, 0))
+        kept = replace(
+            kept,
+            tools=tuple(dict.fromkeys((*kept.tools, *other.tools))),
+            contradicts=tuple(dict.fromkeys((*kept.contradicts, *other.contradicts))),
+        )
+    return replace(kept, contradicts=tuple(each for each in kept.contradicts if each not in gone))
+
+
+def merged_away(lesson: Lesson, into: str) -> Lesson:
+    """Return a lesson as it is once another speaks for it: retired, with the id of that one."""
+    metadata: dict[str, JSON] = {**lesson.metadata, MERGED_INTO: into}
+    return replace(lesson, state="retired", state_reason=f"merged into {into}", metadata=metadata)
+
+
+def unmerged(lesson: Lesson) -> Lesson:
+    """Return a lesson that speaks for itself again; its state is not changed."""
+    kept = {name: value for name, value in lesson.metadata.items() if name != MERGED_INTO}
+    return replace(lesson, metadata=kept)
+
+
+def counted_support(into: Sequence[Entry], other: Lesson, entries: Sequence[Entry]) -> int | None:
+    """Return how much of the support of a lesson another has, given both histories; None if it was never merged in.
+
+    It was, and speaks for itself again: somebody restored it, or an earlier version was stopped between two writes.
+    """
+    if other.id not in merged_in(into):
+        return None
+    then = [entry.after for entry in entries if entry.after.metadata.get(MERGED_INTO) == into[-1].after.id]
+    return then[-1].support if then else other.support
+
+
+def least_trust(lessons: Iterable[Lesson]) -> Trust:
+    """Return the lowest trust among lessons: what is drawn from a stranger's words is a stranger's."""
+    return min((lesson.trust for lesson in lessons), key=_LEAST_TRUSTED_FIRST.index)
+
+
+def attempt_of(lesson: Lesson) -> Attempt:
+    """Return the attempt that taught a lesson: its run, its number, and its task."""
+    return lesson.provenance.run_id, lesson.provenance.attempt, lesson.task_id
+
+
+def known_attempts(lesson: Lesson) -> set[Attempt]:
+    """Return the attempts that taught a lesson, as far as it keeps notes of them."""
+    notes = cast("Sequence[Mapping[str, JSON]]", listed(lesson, COPIES))
+    return {attempt_of(lesson)} | {(each["run_id"], each["attempt"], each["task_id"]) for each in notes}
+
+
+def _with_notes(kept: Lesson, notes: Sequence[JSON], task_ids: Sequence[JSON], copies: int = 1) -> Lesson:
+    tasks = dict.fromkeys([*listed(kept, TASKS), *(each for each in task_ids if each != kept.task_id)])
+    metadata: dict[str, JSON] = {
+        **kept.metadata,
+        COPIES: [*listed(kept, COPIES), *notes][-NOTES:],
+        COPIES_TOTAL: copies_total(kept) + copies,
+    }
+    if tasks:
+        metadata[TASKS] = list(tasks)
+    return replace(kept, metadata=metadata)
+
+
+def _note(lesson: Lesson) -> dict[str, JSON]:
+    source = lesson.provenance
+    return {
+        "text": lesson.text,
+        "task_id": lesson.task_id,
+        "trust": lesson.trust,
+        "run_id": source.run_id,
+        "attempt": source.attempt,
+        "score": source.score,
+        "model": source.model,
+        "agent": source.agent,
+        "created_at": source.created_at,
+    }

@@ -1,0 +1,237 @@
+"""The history of a lesson: its changes, numbered, each with the lesson before and after it; and what going back means.
+
+A change is never undone by itself alone: what attempts taught meanwhile (support, contradictions) is no mistake of the
+change that is taken back, and stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.records import UnreadableLessonError, from_whole, whole
+from jeeves_reflexion.lessons.schema import COPIES, COPIES_TOTAL, TASKS, WORDINGS, EntryFields, checked
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.types import JSON, Lesson
+from vectorstores.base import RecordWrite
+
+HISTORY: Final = "history"
+SUPPORT: Final = "support"
+"""The operation by which an attempt that taught a lesson again adds to its support."""
+LET_IN: Final = "approve"
+"""The operation that a history begins with, or goes on with, where a text in quarantine is let in."""
+PUT_BACK: Final = "quarantine"
+"""The operation that puts a text that was let in into quarantine again."""
+ADDED: Final = "add"
+"""The operation that a history begins with where a consolidation drew a lesson from others."""
+# What attempts and comparisons teach is not taken back. Earlier versions called support "copy".
+_LEARNED: Final = (SUPPORT, "copy", "contradicted", "contradict")
+_NOTHING: Final[Mapping[str, JSON]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Why and by whom a lesson is changed; ``operation`` is one word, such as ``retire``.
+
+    ``others`` are the ids of the lessons that a merge takes in; of a rollback, those that are merged into it after it.
+    """
+
+    operation: str
+    reason: str = ""
+    by: str = ""
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970.
+
+    ``others`` are the ids of the lessons that a merge took in; of a rollback, those that were merged into it after it.
+    ``added`` and ``removed`` are the texts of tasks that it was recalled by from then on, and no more.
+    """
+
+    number: int
+    at: float
+    operation: str
+    by: str
+    reason: str
+    before: Lesson | None
+    after: Lesson
+    others: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """What going back makes of a lesson: the lesson, the tasks it gets and loses, and what becomes of others.
+
+    ``merged`` are the ids of all that are merged into it then; ``back`` those of them now that come back, ``again``
+    those then that came back since, and are merged into it once more. ``held`` says that it was no lesson then, and
+    goes back into quarantine.
+    """
+
+    lesson: Lesson
+    tasks: tuple[str, ...]
+    without: tuple[str, ...]
+    merged: tuple[str, ...]
+    back: tuple[str, ...]
+    again: tuple[str, ...]
+    held: bool = False
+
+
+def entry_key(lesson_id: str, number: int) -> str:
+    """Return the key of an entry of a lesson's history."""
+    return f"{lesson_id}:{number:06d}"
+
+
+def entry_of(
+    number: int, before: Lesson | None, after: Lesson, change: Change, more: Mapping[str, JSON] = _NOTHING
+) -> RecordWrite:
+    """Return an entry of a lesson's history, with ``more`` fields; its number must be new."""
+    value: dict[str, JSON] = {
+        "number": number,
+        "at": time.time(),
+        "operation": change.operation,
+        "by": redact(change.by),
+        "reason": redact(change.reason),
+        "before": None if before is None else whole(before),
+        "after": whole(after),
+        **more,
+    }
+    if change.others:
+        value["others"] = list(change.others)
+    return RecordWrite(HISTORY, entry_key(after.id, number), value, must_be_new=True)
+
+
+def tasks_changed(before: Sequence[str], after: Sequence[str]) -> dict[str, JSON]:
+    """Return what a change does to the tasks that a lesson is recalled by, as its entry keeps it; empty if nothing."""
+    if not before:  # it is recalled by its own text
+        return {}
+    added = [task for task in after if task not in before]
+    removed = [task for task in before if task not in after]
+    return {"tasks": {"added": added, "removed": removed}} if added or removed else {}
+
+
+def read_entry(value: JSON, key: str) -> Entry:
+    """Read what :func:`entry_of` wrote.
+
+    Raises :class:`UnreadableLessonError` that names the entry by its ``key``, and what does not fit.
+    """
+    try:
+        found = checked(EntryFields, value)
+        entry = cast("Mapping[str, JSON]", value)
+        before = None if entry.get("before") is None else from_whole(entry["before"])
+        after = from_whole(entry.get("after"))
+    except ConfigurationError as error:
+        message = f"the entry {key!r} of a lesson's history can't be read: {error}"
+        raise UnreadableLessonError(message, key) from error
+    return Entry(
+        number=found.number,
+        at=found.at,
+        operation=found.operation,
+        by=found.by,
+        reason=found.reason,
+        before=before,
+        after=after,
+        others=found.others,
+        added=found.tasks.added,
+        removed=found.tasks.removed,
+    )
+
+
+def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the ids of the lessons that are merged into one, given its history."""
+    found: tuple[str, ...] = ()
+    for entry in entries:
+        if entry.operation == "merge":
+            found = tuple(dict.fromkeys((*found, *entry.others)))
+        elif entry.operation in ("rollback", PUT_BACK):
+            found = entry.others
+    return found
+
+
+def has_before(entry: Entry) -> bool:
+    """Whether there is something that the first change of a history can be taken back to."""
+    let_in = entry.operation == LET_IN and entry.before is None
+    return entry.number == 1 and (entry.before is not None or let_in or entry.operation == ADDED)
+
+
+def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
+    """Return what going back to change number ``to`` means; None if the history has no such change.
+
+    0 is what was before the first: the quarantine, of a text that was let in from there; retirement, of a lesson that a
+    consolidation added; of a lesson of the first format, whose history does not say how it was written, the lesson as
+    it was.
+    """
+    target = _target(entries, to)
+    if target is None:
+        return None
+    lesson, number, held = target
+    tasks = dict[str, bool]()
+    for entry in entries[number:]:
+        if entry.operation in _LEARNED and entry.before is not None:
+            lesson = _learned(lesson, entry.before, entry.after)
+    for entry in reversed(entries[number:]):
+        if entry.operation not in _LEARNED:
+            tasks |= dict.fromkeys(entry.added, False) | dict.fromkeys(entry.removed, True)
+    then, now = merged_in(entries[:number]), merged_in(entries)
+    return Rollback(
+        lesson,
+        tuple(task for task, there in tasks.items() if there),
+        tuple(task for task, there in tasks.items() if not there),
+        merged=then,
+        back=tuple(other for other in now if other not in then),
+        again=tuple(other for other in then if other not in now),
+        held=held,
+    )
+
+
+def _target(entries: Sequence[Entry], to: int) -> tuple[Lesson, int, bool] | None:
+    """The lesson as it was after a change, how many entries lead to it, and whether it was in quarantine then."""
+    for number, entry in enumerate(entries, 1):
+        if entry.number == to:
+            return entry.after, number, entry.operation == PUT_BACK
+    if to != 0 or not entries or not has_before(entries[0]):
+        return None
+    first = entries[0]
+    if first.before is not None:
+        return first.before, 0, False
+    if first.operation == ADDED:
+        return replace(first.after, state="retired", state_reason="it was taken back"), 1, False
+    return first.after, 1, True
+
+
+def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:
+    """Return the lesson with what one change added to another state of it."""
+    metadata = dict(lesson.metadata)
+    for key in (COPIES, WORDINGS, TASKS):
+        old, known = listed(lesson, key), listed(before, key)
+        new = [item for item in listed(after, key) if item not in known and item not in old]
+        if new:
+            metadata[key] = [*old, *new]
+    total = copies_total(after) - copies_total(before)
+    if total:
+        metadata[COPIES_TOTAL] = copies_total(lesson) + total
+    tools = dict.fromkeys((*lesson.tools, *(each for each in after.tools if each not in before.tools)))
+    against = (*lesson.contradicts, *(each for each in after.contradicts if each not in before.contradicts))
+    return replace(
+        lesson,
+        support=lesson.support + max(0, after.support - before.support),
+        tools=tuple(tools),
+        contradicts=tuple(dict.fromkeys(against)),
+        metadata=metadata,
+    )
+
+
+def listed(lesson: Lesson, key: str) -> Sequence[JSON]:
+    """Return a list of a lesson's metadata; empty if there is none."""
+    return cast("Sequence[JSON]", lesson.metadata.get(key, ()))
+
+
+def copies_total(lesson: Lesson) -> int:
+    """Return how many copies a lesson took in, also those that it keeps no note of."""
+    return cast("int", lesson.metadata.get(COPIES_TOTAL, 0))

@@ -1,1 +1,0 @@
-"""Whether two lessons say the same, or the opposite."""

@@ -1,0 +1,372 @@
+"""Lessons as they lie in the store: put there, read, changed one change after the other, taken away.
+
+A change reads a lesson and writes all its chunks back together with an entry of its history, whose number must be new:
+of two writers at once the second finds the number taken, and reads again. So no change is lost, none is made without
+its entry, and several lessons are changed in one write or none of them is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar, cast
+
+import anyio
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons.credit.records import each_record
+from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of
+from jeeves_reflexion.lessons.gate import CleanLesson
+from jeeves_reflexion.lessons.history import (
+    HISTORY,
+    Change,
+    Entry,
+    entry_key,
+    entry_of,
+    read_entry,
+    tasks_changed,
+)
+from jeeves_reflexion.lessons.principals import Principal
+from jeeves_reflexion.lessons.records import (
+    FIRST_CHUNK,
+    MOST_TASKS,
+    Key,
+    chunk_ids,
+    chunks_of,
+    empty_chunk,
+    is_empty,
+    key_of,
+    lesson_of,
+    readable_lesson,
+    tasks_of,
+)
+from jeeves_reflexion.lessons.screening.screens import Screen
+from jeeves_reflexion.types import JSON, Lesson
+from vectorstores.base import (
+    Chunk,
+    ConflictError,
+    RecordStore,
+    RecordWrite,
+    VectorStore,
+    VectorStoreError,
+)
+
+T = TypeVar("T")
+
+FORGOTTEN: Final = "forgotten"
+"""Records of lessons that were forgotten, by a digest of their ids."""
+_ALL_CLAIMED: Final = ("formats", "equal")
+"""The record that says that every lesson is found by its words."""
+TRIES: Final = 30
+_AT_ONCE: Final = 200
+_PAGE: Final = 100  # few enough to be looked through in a few milliseconds of the event loop's time
+_LONGEST_WAIT: Final = 0.5
+_NOTHING: Final[Mapping[str, JSON]] = {}
+
+
+@contextlib.asynccontextmanager
+async def store_errors(doing: str) -> AsyncIterator[None]:
+    """Raise every error of the store below as :class:`LessonStoreError`."""
+    try:
+        yield
+    except VectorStoreError as error:
+        raise LessonStoreError(f"could not {doing}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LessonPage:
+    """Part of a list of lessons, oldest first; ``next`` goes to the next call as ``after``."""
+
+    lessons: tuple[Lesson, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLesson:
+    """A lesson as it was read: with its tasks, the number of its last change, and how many chunks it has."""
+
+    lesson: Lesson
+    tasks: tuple[str, ...]
+    key: Key
+    changes: int
+    chunks: int
+
+    @classmethod
+    def of(cls, there: Sequence[Chunk]) -> Self | None:
+        """Read a lesson from its chunks; None where there are none."""
+        chunks = [chunk for chunk in there if not is_empty(chunk)]
+        if not chunks:
+            return None
+        changes = cast("int", chunks[0].metadata.get("changes", 0))
+        return cls(lesson_of(chunks[0]), tasks_of(chunks), key_of(chunks), changes, len(there))
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One of several lessons that are changed in one write: what it was, what it is to be, and why.
+
+    It is recalled by the texts of ``tasks`` too from then on, and no more by those ``without``; where no task is left,
+    by its own text.
+    """
+
+    stored: StoredLesson
+    after: Lesson
+    change: Change
+    tasks: Sequence[str] = ()
+    without: Collection[str] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        lost = any(task in self.without for task in self.stored.tasks)
+        return self.after == self.stored.lesson and not lost
+
+    def written(self, reader: Principal) -> tuple[list[Chunk], list[RecordWrite]]:
+        """Return all chunks of the lesson, and the entry of its history; with new words, what it is found by."""
+        stored, number = self.stored, self.stored.changes + 1
+        after = reader.changed(stored.lesson, self.after)
+        known = dict.fromkeys((*stored.tasks, *self.tasks))
+        tasks = [task for task in known if task not in self.without][:MOST_TASKS] or [after.text]
+        chunks = chunks_of(after, tasks, stored.key, changes=number)
+        chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
+        entry = entry_of(number, stored.lesson, after, self.change, tasks_changed(stored.tasks, tasks))
+        claims = [claim_of(after)] if after.text != stored.lesson.text else []
+        return chunks, [entry, *claims]
+
+
+class Repository:
+    """The lessons of one namespace of a store.
+
+    ``reader`` is who opened it; ``screen`` judges new texts of lessons besides the rules.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        *,
+        key: Key,
+        reader: Principal | None = None,
+        screen: Screen | None = None,
+    ) -> None:
+        if not isinstance(store, RecordStore):
+            raise ConfigurationError(
+                f"{type(store).__name__} keeps no records; lessons need a store that is a RecordStore too, such as "
+                "InMemoryVectorStore or FaissVectorStore"
+            )
+        self.store: VectorStore = store
+        self.records: RecordStore = store
+        self.key = key
+        self.reader = reader or Principal()
+        self.screen = screen
+        self._claimed = False
+
+    # -- reading
+
+    async def get(self, lesson_id: str) -> Lesson | None:
+        """Return a lesson, or None."""
+        chunks = await self.store.get_by_ids([f"{lesson_id}:0"])
+        return lesson_of(chunks[0]) if chunks else None
+
+    async def read(self, lesson_id: str) -> StoredLesson | None:
+        """Return a lesson with all that a change of it needs, or None."""
+        return StoredLesson.of(await self.store.get_by_ids(chunk_ids(lesson_id)))
+
+    async def known(self, lesson_id: str) -> StoredLesson:
+        """Return a lesson as :meth:`read` does; raises :class:`UnknownLessonError` for an id that there is not."""
+        stored = await self.read(lesson_id)
+        if stored is None:
+            raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
+        return stored
+
+    async def tasks_of(self, lesson_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the texts of the tasks that lessons are recalled by, by their ids; without those that there are not.
+
+        One that is recalled by its own text has none.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for start in range(0, len(lesson_ids), _AT_ONCE):
+            some = lesson_ids[start : start + _AT_ONCE]
+            chunks = await self.store.get_by_ids([chunk for each in some for chunk in chunk_ids(each)])
+            for lesson_id, its in itertools.groupby(chunks, lambda chunk: chunk.id.rpartition(":")[0]):
+                found[lesson_id] = tasks_of([chunk for chunk in its if not is_empty(chunk)])
+        return found
+
+    async def page(self, *, after: str | None = None, limit: int = 100) -> LessonPage:
+        """Return lessons in the order in which they were written."""
+        page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=limit)
+        return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
+
+    async def each(self) -> AsyncIterator[Lesson]:
+        """Go through all lessons, oldest first."""
+        after: str | None = None
+        while True:
+            page = await self.page(after=after, limit=_PAGE)
+            for lesson in page.lessons:
+                yield lesson
+            if page.next is None:
+                return
+            after = page.next
+
+    async def count(self) -> int:
+        """Count the lessons."""
+        return await self.store.count(filter=FIRST_CHUNK)
+
+    async def entries(self, lesson_id: str) -> list[JSON]:
+        """Return the entries of a lesson's history as they lie there, oldest first; each can be read.
+
+        One that was put back into quarantine is no lesson, and has a history.
+        """
+        stored = await self.read(lesson_id)
+        found: list[JSON] = []
+        for number in itertools.count(1) if stored is None else range(1, stored.changes + 1):
+            record = await self.records.get(HISTORY, entry_key(lesson_id, number))
+            if record is not None:
+                read_entry(record.value, record.key)
+                found.append(record.value)
+            elif stored is None:  # a lesson of the first format has changes, but none for its beginning
+                break
+        return found
+
+    async def history(self, lesson_id: str) -> list[Entry]:
+        """Return every change of a lesson, oldest first; none where there is no such lesson."""
+        return [read_entry(value, lesson_id) for value in await self.entries(lesson_id)]
+
+    async def is_forgotten(self, lesson_id: str) -> bool:
+        """Say whether a lesson was forgotten, or is being."""
+        return await self.records.get(FORGOTTEN, digest_of(lesson_id)) is not None
+
+    # -- writing
+
+    async def put(
+        self,
+        clean: CleanLesson,
+        change: Change,
+        *,
+        after: int = 0,
+        more: Mapping[str, JSON] = _NOTHING,
+        claim: RecordWrite | None = None,
+    ) -> Lesson:
+        """Store a new lesson. One of that id, or of the ``claim``, is a :class:`ConflictError`.
+
+        ``after`` is the number of the last entry of a history that it has already; its own has ``more`` fields.
+        """
+        number = after + 1
+        lesson = self.reader.signed(clean.lesson)
+        records = [entry_of(number, None, lesson, change, more), claim or claim_of(lesson)]
+        await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=number), records=records)
+        return lesson
+
+    async def change(
+        self,
+        lesson_id: str,
+        make: Callable[[Lesson], Lesson | None],
+        change: Change,
+        *,
+        tasks: Sequence[str] = (),
+        without: Collection[str] = (),
+    ) -> Lesson:
+        """Change a lesson by ``make``, and return what it is then; None from ``make`` leaves it as it is.
+
+        It is recalled by ``tasks`` too from now on, and no more by those ``without``. ``make`` may be called again,
+        with what another writer made of the lesson meanwhile.
+        Raises :class:`UnknownLessonError` for an id that there is not.
+        """
+
+        async def revise() -> tuple[list[Revision], Lesson]:
+            stored = await self.known(lesson_id)
+            after = make(stored.lesson)
+            if after is None:
+                return [], stored.lesson
+            if after.id != lesson_id:
+                raise ConfigurationError(f"a change may not turn lesson {lesson_id!r} into {after.id!r}")
+            revision = Revision(stored, after, change, tasks, without)
+            return [revision], self.reader.changed(stored.lesson, after)
+
+        return await self.transact(revise, f"lesson {lesson_id!r}")
+
+    async def transact(self, revise: Callable[[], Awaitable[tuple[Sequence[Revision], T]]], what: str) -> T:
+        """Make the revisions that ``revise`` reads and decides on, in one write, and return its result.
+
+        Where somebody else's change came first, it is called again, on top of that one.
+        """
+        for tried in range(TRIES):
+            if tried:  # others are at it: each waits for a time of its own, or the last of a hundred never has its turn
+                await anyio.sleep(random.uniform(0, min(0.001 * 2**tried, _LONGEST_WAIT)))  # noqa: S311
+            revisions, result = await revise()
+            if await self.commit(revisions):
+                return result
+        raise LessonStoreError(f"{what} kept changing while it was to be changed: try again")
+
+    async def commit(self, revisions: Sequence[Revision], records: Sequence[RecordWrite] = ()) -> bool:
+        """Make revisions and write ``records`` in one write; False, and nothing is done, where a lesson has changed.
+
+        Raises :class:`UnknownLessonError` where one of them was forgotten meanwhile: it stays so.
+        """
+        made = [each for each in revisions if not each.is_empty]
+        chunks: list[Chunk] = []
+        writes = list(records)
+        for each in made:
+            its, of_history = each.written(self.reader)
+            chunks += its
+            writes += of_history
+        if not writes:
+            return True
+        try:
+            await self.store.add(chunks, records=writes)
+        except ConflictError:
+            return False
+        await self._check_not_forgotten([each.after.id for each in made])
+        return True
+
+    async def _check_not_forgotten(self, lesson_ids: Sequence[str]) -> None:
+        """Take away what was forgotten after it was read, and would be back by the write."""
+        from jeeves_reflexion.lessons.traces import forget_traces  # noqa: PLC0415 - it stands above this module
+
+        gone = [each for each in lesson_ids if await self.is_forgotten(each)]
+        for lesson_id in gone:
+            # What struck its words from other lessons may have passed by those that were just written.
+            await forget_traces(self, lesson_id)
+            await self.remove(lesson_id)
+        if gone:
+            raise UnknownLessonError(f"lesson {gone[0]!r} was forgotten while it was changed")
+
+    async def claim_all(self) -> None:
+        """Have the lessons found by their words that an earlier version stored, which kept no digest of them; once."""
+        if self._claimed or await self.records.get(*_ALL_CLAIMED) is not None:
+            self._claimed = True
+            return
+        after: str | None = None
+        while True:
+            page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
+            lessons = [each for chunk in page.chunks if (each := readable_lesson(chunk)) is not None]
+            await self.store.add([], records=[claim_of(lesson) for lesson in lessons])
+            if page.next is None:
+                break
+            after = page.next
+        await self.records.append_once(*_ALL_CLAIMED, {})
+        self._claimed = True
+
+    async def note_forgotten(self, lesson_id: str) -> bool:
+        """Note that a lesson is forgotten; its words can come back by nothing that is written from now on."""
+        return await self.records.append_once(FORGOTTEN, digest_of(lesson_id), {})
+
+    async def remove(self, lesson_id: str) -> bool:
+        """Remove a lesson and its history for good, also one that can't be read; False if there was none."""
+        for number in itertools.count(1):
+            # A lesson of the first format has no entry for its beginning.
+            if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
+                break
+        async for record in each_record(self.records, EQUAL):
+            if record.value == {"lesson_id": lesson_id}:
+                await self.records.delete_records(EQUAL, [record.key])
+        # Last, because deleting chunks is what also clears a store's files of what was there before.
+        return await self.store.delete(chunk_ids(lesson_id)) > 0
+
+
+def digest_of(lesson_id: str) -> str:
+    """Return what is kept of the id of a lesson that is forgotten."""
+    return hashlib.sha256(f"forgotten\x00{lesson_id}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,290 @@
+"""Which of the lessons that were found are recalled: order, utility, diversity, token budget, and a reason for each.
+
+Recall is a line of narrow gates, each of which only takes away: the store filters, the similarity floor cuts off, a
+strategy orders what is left, utility moves what helped before upward and what harmed down, maximal marginal relevance
+keeps the few places from being spent on one piece of advice, and a token budget ends the list. What is found and not
+recalled is kept with its reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+import warnings
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol, TypeAlias, cast
+
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.lessons.credit.effects import freshness
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.duplicates import normalised
+from jeeves_reflexion.lessons.endpoints import named_tools
+from jeeves_reflexion.lessons.filters import LessonFilter
+from jeeves_reflexion.lessons.principals import Principal
+from jeeves_reflexion.lessons.records import RECALLED, TEXT_CHUNKS, one_each, readable
+from jeeves_reflexion.text import estimate_tokens
+from jeeves_reflexion.types import JSON, Lesson, Lift, RecalledLesson, Task
+from jeeves_reflexion.values import checked_settings
+from vectorstores.base import VectorStore
+
+_NUMBER: Final = re.compile(r"\d+")
+
+StrategyName: TypeAlias = Literal["nearest", "structured_reflections", "hybrid", "seed002"]
+Similarities: TypeAlias = Callable[[Lesson, Sequence[str]], Awaitable[Mapping[str, float]]]
+"""The cosine similarity of a lesson's words to those of the lessons with these ids, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A lesson that was found.
+
+    ``similarity`` is its cosine similarity to the task, ``utility`` what it is expected to add to an attempt's score,
+    in points of that score.
+    """
+
+    lesson: Lesson
+    similarity: float
+    lift: Lift | None = None
+    utility: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate with its relevance, at most 1, and why it stands where it stands."""
+
+    candidate: Candidate
+    relevance: float
+    why: str
+
+
+class Strategy(Protocol):
+    """Orders candidates by how relevant they are to a task, the best first."""
+
+    def __call__(self, task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
+        """Return all candidates, ordered."""
+        ...
+
+
+def nearest(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
+    """Order by similarity to the task; of equals those of the task itself first, then the older."""
+    # An embedder reads so much of a text: tasks that begin alike are one to it.
+    ordered = sorted(candidates, key=lambda c: (-c.similarity, c.lesson.task_id != task.id))
+    return [Ranked(c, c.similarity, f"near the task ({c.similarity:.2f})") for c in ordered]
+
+
+def structured_reflections(task: Task, candidates: Sequence[Candidate]) -> list[Ranked]:
+    """Order by the same type of task, then a tool or API in common, then the newest.
+
+    Its relevance makes no use of similarity beyond the floor: 2/3 for the type, 1/3 less a hair for a tool.
+    """
+    tools = named_tools(task.tools, task.prompt)
+    newest_first = sorted(candidates, key=lambda c: -c.lesson.provenance.created_at)
+    ranked = []
+    for age, c in enumerate(newest_first):
+        lesson = c.lesson
+        kind = task.kind is not None and (lesson.task_kind or "").casefold() == task.kind.casefold()
+        named = named_tools(lesson.tools, f"{lesson.task_excerpt}\n{lesson.text}")
+        tool = bool(tools.keys() & named.keys())
+        reasons = ["same type of task"] * kind + ["same tool"] * tool
+        relevance = (2 * kind + tool) / 3 - age * 1e-6
+        ranked.append(Ranked(c, relevance, ", ".join(reasons) or f"near the task ({c.similarity:.2f})"))
+    return sorted(ranked, key=lambda r: -r.relevance)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "nearest": nearest,
+    "structured_reflections": structured_reflections,
+}
+_RENAMED: Final[Mapping[str, tuple[StrategyName, str]]] = {
+    "seed002": ("structured_reflections", "the strategy seed002 is called structured_reflections now"),
+    "hybrid": (
+        "nearest",
+        "the strategy hybrid, which looked at words too, is gone: nearest is used in its place",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+@checked_settings
+class Picking:
+    """How lessons are picked from those that were found.
+
+    ``strategy`` orders them. ``utility_weight`` is how many points of relevance one point of expected score is worth.
+    ``diversity``, in [0, 1], is how much being like a lesson already picked weighs against relevance (maximal marginal
+    relevance; 0: not at all). Of lessons that have at least ``max_likeness``, in (0, 1], of their words in common, in
+    one order, one alone is recalled; with 1.0 all are. ``max_tokens`` bounds all recalled together.
+    """
+
+    strategy: StrategyName | Strategy = "nearest"
+    utility_weight: float = 1.0
+    max_likeness: float = 0.95
+    max_tokens: int = 1000
+    diversity: float = 0.05
+
+    def __post_init__(self) -> None:
+        if isinstance(self.strategy, str):
+            if self.strategy in _RENAMED:
+                now, why = _RENAMED[self.strategy]
+                warnings.warn(why, DeprecationWarning, stacklevel=4)
+                object.__setattr__(self, "strategy", now)
+            elif self.strategy not in STRATEGIES:
+                raise ConfigurationError(
+                    f"strategy must be one of {', '.join(STRATEGIES)} or a callable, not {self.strategy!r}"
+                )
+        if not self.utility_weight >= 0.0:
+            raise ConfigurationError(f"utility_weight must be at least 0, not {self.utility_weight}")
+        if not 0.0 < self.max_likeness <= 1.0:
+            raise ConfigurationError(f"max_likeness must lie in (0, 1], not {self.max_likeness}")
+        if not 0.0 <= self.diversity <= 1.0:
+            raise ConfigurationError(f"diversity must lie in [0, 1], not {self.diversity}")
+        if not self.max_tokens >= 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, not {self.max_tokens}")
+
+
+async def found_lessons(
+    store: VectorStore,
+    reader: Principal,
+    query: str,
+    where: LessonFilter,
+    *,
+    number: int,
+    least: int,
+    floor: float,
+) -> list[Candidate]:
+    """Return the active lessons near a text, the nearest first, each once: of ``number`` hits, and more of them where
+    fewer than ``least`` lessons are among these and there may be others above the floor.
+
+    What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
+    """
+    asked = where.within(RECALLED).asked
+    while True:
+        hits = await store.search(query, k=number, filter=asked)
+        near = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])
+        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
+        found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == "active"]
+        if len(found) >= least or len(hits) < number or hits[-1].score < floor:
+            return found
+        number *= 2
+
+
+def credited(
+    found: Sequence[Candidate], known: Credits, *, retire: bool, half_life_days: float
+) -> tuple[list[Candidate], list[RecalledLesson]]:
+    """Return what was found with its credit, and apart from it what is to be retired for the harm it does.
+
+    What a lesson is worth counts beyond what any lesson of the library is; the older the news, the less it weighs.
+    """
+    now = time.time()
+    kept: list[Candidate] = []
+    harmful: list[RecalledLesson] = []
+    for each in found:
+        lift, verdict = known.lift(each.lesson.id), known.judge(each.lesson.id)
+        if retire and verdict.kind == "retire":
+            away = replace(each.lesson, state="retired", state_reason=verdict.reason)
+            harmful.append(RecalledLesson(away, each.similarity, f"retired: {verdict.reason}", lift))
+        else:
+            idle = known.idle(each.lesson.id, now)
+            fresh = 1.0 if idle is None else freshness(idle, half_life_days=half_life_days)
+            utility = (known.utility(each.lesson.id) - known.prior.mean) * fresh
+            kept.append(replace(each, lift=lift, utility=utility))
+    return kept, harmful
+
+
+def similarities_in(store: VectorStore) -> Similarities:
+    """Return how to ask a store how near lessons are to one another by their own words."""
+
+    async def similarities(lesson: Lesson, others: Sequence[str]) -> dict[str, float]:
+        asked: dict[str, JSON] = {**TEXT_CHUNKS, "lesson_id": {"$in": list(others)}}
+        hits = await store.search(lesson.text, k=len(others), filter=asked)
+        return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in hits}
+
+    return similarities
+
+
+async def pick(
+    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, similarities: Similarities
+) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
+    """Return what is recalled, best first and at most ``k``, and what was found and left out, each with its reason.
+
+    What is recalled is chosen one after the other by maximal marginal relevance, and stands in the strategy's order.
+    """
+    order = STRATEGIES[picking.strategy] if isinstance(picking.strategy, str) else picking.strategy
+    ranked = order(task, candidates)
+    if picking.utility_weight and any(item.candidate.utility for item in ranked):
+        ranked = _by_utility(ranked, picking.utility_weight)
+    lessons = [item.candidate.lesson for item in ranked]
+    words = {each.id: normalised(each.text).split() for each in lessons}
+    chosen: list[int] = []
+    reasons: dict[int, str] = {}
+    nearness = dict.fromkeys(range(len(ranked)), 0.0)
+    room = picking.max_tokens
+    while len(chosen) < k:
+        left = [at for at in nearness if at not in chosen and at not in reasons]
+        if not left:
+            break
+        at = max(left, key=lambda each: (_marginal(ranked[each], nearness[each], picking, chosen), -each))
+        lesson = lessons[at]
+        cost = estimate_tokens(lesson.text)
+        if cost > room:
+            reasons[at] = "no room left in the token budget"
+            continue
+        room -= cost
+        chosen.append(at)
+        others = []
+        for each in left:
+            if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
+                reasons[each] = f"says what {lesson.id[:8]} says"
+            elif each != at:
+                others.append(each)
+        if picking.diversity and k - len(chosen) < len(others) and len(chosen) < k:
+            near = await similarities(lesson, [lessons[each].id for each in others])
+            for each in others:
+                nearness[each] = max(nearness[each], near.get(lessons[each].id, 0.0))
+    better = f"{k} better one{'s' * (k > 1)}"
+    return (
+        [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
+        [_recalled(item, reasons.get(at, better)) for at, item in enumerate(ranked) if at not in chosen],
+    )
+
+
+def below_floor(floor: float) -> str:
+    """Return the reason of a lesson that is not near enough to the task."""
+    return f"below the floor of {floor:.2f}"
+
+
+def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[int]) -> float:
+    # The first choice has nothing to differ from: it is the best, at any diversity.
+    if not chosen:
+        return item.relevance
+    return (1.0 - picking.diversity) * item.relevance - picking.diversity * nearness
+
+
+def _says_the_same(one: Lesson, other: Lesson, words: Mapping[str, Sequence[str]], likeness: float) -> bool:
+    """Whether two lessons say the same in the same words, but for so few; an embedder takes opposites for alike."""
+    if likeness >= 1.0 or one.id in other.contradicts or other.id in one.contradicts:
+        return False
+    mine, theirs = words[one.id], words[other.id]
+    # Most pairs have few words in common: these are told apart without a look at their order.
+    if 2 * (Counter(mine) & Counter(theirs)).total() < likeness * (len(mine) + len(theirs)):
+        return False
+    if _NUMBER.findall(one.text) != _NUMBER.findall(other.text):
+        return False
+    return difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio() >= likeness
+
+
+def _by_utility(ranked: Sequence[Ranked], weight: float) -> list[Ranked]:
+    moved = []
+    for item in ranked:
+        candidate = item.candidate
+        known = candidate.lift is not None and candidate.lift.value is not None
+        why = f"{item.why}, worth {candidate.utility:+.2f} so far" if known else item.why
+        moved.append(replace(item, relevance=item.relevance + weight * candidate.utility, why=why))
+    return sorted(moved, key=lambda r: -r.relevance)
+
+
+def _recalled(item: Ranked, reason: str) -> RecalledLesson:
+    candidate = item.candidate
+    return RecalledLesson(candidate.lesson, candidate.similarity, reason, candidate.lift)

@@ -1,0 +1,10 @@
+from jeeves_reflexion.drafts import ConvergenceReason as ConvergenceReason
+from jeeves_reflexion.evaluators.criteria import QualityCriterion as QualityCriterion
+from jeeves_reflexion.refinement.pattern.core import PatternAgent as PatternAgent
+from jeeves_reflexion.refinement.pattern.core import ReflectionPattern as ReflectionPattern
+from jeeves_reflexion.refinement.pattern.values import ReflectionCallbacks as ReflectionCallbacks
+from jeeves_reflexion.refinement.pattern.values import ReflectionDecision as ReflectionDecision
+from jeeves_reflexion.refinement.pattern.values import ReflectionEvaluation as ReflectionEvaluation
+from jeeves_reflexion.refinement.pattern.values import ReflectionHistory as ReflectionHistory
+from jeeves_reflexion.refinement.pattern.values import ReflectionResult as ReflectionResult
+from jeeves_reflexion.refinement.pattern.values import ReflectionVersion as ReflectionVersion

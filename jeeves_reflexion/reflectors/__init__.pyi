@@ -1,0 +1,2 @@
+from jeeves_reflexion.reflectors.function import as_reflector as as_reflector
+from jeeves_reflexion.reflectors.lesson import LessonReflector as LessonReflector

@@ -1,0 +1,221 @@
+"""Lessons narrowed by the tools of their tasks, over every store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion import (
+    ConfigurationError,
+    LessonSettings,
+    Provenance,
+    Reflection,
+    Task,
+    VectorLessonStore,
+)
+from jeeves_reflexion.lessons.filters import lesson_filter, tool_marks
+from jeeves_reflexion.lessons.history import Change
+from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
+from vectorstores.filters import parse
+
+PROMPT = "put a clean mug on the desk"
+TAUGHT = {
+    "both": (("look", "Search"), "Look into the sink before you search any shelf."),
+    "look": (("look",), "Count the drawers from the left, as their labels are worn."),
+    "go": (("go",), "Walk around the table, because the direct way is blocked."),
+    "none": ((), "Say what is missing when a mug can't be found at all."),
+}
+
+
+@pytest.fixture(params=["memory", "disk", "postgres"])
+def open_lessons(request: pytest.FixtureRequest, tmp_path, anyio_backend):
+    """A function that opens the same lessons with the settings given."""
+    if request.param == "postgres":
+        if anyio_backend != "asyncio":
+            pytest.skip("psycopg runs on asyncio only")
+        address = request.getfixturevalue("postgres_database")
+        store = open_store(address, embedder=HashingEmbedder(), namespace="tests")
+    elif request.param == "disk":
+        store = FaissVectorStore(tmp_path / "store", embedder=HashingEmbedder(), namespace="tests")
+    else:
+        store = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
+
+    def opened(where=None, **settings) -> VectorLessonStore:
+        given = LessonSettings(where=None if where is None else lambda task: where, **settings)
+        return VectorLessonStore(store, settings=given)
+
+    return opened
+
+
+async def teach(lessons: VectorLessonStore) -> dict[str, str]:
+    """Store the lessons, and return their names by their ids."""
+    names = {}
+    for name, (tools, text) in TAUGHT.items():
+        task = Task(PROMPT, tools=tools)
+        lesson = await lessons.record(task, Reflection(text), provenance=Provenance("run", 1, 0.0))
+        names[lesson.id] = name
+    return names
+
+
+async def age(lessons: VectorLessonStore) -> None:
+    """Make the lessons such as were written before their tools had keys."""
+    page = await lessons.store.scan(limit=100)
+    kept = [
+        replace(
+            chunk,
+            metadata={
+                key: v for key, v in chunk.metadata.items() if key != "tooled" and not key.startswith("tool:")
+            },
+        )
+        for chunk in page.chunks
+    ]
+    assert kept != list(page.chunks)
+    await lessons.store.add(kept)
+
+
+CASES = [
+    ({"tool": "look"}, {"both", "look"}),
+    ({"tool": "search"}, {"both"}),
+    ({"tool": "SEARCH"}, {"both"}),
+    ({"tool": "loo"}, set()),
+    ({"tool": None}, set()),
+    ({"tool": {"$eq": "go"}}, {"go"}),
+    ({"tool": {"$in": ["go", "search"]}}, {"both", "go"}),
+    ({"tool": ["go", "search"]}, {"both", "go"}),
+    ({"tool": {"$in": []}}, set()),
+    ({"tool": {"$ne": "look"}}, {"go", "none"}),
+    ({"tool": {"$nin": ["go", "search"]}}, {"look", "none"}),
+    ({"tool": {"$exists": True}}, {"both", "look", "go"}),
+    ({"tool": {"$exists": False}}, {"none"}),
+    ({"tool": {"$in": ["look"], "$ne": "search"}}, {"look"}),
+    ({"$not": {"tool": "look"}}, {"go", "none"}),
+    ({"$not": {"tool": {"$ne": "look"}}}, {"both", "look"}),
+    ({"$or": [{"tool": "go"}, {"tool": {"$exists": False}}]}, {"go", "none"}),
+    ({"$and": [{"tool": "look"}, {"tool": "search"}]}, {"both"}),
+    ({"tool": "look", "run_id": "another"}, set()),
+    ({"tool": "look", "run_id": "run"}, {"both", "look"}),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
+async def test_a_recall_is_narrowed_by_the_tools_of_lessons(open_lessons, old):
+    async with open_lessons(keep_copies=True) as lessons:
+        names = await teach(lessons)
+        if old:
+            await age(lessons)
+        for where, expected in CASES:
+            recall = await open_lessons(where).recall(Task(PROMPT), k=4)
+            assert {names[item.lesson.id] for item in recall.offered} == expected, where
+            told = await open_lessons(where).explain(Task(PROMPT), k=4)
+            assert {names[item.lesson.id] for item in told.offered} == expected, where
+
+
+@pytest.mark.anyio
+async def test_a_lesson_that_is_changed_keeps_its_tools(open_lessons):
+    async with open_lessons(keep_copies=True) as lessons:
+        names = await teach(lessons)
+        await age(lessons)
+        for lesson_id in names:
+            await lessons.repository.change(lesson_id, lambda now: replace(now, support=2), Change("edit"))
+        recall = await open_lessons({"tool": "search"}).recall(Task(PROMPT), k=4)
+        assert [names[item.lesson.id] for item in recall.offered] == ["both"]
+
+
+@pytest.mark.anyio
+async def test_a_retired_lesson_is_explained_within_the_same_filter(open_lessons):
+    async with open_lessons(keep_copies=True) as lessons:
+        names = await teach(lessons)
+        await age(lessons)
+        for lesson_id in names:
+            await lessons.repository.change(
+                lesson_id, lambda now: replace(now, state="retired"), Change("edit")
+            )
+        told = await open_lessons({"tool": "go"}).explain(Task(PROMPT), k=4)
+        assert [names[item.lesson.id] for item in told.left_out] == ["go"]
+
+
+@pytest.mark.anyio
+async def test_many_old_lessons_of_another_tool_do_not_hide_the_right_one(open_lessons):
+    async with open_lessons(keep_copies=True) as lessons:
+        for number in range(40):
+            await lessons.record(
+                Task(PROMPT, tools=("go",)),
+                Reflection(f"Walk past table {number} on the way to the desk."),
+                provenance=Provenance("run", 1, 0.0),
+            )
+        far = await lessons.record(
+            Task(f"{PROMPT} in the other room", tools=("look",)),
+            Reflection("Look through the window first."),
+            provenance=Provenance("run", 1, 0.0),
+        )
+        await age(lessons)
+        recall = await open_lessons({"tool": "look"}).recall(Task(PROMPT), k=1)
+        assert [item.lesson.id for item in recall.offered] == [far.id]
+
+
+@pytest.mark.anyio
+async def test_an_order_of_tools_is_refused():
+    store = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
+    settings = LessonSettings(where=lambda task: {"tool": {"$gt": "a"}})
+    async with VectorLessonStore(store, settings=settings) as lessons:
+        with pytest.raises(ConfigurationError, match=r"not by \$gt"):
+            await lessons.recall(Task(PROMPT), k=1)
+
+
+NAMES = ("look", "Go", "search")
+conditions = st.one_of(
+    st.sampled_from(NAMES),
+    st.lists(st.sampled_from(NAMES), max_size=2).map(lambda names: {"$in": names}),
+    st.lists(st.sampled_from(NAMES), max_size=2).map(lambda names: {"$nin": names}),
+    st.sampled_from(NAMES).map(lambda name: {"$ne": name}),
+    st.booleans().map(lambda there: {"$exists": there}),
+)
+leaves = st.one_of(
+    conditions.map(lambda condition: {"tool": condition}), st.booleans().map(lambda own: {"own": own})
+)
+filters = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        inner.map(lambda one: {"$not": one}),
+        st.lists(inner, max_size=3).map(lambda some: {"$and": some}),
+        st.lists(inner, max_size=3).map(lambda some: {"$or": some}),
+        st.tuples(conditions, inner).map(lambda two: {"tool": two[0], "$not": two[1]}),
+    ),
+    max_leaves=6,
+)
+
+
+def holds(where, tools: set[str], own: bool) -> bool:
+    """What a filter says of a lesson, told from the words of the documentation."""
+
+    def one(key, value):
+        match key:
+            case "$not":
+                return not holds(value, tools, own)
+            case "$and":
+                return all(holds(part, tools, own) for part in value)
+            case "$or":
+                return any(holds(part, tools, own) for part in value)
+            case "own":
+                return own is value
+        ((name, operand),) = ({"$in": value} if isinstance(value, str) else value).items()
+        if name == "$exists":
+            return bool(tools) is operand
+        named = {each.casefold() for each in ([operand] if isinstance(operand, str) else operand)}
+        return bool(named & tools) is (name == "$in")
+
+    return all(one(key, value) for key, value in where.items())
+
+
+@given(
+    where=filters, tools=st.lists(st.sampled_from(NAMES), max_size=3), own=st.booleans(), old=st.booleans()
+)
+def test_a_filter_means_the_same_for_old_lessons_and_new(where, tools, own, old):
+    metadata = {"tools": tools, "own": own, **({} if old else tool_marks(tools))}
+    narrow = lesson_filter(where)
+    found = parse(narrow.asked).matches(metadata) and narrow.admits(metadata)
+    assert found == holds(where, {tool.casefold() for tool in tools}, own)

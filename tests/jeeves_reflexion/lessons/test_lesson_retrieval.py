@@ -1,0 +1,209 @@
+"""Which lessons are recalled of those that were found, and the reason for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeeves_reflexion import ConfigurationError, Lesson, Provenance, Task
+from jeeves_reflexion.lessons.retrieval import STRATEGIES, Candidate, Picking, Ranked, pick
+from jeeves_reflexion.types import Lift
+
+TASK = Task("clean a mug", kind="clean", tools=("sink", "Search"))
+
+
+def found(
+    name, similarity=0.5, *, kind=None, tools=(), at=0.0, text=None, utility=0.0, contradicts=(), lift=None
+):
+    text = f"lesson {name} says {name}" if text is None else text
+    lesson = Lesson(
+        name,
+        text,
+        "t",
+        "t",
+        Provenance("r", 1, 0.0, created_at=at),
+        task_kind=kind,
+        tools=tools,
+        contradicts=contradicts,
+    )
+    return Candidate(lesson, similarity, lift, utility)
+
+
+def names(items):
+    return [item.lesson.id for item in items]
+
+
+def alike(**pairs):
+    """Cosine similarities of the words of lessons by their ids, written ``one_other=0.9``; 0 for all other pairs."""
+
+    async def similarities(lesson, others):
+        return {
+            other: pairs.get(f"{lesson.id}_{other}", pairs.get(f"{other}_{lesson.id}", 0.0))
+            for other in others
+        }
+
+    return similarities
+
+
+def picked(candidates, k=10, task=TASK, near=None, **picking):
+    return anyio.run(
+        lambda: pick(task, candidates, k=k, picking=Picking(**picking), similarities=near or alike())
+    )
+
+
+def test_nearest_goes_by_similarity_and_says_so():
+    offered, left_out = picked([found("far", 0.4), found("near", 0.91), found("mid", 0.6)], k=2)
+    assert names(offered) == ["near", "mid"]
+    assert offered[0].reason == "near the task (0.91)"
+    assert [(item.lesson.id, item.reason) for item in left_out] == [("far", "2 better ones")]
+
+
+def test_structured_reflections_goes_by_type_of_task_then_tool_then_the_newest():
+    candidates = [
+        found("neither, new", at=9.0, similarity=0.99),
+        found("tool, old", tools=("search",), at=1.0),
+        found("tool, new", tools=("sink",), at=2.0),
+        found("type, old", kind="clean", at=1.0),
+        found("type and tool", kind="clean", tools=("sink",), at=0.0),
+        found("type, new", kind="clean", at=3.0),
+    ]
+    offered, _ = picked(candidates, strategy="structured_reflections")
+    assert names(offered) == [
+        "type and tool",
+        "type, new",
+        "type, old",
+        "tool, new",
+        "tool, old",
+        "neither, new",
+    ]
+    assert [item.reason for item in offered[:4:3]] == ["same type of task, same tool", "same tool"]
+
+
+def test_structured_reflections_knows_a_type_in_other_letters_and_an_endpoint_that_texts_name():
+    task = Task(
+        "GET https://api.example.com/v1/users", kind="Web Scraping", tools=("https://pay.example.net/",)
+    )
+    candidates = [
+        found("newest", at=9.0),
+        found("named", text="The API at api.example.com/v1/users wants a page size.", at=1.0),
+        found("scheme", tools=("pay.example.net",), at=2.0),
+        found("type", kind="web scraping", at=0.0),
+    ]
+    offered, _ = picked(candidates, k=9, task=task, strategy="structured_reflections")
+    assert names(offered) == ["type", "scheme", "named", "newest"]
+
+
+def test_what_helped_before_moves_up_and_what_harmed_moves_down():
+    lift = Lift(0.3, 0.1, 0.5, 20, 20)
+    candidates = [
+        found("harmed", 0.8, utility=-0.2, lift=lift),
+        found("plain", 0.7),
+        found("helped", 0.6, utility=0.2),
+    ]
+    assert names(picked(candidates)[0]) == ["helped", "plain", "harmed"]
+    assert names(picked(candidates, utility_weight=0.0)[0]) == ["harmed", "plain", "helped"]
+    harmed = picked(candidates)[0][-1]
+    assert (harmed.lift, harmed.reason) == (lift, "near the task (0.80), worth -0.20 so far")
+
+
+def test_of_lessons_in_the_same_words_one_is_recalled_and_takes_room_once():
+    candidates = [
+        found("one", 0.9, text="Wash the mug in the sink first."),
+        found("copy", 0.8, text="wash the mug, in the sink first"),
+        found("other", 0.7, text="Open the fridge before you look for eggs."),
+    ]
+    offered, left_out = picked(candidates, k=2)
+    assert names(offered) == ["one", "other"]
+    assert [item.reason for item in left_out] == ["says what one says"]
+    assert names(picked(candidates, k=2, max_likeness=1.0, diversity=0.0)[0]) == ["one", "copy"]
+    room = sum(-(-len(each.lesson.text) // 4) for each in (candidates[0], candidates[2]))
+    assert names(picked(candidates, max_tokens=room)[0]) == ["one", "other"]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "contradicts"),
+    [
+        ("Open drawer 3.", "Open drawer 4.", ()),
+        ("Sort the rows ascending.", "Sort the rows descending.", ()),
+        ("Wash it, then dry it.", "Dry it, then wash it.", ()),
+        ("Open it.", "open it", ("one",)),
+    ],
+)
+def test_what_an_embedder_takes_for_alike_stays_two(one, two, contradicts):
+    candidates = [found("one", 0.9, text=one), found("two", 0.8, text=two, contradicts=contradicts)]
+    assert names(picked(candidates, near=alike(one_two=0.99))[0]) == ["one", "two"]
+
+
+def test_k_is_not_spent_on_one_piece_of_advice():
+    candidates = [found("one", 0.9), found("much_the_same", 0.88), found("other", 0.87)]
+    near = alike(one_much_the_same=0.9, one_other=0.3, much_the_same_other=0.3)
+    assert names(picked(candidates, k=2, near=near)[0]) == ["one", "other"]
+    assert names(picked(candidates, k=2, near=near, diversity=0.0)[0]) == ["one", "much_the_same"]
+    # Where there is room for all, they stand in the order of their relevance.
+    assert names(picked(candidates, k=3, near=near)[0]) == ["one", "much_the_same", "other"]
+
+
+def test_of_equally_near_lessons_those_of_the_task_itself_come_first():
+    own = found("own", 0.9)
+    own = replace(own, lesson=replace(own.lesson, task_id=TASK.id))
+    assert names(picked([found("twin", 0.9), own], k=1)[0]) == ["own"]
+
+
+def test_earlier_names_of_strategies_still_work_and_say_what_happens():
+    with pytest.warns(DeprecationWarning, match="called structured_reflections"):
+        assert Picking(strategy="seed002") == Picking(strategy="structured_reflections")
+    with pytest.warns(DeprecationWarning, match="nearest is used in its place"):
+        assert Picking(strategy="hybrid") == Picking()
+
+
+def test_a_strategy_may_be_any_callable():
+    def backwards(task, candidates):
+        return [Ranked(each, -n, "as I like") for n, each in enumerate(reversed(candidates))]
+
+    offered, _ = picked([found("a"), found("b")], strategy=backwards)
+    assert [(item.lesson.id, item.reason) for item in offered] == [("b", "as I like"), ("a", "as I like")]
+
+
+@given(
+    st.lists(
+        st.builds(
+            found,
+            st.uuids().map(str),
+            st.floats(-1, 1),
+            kind=st.sampled_from(["clean", "heat", None]),
+            at=st.floats(0, 9),
+            text=st.text(min_size=1, max_size=60),
+            utility=st.floats(-1, 1),
+        ),
+        max_size=12,
+        unique_by=lambda candidate: candidate.lesson.id,
+    ),
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.sampled_from(sorted(STRATEGIES)),
+)
+def test_every_candidate_is_offered_or_left_out_with_a_reason(candidates, k, max_tokens, strategy):
+    offered, left_out = picked(candidates, k=k, max_tokens=max_tokens, strategy=strategy)
+    assert sorted(names([*offered, *left_out])) == sorted(c.lesson.id for c in candidates)
+    assert all(item.reason for item in [*offered, *left_out])
+    assert len(offered) <= k
+    assert sum(-(-len(item.lesson.text) // 4) for item in offered) <= max_tokens
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"strategy": "best"},
+        {"utility_weight": -1.0},
+        {"max_likeness": 0.0},
+        {"max_tokens": 0},
+        {"diversity": 1.1},
+    ],
+)
+def test_wrong_numbers_are_refused_by_name(wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Picking(**wrong)
