@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def names(table: str) -> set[str]:
-    return set(re.findall(r"^\| ([\w.-]+) \|", table, re.MULTILINE)) - {"package", "---"}
+    return set(re.findall(r"`([\w.-]+)` \(", table))
 
 
 def test_every_package_that_an_extra_brings_is_on_the_page():
