@@ -45,8 +45,8 @@ DROP: Final = 0.1
 class ReflectionPattern:
     """Betters an agent's output by judging and revising it.
 
-    The fields are the seed's parameters with their defaults; ``docs/refinement.md`` says what each does, and what was
-    decided where the seed leaves it open. ``max_iterations`` bounds the revisions; the last one is judged too.
+    The fields are the pattern's parameters with their defaults; ``docs/refinement.md`` says what each does.
+    ``max_iterations`` bounds the revisions; the last one is judged too.
     ``quality_criteria`` are names or :class:`QualityCriterion` objects; ``None`` takes the set of the task's kind. A
     trigger is on when ``reflection_triggers`` names it or its option is set; "completion" always is, and "error" never
     with ``reflect_on_error=False``.
