@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import click
 
-from jeeves_reflexion.cli.desk import Desk, counted, with_values
+from jeeves_reflexion.cli.options import Where
+from jeeves_reflexion.cli.service import Service, counted, with_values
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes import (
@@ -28,13 +29,13 @@ _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-class NoteService(Desk):
+class NoteService(Service):
     """Answers questions about the task notes of one place and namespace, each with one opening of the store."""
 
-    def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:
-        super().__init__(default_notes_place() if place is None else place, namespace, as_json=as_json)
+    def __init__(self, where: Where) -> None:
+        super().__init__(where, default_notes_place())
 
-    def show_all(self) -> None:
+    def list_(self) -> None:
         """Print a line for each task."""
         histories = anyio.run(self._all)
         if self._as_json:
@@ -77,19 +78,18 @@ class NoteService(Desk):
         else:
             self._screen.result(f"rolled back from version {old.current} to {new.current}")
 
-    def forget(self, tasks: Sequence[str], *, ask: bool) -> None:
+    def forget(self, tasks: Sequence[str], *, yes: bool) -> None:
         """Remove the notes of tasks; nothing is removed unless all of them are found."""
+        if self._as_json and not yes:
+            raise click.UsageError("--json can't ask: add --yes")
         histories = anyio.run(self._resolved, tasks)
-        for each in histories if ask else ():
+        for each in () if yes else histories:
             self._screen.note(f"{each.identity[:_SHORT_ID]}  {each.description}")
         number = counted(len(histories), "task")
-        if ask:
+        if not yes:
             click.confirm(f"Forget the notes of {number} for good?", abort=True, err=True)
         gone = anyio.run(self._forget, [each.identity for each in histories])
-        if self._as_json:
-            self._document({"forgotten": gone})
-        else:
-            self._screen.result(f"forgot the notes of {number}")
+        self._answer({"forgotten": list(gone)}, f"forgot the notes of {number}")
 
     # -- what touches the store
 

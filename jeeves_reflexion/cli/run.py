@@ -88,8 +88,8 @@ def run(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - one fo
     # Not before the command line has been read: --help and a typing error need none of it.
     from jeeves_reflexion.cli import run_service  # noqa: PLC0415
     from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
-    from jeeves_reflexion.cli.lesson_credit import credit_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
+    from jeeves_reflexion.cli.stores import credit_of  # noqa: PLC0415
     from jeeves_reflexion.loop.lesson_address import default_place  # noqa: PLC0415
 
     if options["lessons"] is not None and options["no_lessons"]:
