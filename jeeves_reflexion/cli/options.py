@@ -99,6 +99,28 @@ def renamed(now: str, then: str, parameter: str, **attributes: Any) -> Callable[
     return add
 
 
+def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return what adds several options; the help lists them in their order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def number_option(name: str, metavar: str, kind: click.FloatRange, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+    """Return what adds an option with a number that is one, and not without end."""
+    return click.option(name, metavar=metavar, type=kind, callback=_check_number, **attributes)
+
+
+def _check_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"it must be a number, not {value}")
+    return value
+
+
 def top_k_option(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
     """Return what adds ``--top-k`` as the parameter ``k``."""
     return renamed("--top-k", "-k", "k", metavar="N", type=COUNT, **attributes)
@@ -197,9 +219,29 @@ def credit_option(function: F) -> F:
     )(function)
 
 
+def withhold_early_option(function: F) -> F:
+    """Add ``--withhold-early``."""
+    return number_option(
+        "--withhold-early",
+        "SHARE",
+        click.FloatRange(0, 0.5),
+        help="With --withhold: a larger share for a lesson of which nothing is known, halved the more is known.",
+    )(function)
+
+
 def endpoint_options(function: F) -> F:
     """Add ``--base-url``, ``--api-key-env`` and ``--timeout``: where models are asked, and how long for an answer."""
-    for option in (
+    return options_of(
+        click.option(
+            "--base-url",
+            metavar="URL",
+            help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
+        ),
+        click.option(
+            "--api-key-env",
+            metavar="VAR",
+            help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
+        ),
         click.option(
             "--timeout",
             metavar="SECONDS",
@@ -209,19 +251,7 @@ def endpoint_options(function: F) -> F:
             show_default=True,
             help="The longest wait for one answer of a model.",
         ),
-        click.option(
-            "--api-key-env",
-            metavar="VAR",
-            help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
-        ),
-        click.option(
-            "--base-url",
-            metavar="URL",
-            help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
-        ),
-    ):
-        function = option(function)
-    return function
+    )(function)
 
 
 def where_options(place: Callable[[F], F]) -> Callable[[F], F]:

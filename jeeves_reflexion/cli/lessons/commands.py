@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.bench_options import check_finite_number
 from jeeves_reflexion.cli.lessons.file_commands import (
     create_option,
     export,
@@ -27,6 +26,7 @@ from jeeves_reflexion.cli.options import (
     credit_option,
     embedder_option,
     endpoint_options,
+    number_option,
     served_by,
     top_k_option,
     why_options,
@@ -318,33 +318,29 @@ def add() -> None:
     type=click.Choice(("nearest", "structured_reflections", "hybrid", "seed002")),
     help="How lessons are ordered.",
 )
-@click.option(
+@number_option(
     "--floor",
-    metavar="X",
-    type=click.FloatRange(-1, 1),
-    callback=check_finite_number,
+    "X",
+    click.FloatRange(-1, 1),
     help="The similarity below which none is recalled.",
 )
 @click.option("--max-tokens", metavar="N", type=COUNT, help="The room for all together.")
-@click.option(
+@number_option(
     "--max-likeness",
-    metavar="X",
-    type=click.FloatRange(0, 1, min_open=True),
-    callback=check_finite_number,
+    "X",
+    click.FloatRange(0, 1, min_open=True),
     help="What share of their words two may have in common.",
 )
-@click.option(
+@number_option(
     "--utility-weight",
-    metavar="X",
-    type=click.FloatRange(min=0),
-    callback=check_finite_number,
+    "X",
+    click.FloatRange(min=0),
     help="How much credit counts beside relevance.",
 )
-@click.option(
+@number_option(
     "--half-life",
-    metavar="DAYS",
-    type=click.FloatRange(min=0, min_open=True),
-    callback=check_finite_number,
+    "DAYS",
+    click.FloatRange(min=0, min_open=True),
     help="After how long without a recall credit weighs half.",
 )
 @click.option(

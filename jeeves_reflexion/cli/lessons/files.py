@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import click
 
-from jeeves_reflexion.cli.lessons.admission import clean, clean_task, problem_with, shape_of
+from jeeves_reflexion.cli.lessons.admission import clean, problem_with, shape_of
 from jeeves_reflexion.cli.lessons.service import LessonService, within
 from jeeves_reflexion.cli.lessons.sync import export_folder
 from jeeves_reflexion.cli.lessons.views import short, task_excerpt
@@ -35,6 +35,7 @@ from jeeves_reflexion.lessons.exchange.files import (
     undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
+from jeeves_reflexion.lessons.gate import clean_prompt
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import MOST_TASKS
 from jeeves_reflexion.lessons.repository import store_errors
@@ -294,7 +295,7 @@ def _clean(line: Line, order: Importing) -> Line:
         state: LessonState = "active" if order.approve else "proposed"
         if state != lesson.state:
             lesson = replace(lesson, state=state, state_reason=f"from {order.source.name}")
-    return replace(line, lesson=lesson, tasks=tuple(map(clean_task, line.tasks)))
+    return replace(line, lesson=lesson, tasks=tuple(map(clean_prompt, line.tasks)))
 
 
 async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:

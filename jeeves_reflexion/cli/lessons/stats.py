@@ -31,8 +31,8 @@ class Usage:
     """Counts over a ledger; times are in seconds since 1970, 0: never.
 
     ``empty`` recalls found nothing to offer, ``whole`` were withheld as a whole. ``offered`` and ``withheld`` count
-    lessons, ``scored`` attempts with a score that counts, ``later`` scores that people gave afterwards. ``times`` and
-    ``last`` say of each lesson how often and when it was last offered or withheld.
+    lessons, ``scored`` attempts with a score that counts, ``later`` scores that people gave afterwards. ``last`` says
+    of each lesson when it was last offered or withheld.
     """
 
     recalls: int = 0
@@ -43,7 +43,6 @@ class Usage:
     scored: int = 0
     later: int = 0
     latest: float = 0.0
-    times: Counter[str] = field(default_factory=Counter)
     last: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -83,7 +82,6 @@ def _count_recall(usage: Usage, record: Record) -> None:
     at = cast("float", entry.get("at") or 0.0)
     usage.latest = max(usage.latest, at)
     for lesson_id in (*offered, *withheld):
-        usage.times[lesson_id] += 1
         usage.last[lesson_id] = max(usage.last.get(lesson_id, 0.0), at)
 
 

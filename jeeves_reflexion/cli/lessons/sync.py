@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 import anyio.to_thread
 import click
 
-from jeeves_reflexion.cli.lessons.admission import clean, clean_task, problem_with
+from jeeves_reflexion.cli.lessons.admission import clean, problem_with
 from jeeves_reflexion.cli.lessons.service import LessonService, all_lessons
 from jeeves_reflexion.cli.lessons.views import short
 from jeeves_reflexion.cli.options import Asking, EmbedderChoice
@@ -20,7 +20,7 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.lessons import VectorLessonStore, gate
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.gate import clean_lesson
+from jeeves_reflexion.lessons.gate import clean_lesson, clean_prompt
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.lessons.repository import store_errors
@@ -171,7 +171,7 @@ async def _edits(store: VectorLessonStore, folder: Path) -> Edits:
         # Who may write into this store by hand writes lessons of their own.
         added=tuple(replace(unsigned(each), trust="own") for each in fit.values() if each.id not in stored),
         tasks={
-            each.id: tuple(map(clean_task, found.tasks[each.id])) or (each.task_excerpt,)
+            each.id: tuple(map(clean_prompt, found.tasks[each.id])) or (each.task_excerpt,)
             for each in fit.values()
             if each.id not in stored
         },
