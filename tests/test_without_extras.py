@@ -153,7 +153,7 @@ def test_the_command_tries_tasks_with_one_warning(bare):
     assert done.stderr.count("warning:") == 1
     assert "warning: no sentence encoder is installed" in done.stderr
     found = bare(
-        command, "lessons", "search", "2 + 2", "--place", "out/lessons", "--namespace", "selective-0"
+        command, "lessons", "search", "2 + 2", "--lessons", "out/lessons", "--namespace", "selective-0"
     )
     assert found.stderr == ""
 

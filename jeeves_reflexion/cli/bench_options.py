@@ -5,17 +5,21 @@ Click alone is imported: ``--help`` and a typing error need none of the rest.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.options import top_k_option
-
-F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+from jeeves_reflexion.cli.options import (
+    COUNT,
+    F,
+    number_option,
+    options_of,
+    top_k_option,
+    withhold_early_option,
+)
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -38,13 +42,6 @@ def _tokens(_: click.Context, __: click.Parameter, value: str | None) -> tuple[i
     return first, second
 
 
-def check_finite_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    """Refuse a number that is none, or without end; a click callback."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"it must be a number, not {value}")
-    return value
-
-
 def cores() -> int:
     """Return how many cores this machine has; the default of ``--workers`` where tasks are work for the processor."""
     return os.cpu_count() or 1
@@ -52,10 +49,9 @@ def cores() -> int:
 
 def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
     """Return what adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``, with tasks called ``unit``."""
-    count = click.IntRange(1, 1_000_000_000)
-    options = (
+    return options_of(
         click.option(
-            "--trials", metavar="N", type=count, default=4, show_default=True, help=f"Tries per {unit}."
+            "--trials", metavar="N", type=COUNT, default=4, show_default=True, help=f"Tries per {unit}."
         ),
         click.option(
             "--seeds",
@@ -69,22 +65,20 @@ def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Call
         click.option(
             "--workers",
             metavar="N",
-            type=count,
+            type=COUNT,
             default=workers,
             show_default="one a core" if callable(workers) else True,
             help=f"{unit.capitalize()}s at a time.",
         ),
     )
-    return lambda function: _added(options, function)
 
 
 def holdout_option(unit: str) -> Callable[[F], F]:
     """Return what adds ``--holdout``."""
-    return click.option(
+    return number_option(
         "--holdout",
-        metavar="SHARE",
-        type=click.FloatRange(0, 1, max_open=True),
-        callback=check_finite_number,
+        "SHARE",
+        click.FloatRange(0, 1, max_open=True),
         default=0.0,
         show_default=True,
         help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
@@ -93,33 +87,108 @@ def holdout_option(unit: str) -> Callable[[F], F]:
 
 
 def folder_options(function: F) -> F:
-    """Add ``--out`` and ``--resume``."""
-    return _added(_FOLDER, function)
+    """Add ``--out`` and ``--resume``; see :func:`check_folder`."""
+    return options_of(
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="The run's folder.  [default: a new one below runs/]",
+        ),
+        click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
+    )(function)
 
 
 def spending_options(function: F) -> F:
     """Add ``--max-cost``, ``--price-in``, ``--price-out`` and ``--expected-tokens``; see :func:`check_prices`."""
-    return _added(_SPENDING, function)
+    return options_of(
+        number_option(
+            "--max-cost",
+            "USD",
+            click.FloatRange(min=0, min_open=True),
+            help="Stop the whole run when so much is spent; it can be resumed.",
+        ),
+        number_option("--price-in", "USD", click.FloatRange(min=0), help="Per million input tokens."),
+        number_option("--price-out", "USD", click.FloatRange(min=0), help="Per million output tokens."),
+        click.option(
+            "--expected-tokens",
+            metavar="IN,OUT",
+            callback=_tokens,
+            help="What one try takes, for the estimate before the run.",
+        ),
+    )(function)
 
 
 def embedder_option(function: F) -> F:
     """Add ``--embedder``."""
-    return _added(_EMBEDDER, function)
+    return click.option(
+        "--embedder",
+        type=click.Choice(["auto", "minilm", "hashing"]),
+        default="auto",
+        show_default=True,
+        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
+        " hashing where that is not installed.",
+    )(function)
 
 
 def recall_options(function: F) -> F:
     """Add ``--min-similarity``, ``--withhold`` and ``--withhold-early``; see :func:`check_early`."""
-    return _added(_RECALL, function)
+    return options_of(
+        number_option(
+            "--min-similarity",
+            "X",
+            click.FloatRange(-1, 1),
+            default=0.3,
+            show_default=True,
+            help="Floor of recall, a cosine.",
+        ),
+        number_option(
+            "--withhold",
+            "SHARE",
+            click.FloatRange(0, 0.5),
+            default=0.0,
+            show_default=True,
+            help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
+        ),
+        withhold_early_option,
+    )(function)
 
 
 def executor_options(function: F) -> F:
     """Add ``--executor``, ``--ray-address``, ``--ray-working-dir`` and ``--lessons``; see :func:`check_executor`."""
-    return cluster_options(_added(_LESSONS, function))
+    return options_of(
+        cluster_options,
+        click.option(
+            "--lessons",
+            metavar="ADDRESS",
+            envvar="JEEVES_BENCH_LESSONS",
+            show_envvar=True,
+            help="A database for the lessons of the run: postgresql://...  [default: the run's folder]",
+        ),
+    )(function)
 
 
 def cluster_options(function: F) -> F:
     """Add ``--executor``, ``--ray-address`` and ``--ray-working-dir``; see :func:`check_executor`."""
-    return _added(_CLUSTER, function)
+    return options_of(
+        click.option(
+            "--executor",
+            type=click.Choice(["local", "ray"]),
+            default="local",
+            show_default=True,
+            help="Who makes the tries: this process, or worker processes on a Ray cluster.",
+        ),
+        click.option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help="The head of a cluster that this machine is in.  [default: a node of this machine, for this run]",
+        ),
+        click.option(
+            "--ray-working-dir",
+            metavar="DIR",
+            type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+            help="A folder that every worker gets a copy of, with your modules in it.",
+        ),
+    )(function)
 
 
 def check_executor(options: Mapping[str, Any]) -> None:
@@ -157,113 +226,3 @@ def check_prices(options: Mapping[str, Any]) -> tuple[float, float] | None:
     if (first is None) != (second is None):
         raise click.UsageError("--price-in and --price-out go together")
     return None if first is None else (first, second)
-
-
-def _added(options: tuple[Callable[[Any], Any], ...], function: F) -> F:
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-_FOLDER: Final = (
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="The run's folder.  [default: a new one below runs/]",
-    ),
-    click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
-)
-_SPENDING: Final = (
-    click.option(
-        "--max-cost",
-        metavar="USD",
-        type=click.FloatRange(min=0, min_open=True),
-        callback=check_finite_number,
-        help="Stop the whole run when so much is spent; it can be resumed.",
-    ),
-    click.option(
-        "--price-in",
-        metavar="USD",
-        type=click.FloatRange(min=0),
-        callback=check_finite_number,
-        help="Per million input tokens.",
-    ),
-    click.option(
-        "--price-out",
-        metavar="USD",
-        type=click.FloatRange(min=0),
-        callback=check_finite_number,
-        help="Per million output tokens.",
-    ),
-    click.option(
-        "--expected-tokens",
-        metavar="IN,OUT",
-        callback=_tokens,
-        help="What one try takes, for the estimate before the run.",
-    ),
-)
-_EMBEDDER: Final = (
-    click.option(
-        "--embedder",
-        type=click.Choice(["auto", "minilm", "hashing"]),
-        default="auto",
-        show_default=True,
-        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
-        " hashing where that is not installed.",
-    ),
-)
-_RECALL: Final = (
-    click.option(
-        "--min-similarity",
-        metavar="X",
-        type=click.FloatRange(-1, 1),
-        default=0.3,
-        show_default=True,
-        help="Floor of recall, a cosine.",
-    ),
-    click.option(
-        "--withhold",
-        metavar="SHARE",
-        type=click.FloatRange(0, 0.5),
-        callback=check_finite_number,
-        default=0.0,
-        show_default=True,
-        help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
-    ),
-    click.option(
-        "--withhold-early",
-        metavar="SHARE",
-        type=click.FloatRange(0, 0.5),
-        callback=check_finite_number,
-        help="With --withhold: a larger share for a lesson of which nothing is known, halved the more is known.",
-    ),
-)
-_CLUSTER: Final = (
-    click.option(
-        "--executor",
-        type=click.Choice(["local", "ray"]),
-        default="local",
-        show_default=True,
-        help="Who makes the tries: this process, or worker processes on a Ray cluster.",
-    ),
-    click.option(
-        "--ray-address",
-        metavar="HOST:PORT",
-        help="The head of a cluster that this machine is in.  [default: a node of this machine, for this run]",
-    ),
-    click.option(
-        "--ray-working-dir",
-        metavar="DIR",
-        type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
-        help="A folder that every worker gets a copy of, with your modules in it.",
-    ),
-)
-_LESSONS: Final = (
-    click.option(
-        "--lessons",
-        metavar="ADDRESS",
-        envvar="JEEVES_BENCH_LESSONS",
-        show_envvar=True,
-        help="A database for the lessons of the run: postgresql://...  [default: the run's folder]",
-    ),
-)

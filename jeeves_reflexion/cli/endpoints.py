@@ -20,18 +20,22 @@ class Endpoint:
     prices: Prices | None = None
 
 
+def key_of(endpoint: Endpoint) -> str | None:
+    """Return the key that an endpoint names; raises :class:`ModelAuthError` where there is none by that name."""
+    if endpoint.api_key_env is None:
+        return None
+    key = os.environ.get(endpoint.api_key_env, "").strip()
+    if not key:
+        raise ModelAuthError(f"no key: the environment variable {endpoint.api_key_env} is not set, or empty")
+    return key
+
+
 def model_at(endpoint: Endpoint) -> OpenAIModel:
     """Return the model at an endpoint, with the key from the environment.
 
     Raises :class:`ModelAuthError` where a key is needed and there is none.
     """
-    key: str | None = None
-    if endpoint.api_key_env is not None:
-        key = os.environ.get(endpoint.api_key_env, "").strip()
-        if not key:
-            raise ModelAuthError(
-                f"no key: the environment variable {endpoint.api_key_env} is not set, or empty"
-            )
+    key = key_of(endpoint)
     try:
         return OpenAIModel(
             endpoint.model,

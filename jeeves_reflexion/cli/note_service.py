@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.desk import Desk, counted, with_values
+from jeeves_reflexion.cli.options import Where
+from jeeves_reflexion.cli.service import Service, counted, with_values
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes import (
@@ -22,21 +24,23 @@ from jeeves_reflexion.tasknotes.evolution import document_of, reflection_documen
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 
+T = TypeVar("T")
+
 _WHOLE_ID = 64
 _SHORT_ID = 8
 _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-class NoteService(Desk):
+class NoteService(Service):
     """Answers questions about the task notes of one place and namespace, each with one opening of the store."""
 
-    def __init__(self, place: str | None, namespace: str, *, as_json: bool) -> None:
-        super().__init__(default_notes_place() if place is None else place, namespace, as_json=as_json)
+    def __init__(self, where: Where) -> None:
+        super().__init__(where, default_notes_place())
 
-    def show_all(self) -> None:
+    def list_(self) -> None:
         """Print a line for each task."""
-        histories = anyio.run(self._all)
+        histories = self._within(_all)
         if self._as_json:
             self._document({"count": len(histories), "notes": [_summary(each) for each in histories]})
             return
@@ -47,7 +51,7 @@ class NoteService(Desk):
 
     def show(self, task: str) -> None:
         """Print a task's current notes."""
-        (history,) = anyio.run(self._resolved, (task,))
+        (history,) = self._resolved((task,))
         if self._as_json:
             self._document({"notes": _summary(history)})
             return
@@ -55,7 +59,7 @@ class NoteService(Desk):
 
     def history(self, task: str) -> None:
         """Print a task's versions and what became of them."""
-        (history,) = anyio.run(self._resolved, (task,))
+        (history,) = self._resolved((task,))
         if self._as_json:
             self._document({"history": document_of(history)})
             return
@@ -69,7 +73,12 @@ class NoteService(Desk):
 
     def rollback(self, task: str, to: int | None) -> None:
         """Go back to an earlier version."""
-        old, new = anyio.run(self._roll_back, task, to)
+
+        async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
+            old = await self._one(store, task)
+            return old, await store.rollback(old.identity, to=to)
+
+        old, new = self._within(rolled_back)
         if self._as_json:
             self._document({"identity": new.identity, "old": old.current, "new": new.current})
         elif old.current == new.current:
@@ -77,42 +86,38 @@ class NoteService(Desk):
         else:
             self._screen.result(f"rolled back from version {old.current} to {new.current}")
 
-    def forget(self, tasks: Sequence[str], *, ask: bool) -> None:
+    def forget(self, tasks: Sequence[str], *, yes: bool) -> None:
         """Remove the notes of tasks; nothing is removed unless all of them are found."""
-        histories = anyio.run(self._resolved, tasks)
-        for each in histories if ask else ():
+        if self._as_json and not yes:
+            raise click.UsageError("--json can't ask: add --yes")
+        histories = self._resolved(tasks)
+        for each in () if yes else histories:
             self._screen.note(f"{each.identity[:_SHORT_ID]}  {each.description}")
         number = counted(len(histories), "task")
-        if ask:
+        if not yes:
             click.confirm(f"Forget the notes of {number} for good?", abort=True, err=True)
-        gone = anyio.run(self._forget, [each.identity for each in histories])
-        if self._as_json:
-            self._document({"forgotten": gone})
-        else:
-            self._screen.result(f"forgot the notes of {number}")
+
+        async def forgotten(store: VersionedReflectionStore) -> list[JSON]:
+            return [each.identity for each in histories if await store.forget(each.identity)]
+
+        gone = self._within(forgotten)
+        self._answer({"forgotten": gone}, f"forgot the notes of {number}")
 
     # -- what touches the store
 
-    def _open(self) -> VersionedReflectionStore:
-        return open_notes(self._place, namespace=self._namespace, create=False)
+    def _within(self, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
+        async def opened() -> T:
+            async with open_notes(self._place, namespace=self._namespace, create=False) as store:
+                return await work(store)
 
-    async def _all(self) -> list[NoteHistory]:
-        async with self._open() as store:
-            return [history async for history in _each(store)]
+        return anyio.run(opened)
 
-    async def _resolved(self, tasks: Sequence[str]) -> list[NoteHistory]:
-        async with self._open() as store:
+    def _resolved(self, tasks: Sequence[str]) -> list[NoteHistory]:
+        async def resolved(store: VersionedReflectionStore) -> list[NoteHistory]:
             found = [await self._one(store, task) for task in tasks]
-        return list({each.identity: each for each in found}.values())
+            return list({each.identity: each for each in found}.values())
 
-    async def _roll_back(self, task: str, to: int | None) -> tuple[NoteHistory, NoteHistory]:
-        async with self._open() as store:
-            old = await self._one(store, task)
-            return old, await store.rollback(old.identity, to=to)
-
-    async def _forget(self, identities: Sequence[str]) -> list[str]:
-        async with self._open() as store:
-            return [identity for identity in identities if await store.forget(identity)]
+        return self._within(resolved)
 
     async def _one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
         for identity in (task_identity(task), task.strip()):
@@ -123,7 +128,7 @@ class NoteService(Desk):
             raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {self._where}")
         if len(start) < _SHORTEST_ID:
             raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
-        matches = [history async for history in _each(store) if history.identity.startswith(start)]
+        matches = [history for history in await _all(store) if history.identity.startswith(start)]
         if not matches:
             raise ReflectionStoreError(f"there are no notes on a task {task!r} {self._where}")
         if len(matches) > 1:
@@ -132,14 +137,14 @@ class NoteService(Desk):
         return matches[0]
 
 
-async def _each(store: VersionedReflectionStore) -> AsyncIterator[NoteHistory]:
+async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
+    found: list[NoteHistory] = []
     after: str | None = None
     while True:
         page = await store.list(after=after, limit=500)
-        for history in page.histories:
-            yield history
+        found += page.histories
         if page.next is None:
-            return
+            return found
         after = page.next
 
 

@@ -1,10 +1,13 @@
-"""Options that several commands share."""
+"""Options that several commands share, how a command meets its service, and help in sections."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
-from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import click
 from click.core import ParameterSource
@@ -17,10 +20,36 @@ _DEBUG = "jeeves_reflexion.cli.debug"
 COUNT: Final = click.IntRange(1, 1_000_000_000)
 """How many of something a command is to find or show; more than that no store can count."""
 
+BY_DEFAULT = "the command line"
 DEFAULT_NAMESPACE = "default"
 
 NamedEmbedder: TypeAlias = Literal["minilm", "hashing"]
 EmbedderChoice: TypeAlias = Literal["auto", NamedEmbedder]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which lessons are meant, and how to answer."""
+
+    place: str | None
+    namespace: str = DEFAULT_NAMESPACE
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whether a change is made without a question (``yes``), or only shown (``dry_run``)."""
+
+    yes: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What goes into a lesson's history beside a change."""
+
+    by: str = BY_DEFAULT
+    reason: str = ""
 
 
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
@@ -68,6 +97,28 @@ def renamed(now: str, then: str, parameter: str, **attributes: Any) -> Callable[
         return click.option(now, parameter, callback=take, **attributes)(earlier(function))
 
     return add
+
+
+def options_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return what adds several options; the help lists them in their order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def number_option(name: str, metavar: str, kind: click.FloatRange, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+    """Return what adds an option with a number that is one, and not without end."""
+    return click.option(name, metavar=metavar, type=kind, callback=_check_number, **attributes)
+
+
+def _check_number(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"it must be a number, not {value}")
+    return value
 
 
 def top_k_option(**attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
@@ -168,9 +219,29 @@ def credit_option(function: F) -> F:
     )(function)
 
 
+def withhold_early_option(function: F) -> F:
+    """Add ``--withhold-early``."""
+    return number_option(
+        "--withhold-early",
+        "SHARE",
+        click.FloatRange(0, 0.5),
+        help="With --withhold: a larger share for a lesson of which nothing is known, halved the more is known.",
+    )(function)
+
+
 def endpoint_options(function: F) -> F:
     """Add ``--base-url``, ``--api-key-env`` and ``--timeout``: where models are asked, and how long for an answer."""
-    for option in (
+    return options_of(
+        click.option(
+            "--base-url",
+            metavar="URL",
+            help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
+        ),
+        click.option(
+            "--api-key-env",
+            metavar="VAR",
+            help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
+        ),
         click.option(
             "--timeout",
             metavar="SECONDS",
@@ -180,16 +251,123 @@ def endpoint_options(function: F) -> F:
             show_default=True,
             help="The longest wait for one answer of a model.",
         ),
-        click.option(
-            "--api-key-env",
-            metavar="VAR",
-            help="The environment variable that holds the key.  [default: OPENAI_API_KEY]",
-        ),
-        click.option(
-            "--base-url",
-            metavar="URL",
-            help="An OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI's]",
-        ),
-    ):
-        function = option(function)
-    return function
+    )(function)
+
+
+def where_options(place: Callable[[F], F]) -> Callable[[F], F]:
+    """Return what adds ``--namespace``, ``--json``, ``--debug`` and ``place``, all as ``where``, a :class:`Where`."""
+
+    def add(function: F) -> F:
+        made = bundled(function, "where", Where, ("place", "namespace", "as_json"))
+        for option in (debug_option, json_option, namespace_option, place):
+            made = option(made)
+        return made
+
+    return add
+
+
+def common(function: F) -> F:
+    """Add the options that every command over the lessons of a namespace has."""
+    return where_options(_lessons_option)(function)
+
+
+def everywhere(function: F) -> F:
+    """Add the options of a command over all namespaces of a place; they come as ``where``, too."""
+    made = bundled(function, "where", Where, ("place", "as_json"))
+    return _lessons_option(debug_option(json_option(made)))
+
+
+def _lessons_option(function: F) -> F:
+    return renamed(
+        "--lessons",
+        "--place",
+        "place",
+        metavar="ADDRESS",
+        help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
+    )(function)
+
+
+def asking_options(function: F) -> F:
+    """Add ``--yes`` and ``--dry-run``; they come as ``asking``, an :class:`Asking`."""
+    function = bundled(function, "asking", _asking, ("yes", "dry_run"))
+    dry = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+    return click.option("--yes", "-y", is_flag=True, help="Don't ask.")(dry(function))
+
+
+def why_options(function: F) -> F:
+    """Add ``--reason`` and ``--by``; they come as ``why``, a :class:`Why`."""
+    function = bundled(function, "why", Why, ("by", "reason"))
+    reason = click.option(
+        "--reason", metavar="TEXT", default="", callback=_clean, help="Why; kept in the history."
+    )
+    return by_option(reason(function))
+
+
+def by_option(function: F) -> F:
+    """Add ``--by``."""
+    return click.option(
+        "--by",
+        metavar="NAME",
+        default=BY_DEFAULT,
+        callback=_clean,
+        show_default=True,
+        help="Who says so; kept in the history.",
+    )(function)
+
+
+def _clean(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Take secrets and what hides out of a text that goes into the history."""
+    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - not for --help
+    from jeeves_reflexion.text import one_line  # noqa: PLC0415
+
+    return one_line(redact(value))
+
+
+def _asking(*, yes: bool, dry_run: bool) -> Asking:
+    if yes and dry_run:
+        raise click.UsageError("--yes and --dry-run exclude each other")
+    return Asking(yes, dry_run)
+
+
+def bundled(function: F, name: str, make: Callable[..., object], options: Sequence[str]) -> F:
+    """Have a command called with one value in the place of several options."""
+
+    @functools.wraps(cast("Callable[..., Any]", function))
+    def call(**given: Any) -> Any:  # noqa: ANN401 - as click calls it
+        value = make(**{option: given.pop(option) for option in options})
+        return cast("Callable[..., Any]", function)(**given, **{name: value})
+
+    return cast("F", call)
+
+
+def served_by(service: str) -> Callable[[F], F]:
+    """Return what has a command answered by the method of its name of ``service``, ``module:Class`` of this package.
+
+    The service is loaded when the command runs: ``--help`` and a typing error need none of it.
+    """
+
+    def bound(function: F) -> F:
+        @functools.wraps(cast("Callable[..., Any]", function))
+        def call(*, where: Where, **given: Any) -> None:  # noqa: ANN401 - as click calls it
+            module, _, name = service.partition(":")
+            made = getattr(importlib.import_module(f"jeeves_reflexion.cli.{module}"), name)
+            getattr(made(where), call.__name__)(**given)
+
+        return cast("F", call)
+
+    return bound
+
+
+class Sections(click.Group):
+    """A group that lists its commands under headings."""
+
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
+        super().__init__(*args, **kwargs)
+        self.sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, section by section."""
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])

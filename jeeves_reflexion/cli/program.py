@@ -7,7 +7,7 @@ import click
 from jeeves_reflexion import __version__
 from jeeves_reflexion.cli.bench import bench
 from jeeves_reflexion.cli.failures import CAUGHT, report
-from jeeves_reflexion.cli.lessons import lessons
+from jeeves_reflexion.cli.lessons.commands import lessons
 from jeeves_reflexion.cli.notes import notes
 from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
 from jeeves_reflexion.cli.run import run

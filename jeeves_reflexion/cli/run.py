@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.bench_options import check_early, check_finite_number
+from jeeves_reflexion.cli.bench_options import check_early
 from jeeves_reflexion.cli.options import (
     COUNT,
     check_finite,
@@ -18,7 +18,9 @@ from jeeves_reflexion.cli.options import (
     endpoint_options,
     json_option,
     namespace_option,
+    number_option,
     top_k_option,
+    withhold_early_option,
 )
 
 
@@ -53,20 +55,13 @@ from jeeves_reflexion.cli.options import (
 )
 @embedder_option
 @credit_option
-@click.option(
+@number_option(
     "--withhold",
-    metavar="SHARE",
-    type=click.FloatRange(0, 0.5),
-    callback=check_finite_number,
+    "SHARE",
+    click.FloatRange(0, 0.5),
     help="Withhold each lesson from this share of its recalls, so that what it does is known; means --credit.",
 )
-@click.option(
-    "--withhold-early",
-    metavar="SHARE",
-    type=click.FloatRange(0, 0.5),
-    callback=check_finite_number,
-    help="With --withhold: a larger share for a lesson of which nothing is known, halved the more is known.",
-)
+@withhold_early_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-seconds",
@@ -88,9 +83,10 @@ def run(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - one fo
     # Not before the command line has been read: --help and a typing error need none of it.
     from jeeves_reflexion.cli import run_service  # noqa: PLC0415
     from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
-    from jeeves_reflexion.cli.lesson_credit import credit_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
+    from jeeves_reflexion.cli.stores import credit_of  # noqa: PLC0415
     from jeeves_reflexion.loop.lesson_address import default_place  # noqa: PLC0415
+    from jeeves_reflexion.session import Budget  # noqa: PLC0415
 
     if options["lessons"] is not None and options["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
@@ -115,14 +111,11 @@ def run(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - one fo
         endpoint=Endpoint(options["model"], options["base_url"], options["api_key_env"], options["timeout"]),
         judge=options["evaluator_model"],
         agent=options["agent"],
-        loop=run_service.Loop(
-            options["max_attempts"],
-            options["threshold"],
-            options["k"],
-            options["budget_tokens"],
-            options["budget_seconds"],
-        ),
         lessons=lessons,
+        max_attempts=options["max_attempts"],
+        threshold=options["threshold"],
+        top_k=options["k"],
+        budget=Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"]),
     )
     ctx.exit(run_service.run(order, Screen(quiet=options["quiet"]), as_json=options["as_json"]))
 

@@ -18,29 +18,20 @@ from jeeves_reflexion.cli.plain import result_as_json
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.stores import open_for_run
 from jeeves_reflexion.cli.user_code import load, prints_go_to_stderr
-from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.errors import ModelAuthError, ModelError
+from jeeves_reflexion.events import Event, RunFinished
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.loop.factory import LoopOptions
 from jeeves_reflexion.loop.reflexion import Reflexion
+from jeeves_reflexion.loop.trace import Trace
 from jeeves_reflexion.models import OpenAIModel
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Budget, logger
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import RunResult
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """How long the loop goes on."""
-
-    max_attempts: int
-    threshold: float
-    top_k: int
-    max_tokens: int | None
-    max_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +56,11 @@ class Order:
     endpoint: Endpoint
     judge: str | None
     agent: str | None
-    loop: Loop
     lessons: Place | None
+    max_attempts: int
+    threshold: float
+    top_k: int
+    budget: Budget
 
 
 def run(order: Order, screen: Screen, *, as_json: bool) -> int:
@@ -99,7 +93,6 @@ async def _run(
     judging: OpenAIModel | None,
     watch: Watch,
 ) -> RunResult:
-    budget = Budget(max_tokens=order.loop.max_tokens, max_seconds=order.loop.max_seconds)
     async with AsyncExitStack() as open_things:
         await open_things.enter_async_context(answering)
         if judging is not None:
@@ -110,10 +103,10 @@ async def _run(
             model=ProvenModel(answering),
             evaluator=None if judging is None else ProvenModel(judging),
             lesson_store=store,
-            max_attempts=order.loop.max_attempts,
-            threshold=order.loop.threshold,
-            top_k_lessons=order.loop.top_k,
-            options=LoopOptions(budget=budget),
+            max_attempts=order.max_attempts,
+            threshold=order.threshold,
+            top_k_lessons=order.top_k,
+            options=LoopOptions(budget=order.budget),
         )
         return await loop.run(order.task, session=loop.session(listener=watch))
 
@@ -154,3 +147,32 @@ class ProvenModel(WrappedModel):
                 raise
             raise UnusableEndpointError(str(error)) from error
         self._answered = True
+
+
+class Watch(Trace):
+    """The trace of a run on a person's screen; ``place`` is where its lessons are kept, if anywhere."""
+
+    def __init__(self, screen: Screen, place: str | None) -> None:
+        super().__init__(screen)
+        self._place = place
+
+    def opened(self, n_lessons: int) -> None:
+        """Say which store is in use."""
+        self.display.note(f"lessons: {self._place} ({n_lessons} so far)", "dim")
+        self.display.waiting_for("opening the lessons")
+
+    def farewell(self) -> str:
+        """Say what an interrupt leaves behind."""
+        if self._place is None:
+            return "the run was stopped; it kept no lessons, as asked"
+        if not self.kept:
+            return "the run was stopped before it had learned anything; earlier lessons are as they were"
+        kept = f"{counted(self.kept, 'lesson')} in {self._place}"
+        return f"the run was stopped; what was learned up to then is kept ({kept})"
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        super().__call__(event)
+        if isinstance(event, RunFinished) and self._place is not None:
+            # It is what "lessons outcome" takes, by somebody who knows better later.
+            self.display.note(f"run: {event.run_id}", "dim")

@@ -34,6 +34,10 @@ def cell(value: str) -> str:
 
 
 _NAMED: Final = frozenset({"score", "similarity"})
+_LABELLED: Final = frozenset({"task", "was"})
+_UNKNOWN: Final = ("", "-")
+_BELOW: Final = frozenset({"was", "change", "reason", "why", "task"})
+"""The fields that a person reads under an item's text."""
 
 
 class Screen:
@@ -61,18 +65,15 @@ class Screen:
         click.echo(json.dumps(value, indent=2 if self._out.is_terminal else None))
 
     def entry(self, fields: Mapping[str, str]) -> None:
-        """Print one item of a list: in two parts for a person, its fields separated by tabs for a pipe.
+        """Print one item of a list: its fields separated by tabs for a pipe, in lines for a person.
 
-        The first field is the item's id, the last its text.
+        The first field is the item's id, the last its text; reasons, tasks and changes come under the text. A person is
+        not shown what is not known.
         """
-        if not self._out.is_terminal:
+        if self._out.is_terminal:
+            self._out.print(_item(fields))
+        else:
             click.echo("\t".join(map(cell, fields.values())))
-            return
-        cells = {name: one_line(visible(value)) for name, value in fields.items()}
-        (_, key), *about, (_, text) = cells.items()
-        said = "  ".join(f"{name} {value}" if name in _NAMED else value for name, value in about)
-        self._out.print(Text.assemble((key, "yellow"), (f"  {said}", "dim")))
-        self._out.print(Padding(Text(text), (0, 0, 0, 4)))
 
     def details(self, fields: Mapping[str, str]) -> None:
         """Print one item whole, a line for each field; for a person, wrapped beside their names."""
@@ -87,6 +88,13 @@ class Screen:
         self._out.print(grid)
 
     # -- stderr
+
+    def asked(self, fields: Mapping[str, str]) -> None:
+        """Show one item that a question is about."""
+        if self._err.is_terminal:
+            self._err.print(_item(fields))
+        else:
+            self.note("  ".join(fields.values()))
 
     def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """Say what is going on."""
@@ -130,3 +138,26 @@ class Screen:
         else:
             # Not through rich, which would break the line at a width that a file doesn't have.
             click.echo(" " * indent + text.plain, err=True)
+
+
+def _item(fields: Mapping[str, str]) -> Table:
+    """What identifies an item on the first line, its text below, and the rest under that, beside its id."""
+    cells = {name: one_line(visible(value)) for name, value in fields.items()}
+    (_, key), *about, (_, text) = cells.items()
+    said = [(name, value) for name, value in about if value not in _UNKNOWN]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    head = "  ".join(_named(name, value) for name, value in said if name not in _BELOW)
+    grid.add_row(Text(key, "yellow"), Text(head, "dim"))
+    grid.add_row("", Text(text))
+    for name, value in said:
+        if name in _BELOW:
+            grid.add_row("", Text(_named(name, value), "dim"))
+    return grid
+
+
+def _named(name: str, value: str) -> str:
+    if name in _LABELLED:
+        return f"{name}: {value}"
+    return f"{name} {value}" if name in _NAMED else value

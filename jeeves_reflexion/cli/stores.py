@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
 
 from jeeves_reflexion.cli.options import EmbedderChoice
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
 from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
+from jeeves_reflexion.lessons.credit.effects import Withholding
+from jeeves_reflexion.lessons.settings import Credit
 from jeeves_reflexion.loop.lesson_address import open_lessons
 from jeeves_reflexion.redaction import redact
 from vectorstores import (
     AbsentEmbedder,
     Embedder,
+    EmbeddingError,
     HashingEmbedder,
     Origin,
     Reembedding,
@@ -23,6 +29,9 @@ from vectorstores import (
 )
 from vectorstores import MissingDependencyError as MissingForStores
 from vectorstores.embedders import default_embedder, embedder_or_default
+
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
 
 
 def open_for_run(
@@ -43,6 +52,37 @@ def open_for_reading(place: str, namespace: str) -> VectorLessonStore:
     """Open an existing store to list, show, count or forget: no embedder is needed, and none is loaded."""
     embedder = AbsentEmbedder(existing(place))
     return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
+
+
+def open_for_changes(place: str, namespace: str, choice: EmbedderChoice = "auto") -> VectorLessonStore:
+    """Open an existing store to change lessons that are in it: its embedder is made when a text is new, not before.
+
+    Most changes write texts back whose embeddings the store still has. So lessons can be reviewed, retired and merged
+    on a machine without the embedder, and in a store whose embedder this command can't name.
+    """
+    origin = existing(place)
+    embedder = LateEmbedder(origin, lambda: embedder_for(choice, origin, place))
+    return open_lessons(place, namespace=namespace, embedder=embedder, create=False)
+
+
+class LateEmbedder(AbsentEmbedder):
+    """Stands for the embedder of a store until a text has to be embedded, and asks ``make`` for it then."""
+
+    def __init__(self, origin: Origin, make: Callable[[], Embedder]) -> None:
+        super().__init__(origin)
+        self._make = make
+        self._made: Embedder | None = None
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Return embeddings of shape ``(n, dim)``; raises :class:`EmbeddingError` if the embedder made is another."""
+        if self._made is None:
+            made = await anyio.to_thread.run_sync(self._make)
+            if made.id != self.id:
+                raise EmbeddingError(
+                    f"a new text has to be embedded by {self!r}, which made the store; the embedder here is {made!r}"
+                )
+            self._made = made
+        return await self._made.embed(texts)
 
 
 async def move_to(
@@ -105,3 +145,28 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, place: str) -> E
         else:
             feature = f"the lesson store {redact(place)}, made with {origin.embedder_name},"
         raise MissingDependencyError(feature, "minilm") from error
+
+
+def credit_of(
+    asked: bool | None,  # noqa: FBT001 - as click gives it
+    *,
+    withhold: float | None = None,
+    early: float | None = None,
+    half_life: float | None = None,
+) -> Credit | None:
+    """Return the credit that was asked for; as a lesson store has it by itself where nothing was.
+
+    ``asked`` is None without ``--credit`` and ``--no-credit``; a share to withhold or a half-life, in days, asks for
+    credit too. ``early`` is the share for lessons of which nothing is known, and goes with ``withhold``.
+    """
+    wanted = asked if asked is not None else withhold is not None or half_life is not None
+    default = LessonSettings().credit
+    if not wanted:
+        return None if asked is False else default
+    made = default or Credit()
+    return Credit(
+        withholding=made.withholding if withhold is None else Withholding(withhold, early=early),
+        retire=made.retire,
+        half_life_days=made.half_life_days if half_life is None else half_life,
+        max_age=made.max_age,
+    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option
-from jeeves_reflexion.errors import ConfigurationError, ModelAuthError
+from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import JSON
 
 if TYPE_CHECKING:
+    from jeeves_reflexion.cli.endpoints import Endpoint
     from jeeves_reflexion.cli.screen import Screen
     from jeeves_reflexion.events import Event
     from jeeves_reflexion.models import OpenAIModel
@@ -35,9 +35,7 @@ class Order:
 
     state: Mapping[str, JSON]
     model: str | None
-    base_url: str | None
-    api_key: str | None
-    timeout: float
+    endpoint: Endpoint
     trusted: bool
     allow_weaker: bool
 
@@ -94,16 +92,16 @@ def run(  # noqa: PLR0913 - one parameter for each option
     # Not before the command line has been read: --help and a typing error need none of it.
     import anyio  # noqa: PLC0415
 
+    from jeeves_reflexion.cli.endpoints import Endpoint, key_of  # noqa: PLC0415
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
     from jeeves_reflexion.session import logger  # noqa: PLC0415
     from jeeves_reflexion.workflows import Workflow  # noqa: PLC0415
 
     # The screen shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
-    key = None if api_key_env is None else os.environ.get(api_key_env, "").strip()
-    if key == "":
-        raise ModelAuthError(f"no key: the environment variable {api_key_env} is not set, or empty")
-    order = Order(_read_state(state), model, base_url, key, timeout, trusted, allow_weaker)
+    endpoint = Endpoint(model or "", base_url, api_key_env, timeout)
+    key_of(endpoint)  # a key that is not there is told before anything else
+    order = Order(_read_state(state), model, endpoint, trusted, allow_weaker)
     loaded = Workflow.load(file)
     screen = Screen(quiet=quiet or as_json)
     with screen.busy():
@@ -164,7 +162,7 @@ def _read_state(given: str) -> Mapping[str, JSON]:
 
 
 async def _run(loaded: Workflow, order: Order, screen: Screen) -> dict[str, JSON]:
-    from jeeves_reflexion.models import OpenAIModel  # noqa: PLC0415
+    from jeeves_reflexion.cli.endpoints import model_at  # noqa: PLC0415
     from jeeves_reflexion.sandbox import Sandbox  # noqa: PLC0415
 
     opened: dict[str, OpenAIModel] = {}
@@ -173,9 +171,7 @@ async def _run(loaded: Workflow, order: Order, screen: Screen) -> dict[str, JSON
         def by_name(name: str) -> OpenAIModel:
             name = order.model or name.removeprefix("openai:")
             if name not in opened:
-                opened[name] = OpenAIModel(
-                    name, base_url=order.base_url, api_key=order.api_key, timeout=order.timeout
-                )
+                opened[name] = model_at(replace(order.endpoint, model=name))
                 open_things.push_async_callback(opened[name].aclose)
             return opened[name]
 

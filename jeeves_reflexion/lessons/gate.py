@@ -100,14 +100,19 @@ async def clean(lesson: Lesson, tasks: Sequence[str], *, screen: Screen | None =
     return CleanLesson(replace(fields, text=text, task_excerpt=excerpt), known, finding)
 
 
+def check_shape(text: str, name: str = "the text") -> None:
+    """Raise :class:`ConfigurationError` for what is no lesson."""
+    problem = shape_problem(text)
+    if problem is not None:
+        raise ConfigurationError(f"{name} is no lesson: {problem}")
+
+
 async def clean_words(lesson_id: str, text: str, *, screen: Screen | None = None) -> str:
     """Return new words for a stored lesson as they are to be stored.
 
     Raises :class:`ConfigurationError` for what is no lesson, and :class:`LessonRefusedError` for what gives orders.
     """
-    problem = shape_problem(text)
-    if problem is not None:
-        raise ConfigurationError(f"the new text is no lesson: {problem}")
+    check_shape(text, "the new text")
     cleaned = clean_lesson(text)
     finding = await screened(cleaned, screen)
     if finding is not None:

@@ -20,7 +20,7 @@ from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, digest_of, is_equal, supported
 from jeeves_reflexion.lessons.filters import LessonFilter, lesson_filter
-from jeeves_reflexion.lessons.gate import CleanLesson, clean, clean_prompt, clean_task
+from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
 from jeeves_reflexion.lessons.quarantine import QUARANTINE, Quarantine
 from jeeves_reflexion.lessons.records import MOST_TASKS, RECALLED, UnreadableLessonError, one_each, readable
@@ -121,6 +121,15 @@ class VectorLessonStore:
             evidence=reflection.evidence,
         )
         return await self.admit(lesson, [task.prompt], Change("learn"))
+
+    async def add(self, text: str, task: str, *, kind: str | None = None, by: str = "") -> Lesson:
+        """Store what a person, ``by``, advises for tasks like ``task`` of a ``kind``; raises as :meth:`record` does.
+
+        No attempt taught it: it has no score, and a run of its own.
+        """
+        check_shape(text)
+        source = Provenance(f"added-{uuid.uuid4().hex}", 0, None, agent=by or None)
+        return await self.record(Task(task, kind=kind), Reflection(text), provenance=source)
 
     async def admit(self, lesson: Lesson, tasks: Sequence[str], change: Change) -> Lesson:
         """Store a lesson that is recalled by the texts of ``tasks``, as :meth:`record` does, whoever wrote it."""

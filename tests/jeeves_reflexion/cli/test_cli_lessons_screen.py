@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from jeeves_reflexion.cli.lesson_options import Sections
-from jeeves_reflexion.cli.lesson_screen import LessonScreen
-from jeeves_reflexion.cli.lessons import lessons
+from jeeves_reflexion.cli.lessons.commands import lessons
+from jeeves_reflexion.cli.options import Sections
+from jeeves_reflexion.cli.screen import Screen
 
 TASK = "Put a clean mug on the desk beside the lamp of the bedroom, but not on the book that lies open there."
 LESSON = (
@@ -50,8 +50,8 @@ def test_a_hostile_text_moves_no_cursor(capsys, width):
         "why": "a \x1b]0;owned\x07 b",
         "text": "red \x1b[31mred [bold]this[/bold]\r\n!",
     }
-    LessonScreen(quiet=False).entry(fields, ("why",))
-    LessonScreen(quiet=False).asked(fields)
+    Screen(quiet=False).entry(fields)
+    Screen(quiet=False).asked(fields)
     caught = capsys.readouterr()
     shown = re.sub(r"\x1b\[[0-9;]*m", "", caught.out + caught.err)
     assert "\x1b" not in shown

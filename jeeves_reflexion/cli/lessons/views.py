@@ -6,16 +6,15 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from jeeves_reflexion.cli.desk import with_values
 from jeeves_reflexion.cli.plain import as_json
+from jeeves_reflexion.cli.service import with_values
+from jeeves_reflexion.lessons.history import PUT_BACK, Entry
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.schema import MERGED_INTO, VOTES
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson, Lift
 
 SHORT_ID: Final = 8
-BELOW: Final = ("was", "change", "reason", "why", "task")
-"""The columns that a person reads under a lesson."""
 _TASK_EXCERPT: Final = 60
 
 
@@ -32,7 +31,7 @@ def row(lesson: Lesson, *more: tuple[str, str]) -> dict[str, str]:
         "date": when(lesson.provenance.created_at, "%Y-%m-%d"),
         "score": "-" if score is None else f"{score:.2f}",
         **dict(more),
-        "task": task(lesson),
+        "task": task_excerpt(lesson),
         "lesson": lesson.text,
     }
 
@@ -81,7 +80,7 @@ def held_row(held: Held) -> dict[str, str]:
         "state": "quarantine",
         "trust": held.lesson.trust,
         "why": f"{held.kind}: {held.why}",
-        "task": task(held.lesson),
+        "task": task_excerpt(held.lesson),
         "lesson": held.lesson.text,
     }
 
@@ -131,7 +130,7 @@ def points(value: float) -> str:
     return f"{100 * value:+.0f}"
 
 
-def task(lesson: Lesson) -> str:
+def task_excerpt(lesson: Lesson) -> str:
     """Return a task's beginning and end."""
     return abridge(lesson.task_excerpt, _TASK_EXCERPT)
 
@@ -152,3 +151,25 @@ def when(at: float, form: str) -> str:
     if not at:
         return "-"
     return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).astimezone().strftime(form)
+
+
+def entry_row(entry: Entry) -> dict[str, str]:
+    """Return a change of a lesson as one item of a list."""
+    before = entry.before
+    text = change_of(before, entry.after, told=entry.reason)
+    if entry.operation == PUT_BACK and before is not None:
+        text = f"{before.state} -> quarantine"
+    elif (
+        entry.operation == "merge" and entry.others and not all(each in entry.reason for each in entry.others)
+    ):
+        text += f"; takes in {', '.join(map(short, entry.others))}"
+    reworded = before is not None and before.text != entry.after.text
+    return {
+        "number": str(entry.number),
+        "date": when(entry.at, "%Y-%m-%d %H:%M"),
+        "operation": entry.operation,
+        "by": f"by {entry.by}" if entry.by else "-",
+        "reason": entry.reason or "-",
+        "was": before.text if before is not None and reworded else "-",
+        "text": entry.after.text if reworded else text,
+    }

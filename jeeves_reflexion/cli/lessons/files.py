@@ -8,20 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import anyio.to_thread
 import click
 
-from jeeves_reflexion.cli.desk import counted
-from jeeves_reflexion.cli.lesson_cleaning import clean, clean_task, problem_with, shape_of
-from jeeves_reflexion.cli.lesson_desk import LessonDesk
-from jeeves_reflexion.cli.lesson_manifest import export_folder
-from jeeves_reflexion.cli.lesson_options import Asking, Where
-from jeeves_reflexion.cli.lesson_rows import BELOW, short, task
-from jeeves_reflexion.cli.options import EmbedderChoice
-from jeeves_reflexion.cli.stores import open_for_run
+from jeeves_reflexion.cli.lessons.admission import clean, problem_with, shape_of
+from jeeves_reflexion.cli.lessons.service import LessonService, within
+from jeeves_reflexion.cli.lessons.sync import export_folder
+from jeeves_reflexion.cli.lessons.views import short, task_excerpt
+from jeeves_reflexion.cli.options import Asking, EmbedderChoice, Where
+from jeeves_reflexion.cli.service import counted
+from jeeves_reflexion.cli.stores import open_for_reading, open_for_run
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore, gate
 from jeeves_reflexion.lessons.curation import Curator
@@ -36,6 +35,7 @@ from jeeves_reflexion.lessons.exchange.files import (
     undone,
 )
 from jeeves_reflexion.lessons.exchange.lines import to_line
+from jeeves_reflexion.lessons.gate import clean_prompt
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import MOST_TASKS
 from jeeves_reflexion.lessons.repository import store_errors
@@ -48,7 +48,6 @@ from vectorstores import origin_of
 
 Format = Literal["jsonl", "markdown"]
 
-_PAGE: Final = 500
 _SHOWN: Final = 20
 
 
@@ -71,7 +70,7 @@ class Importing:
     embedder: EmbedderChoice = "auto"
 
 
-class FilesDesk(LessonDesk):
+class FileService(LessonService):
     """Carries lessons to files and back."""
 
     def __init__(self, where: Where) -> None:
@@ -85,7 +84,7 @@ class FilesDesk(LessonDesk):
         if path is None and self._as_json:
             raise click.UsageError("--json would stand among the lessons: name a file")
         _check_target(path, form, overwrite=overwrite)
-        found = anyio.run(self._exported, state)
+        found = self._read(lambda store: self._exported(store, state))
         number = len(found)
         if path is None:
             for lesson, tasks in found:
@@ -96,15 +95,21 @@ class FilesDesk(LessonDesk):
             _write_to(path, found)
         else:
             anyio.run(export_file, path, found)
+        said = f"exported {counted(number, 'lesson')}"
         if path is None:
-            self._screen.note(f"exported {counted(number, 'lesson')}")
-        elif self._as_json:
-            self._document({"exported": number, "to": str(path), "format": form})
+            self._screen.note(said)
         else:
-            self._screen.result(f"exported {counted(number, 'lesson')} to {path}")
+            self._answer({"exported": number, "to": str(path), "format": form}, f"{said} to {path}")
 
-    def bring(self, order: Importing, asking: Asking) -> None:
+    def import_(self, asking: Asking, **given: Any) -> None:  # noqa: ANN401 - as click gives them
         """Import lessons: show what that adds, changes and refuses, ask, and do it."""
+        order = Importing(**given)
+        if order.approve and order.restore:
+            raise click.UsageError(
+                "--approve and --restore exclude each other: --restore keeps the state as it was"
+            )
+        if order.force and not order.restore:
+            raise click.UsageError("--force goes with --restore: nothing else goes back to an older state")
         # Not in an event loop: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
         report = anyio.run(self._plan, order, _read(order))
         if not self._as_json:
@@ -112,7 +117,7 @@ class FilesDesk(LessonDesk):
         held = [line.lesson.id for line in report.added if line.lesson.id in self._held]
         answer = {**_answer(report), "quarantine": [*held]}
         if not report.changes:
-            self._close(answer, "nothing to import", dry_run=asking.dry_run)
+            self._answer({"dry_run": asking.dry_run, **answer}, "nothing to import")
             if report.refused and not report.same:
                 click.get_current_context().exit(1)
             return
@@ -121,16 +126,10 @@ class FilesDesk(LessonDesk):
         if not self._go(asking, f"Import {number}{waits}?"):
             self._answer_dry(answer)
             return
-        merged = anyio.run(self._import, order, report)
+        merged = self._import(order, report)
         also = f", {merged} of them merged into lessons that say the same" if merged else ""
         also += f", {len(held)} of them into quarantine" if held else ""
-        self._close({**answer, "merged": merged}, f"imported {number}{also}{waits}")
-
-    def _close(self, answer: dict[str, JSON], said: str, *, dry_run: bool = False) -> None:
-        if self._as_json:
-            self._document({"dry_run": dry_run, **answer})
-        else:
-            self._screen.result(said)
+        self._answer({"dry_run": False, **answer, "merged": merged}, f"imported {number}{also}{waits}")
 
     def _show(self, report: ImportReport, *, limit: int | None) -> None:
         kinds: tuple[tuple[str, Sequence[Line]], ...] = (
@@ -146,7 +145,7 @@ class FilesDesk(LessonDesk):
                         "state": "quarantine",
                         "why": f"it gives orders ({finding.kind}): {finding.why}",
                     }
-                self._screen.entry(shown, BELOW)
+                self._screen.entry(shown)
             if limit is not None and len(lines) > limit:
                 self._screen.note(f"and {len(lines) - limit} more {what}; --dry-run shows all", "dim")
         for bad in report.bad[:limit]:
@@ -155,11 +154,12 @@ class FilesDesk(LessonDesk):
 
     # -- what touches the store and files
 
-    async def _exported(self, state: LessonState | None) -> list[tuple[Lesson, tuple[str, ...]]]:
-        async with self._reading() as store:
-            with self._screen.busy():
-                self._screen.waiting_for("reading lessons")
-                return [each for each in await _with_tasks(store) if state is None or each[0].state == state]
+    async def _exported(
+        self, store: VectorLessonStore, state: LessonState | None
+    ) -> list[tuple[Lesson, tuple[str, ...]]]:
+        with self._screen.busy():
+            self._screen.waiting_for("reading lessons")
+            return [each for each in await _with_tasks(store) if state is None or each[0].state == state]
 
     async def _plan(self, order: Importing, lines: Lines) -> ImportReport:
         older: dict[str, str] = {}
@@ -173,7 +173,7 @@ class FilesDesk(LessonDesk):
                 )
             self._stored = {}
         else:
-            async with self._reading() as store:
+            async with open_for_reading(self._place, self._namespace) as store:
                 self._stored = {
                     line.lesson.id: known
                     for line in lines.lessons
@@ -217,11 +217,12 @@ class FilesDesk(LessonDesk):
         found = {lesson.id: undone(lesson, await curator.history(lesson.id)) for lesson in differing}
         return {lesson_id: what for lesson_id, what in found.items() if what}
 
-    async def _import(self, order: Importing, report: ImportReport) -> int:
+    def _import(self, order: Importing, report: ImportReport) -> int:
         """Make an import, and return how many newcomers were merged into lessons that are there."""
         change = Change("import", f"from {order.source.name}", order.by)
-        merged = 0
-        async with self._opened(order) as store:
+
+        async def imported(store: VectorLessonStore) -> int:
+            merged = 0
             with self._screen.busy():
                 for number, line in enumerate(report.changes):
                     self._screen.waiting_for(f"imported {number} of {len(report.changes)}")
@@ -234,12 +235,11 @@ class FilesDesk(LessonDesk):
                         else:
                             cleaned = await gate.clean(line.lesson, line.tasks)
                             await store.quarantine.hold(cleaned, found)
-        return merged
+            return merged
 
-    def _opened(self, order: Importing) -> VectorLessonStore:
         if order.create:
-            return open_for_run(self._place, self._namespace, order.embedder)
-        return self._changing(order.embedder)
+            return within(lambda: open_for_run(self._place, self._namespace, order.embedder), imported)
+        return self._change(imported, order.embedder)
 
 
 async def _take(
@@ -295,7 +295,7 @@ def _clean(line: Line, order: Importing) -> Line:
         state: LessonState = "active" if order.approve else "proposed"
         if state != lesson.state:
             lesson = replace(lesson, state=state, state_reason=f"from {order.source.name}")
-    return replace(line, lesson=lesson, tasks=tuple(map(clean_task, line.tasks)))
+    return replace(line, lesson=lesson, tasks=tuple(map(clean_prompt, line.tasks)))
 
 
 async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
@@ -359,7 +359,7 @@ def _line_row(what: str, line: Line, known: Lesson | None) -> dict[str, str]:
         "state": "-" if line.reason else lesson.state,
         "why": line.reason or (f"undoes {line.undoes}" if line.undoes else "-"),
         "was": known.text if changed and known is not None else "-",
-        "task": task(lesson),
+        "task": task_excerpt(lesson),
         "lesson": lesson.text,
     }
 

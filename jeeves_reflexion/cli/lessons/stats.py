@@ -4,24 +4,89 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
 
-import anyio
-
-from jeeves_reflexion.cli.desk import counted
-from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
-from jeeves_reflexion.cli.lesson_rows import lift_words, short, tallied
-from jeeves_reflexion.cli.lesson_usage import DAY, Usage, usage_of
+from jeeves_reflexion.cli.lessons.service import LessonService, all_lessons
+from jeeves_reflexion.cli.lessons.views import lift_words, short, tallied
 from jeeves_reflexion.cli.plain import as_json as plain
+from jeeves_reflexion.cli.service import counted
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, MIN_EACH, staleness
+from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.types import Lesson, Lift
+from jeeves_reflexion.types import JSON, Lesson, Lift
+from vectorstores.base import Record, RecordStore
 
+DAY: Final = 86_400.0
 _MOST_KINDS: Final = 10
 _FEW: Final = 4
+
+
+@dataclass
+class Usage:
+    """Counts over a ledger; times are in seconds since 1970, 0: never.
+
+    ``empty`` recalls found nothing to offer, ``whole`` were withheld as a whole. ``offered`` and ``withheld`` count
+    lessons, ``scored`` attempts with a score that counts, ``later`` scores that people gave afterwards. ``last`` says
+    of each lesson when it was last offered or withheld.
+    """
+
+    recalls: int = 0
+    empty: int = 0
+    whole: int = 0
+    offered: int = 0
+    withheld: int = 0
+    scored: int = 0
+    later: int = 0
+    latest: float = 0.0
+    last: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def share_withheld(self) -> float:
+        """The share of lessons that the draw kept back, among those that would have been offered."""
+        return self.withheld / max(self.offered + self.withheld, 1)
+
+    def idle_days(self, lesson: Lesson, now: float) -> float:
+        """Return the days since a lesson was last recalled, or written if that was later."""
+        return max(now - max(self.last.get(lesson.id, 0.0), lesson.provenance.created_at), 0.0) / DAY
+
+
+async def usage_of(records: RecordStore) -> Usage:
+    """Read a ledger from its beginning."""
+    usage = Usage()
+    async with store_errors("read the ledger"):
+        async for record in each_record(records, RECALLS):
+            _count_recall(usage, record)
+        async for record in each_record(records, OUTCOMES):
+            verdict = Verdict.read(record)
+            usage.scored += verdict.before is None and verdict.counts is not None
+            usage.later += verdict.kind == "feedback"
+    return usage
+
+
+def _count_recall(usage: Usage, record: Record) -> None:
+    entry = cast("Mapping[str, JSON]", record.value)
+    offered = _ids(entry.get("offered"))
+    # In the first format these did not fit the budget: no draw kept them back.
+    withheld = _ids(entry.get("withheld")) if "format" in entry else []
+    draw = entry.get("draw")
+    usage.recalls += 1
+    usage.empty += not offered and not withheld
+    usage.whole += isinstance(draw, Mapping) and bool(draw.get("whole"))
+    usage.offered += len(offered)
+    usage.withheld += len(withheld)
+    at = cast("float", entry.get("at") or 0.0)
+    usage.latest = max(usage.latest, at)
+    for lesson_id in (*offered, *withheld):
+        usage.last[lesson_id] = max(usage.last.get(lesson_id, 0.0), at)
+
+
+def _ids(items: JSON) -> list[str]:
+    return [str(item["lesson_id"]) for item in cast("Sequence[Mapping[str, JSON]]", items or ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +146,12 @@ class Stats:
         )
 
 
-class StatsDesk(LessonDesk):
+class StatsService(LessonService):
     """Prints the statistics of a library."""
 
     def stats(self, top: int) -> None:
         """Print them, with the ``top`` lessons that help most, help least, and are stalest."""
-        stats = anyio.run(self._stats)
+        stats = self._read(self._stats)
         ranked = stats.ranked()
         best = [each for each in ranked if (each.lift.value or 0.0) > 0.0][:top]
         worst = [each for each in reversed(ranked) if (each.lift.value or 0.0) <= 0.0][:top]
@@ -138,16 +203,15 @@ class StatsDesk(LessonDesk):
             }
         )
 
-    async def _stats(self) -> Stats:
-        async with self._reading() as store:
-            with self._screen.busy():
-                self._screen.waiting_for("reading lessons")
-                lessons = await all_lessons(store)
-                async with store_errors("read the quarantine"):
-                    held = len(await store.quarantine.all())
-                self._screen.waiting_for("reading the ledger")
-                usage = await usage_of(store.records)
-                known = await store.ledger.credits(max_age=0.0)
+    async def _stats(self, store: VectorLessonStore) -> Stats:
+        with self._screen.busy():
+            self._screen.waiting_for("reading lessons")
+            lessons = await all_lessons(store)
+            async with store_errors("read the quarantine"):
+                held = len(await store.quarantine.all())
+            self._screen.waiting_for("reading the ledger")
+            usage = await usage_of(store.records)
+            known = await store.ledger.credits(max_age=0.0)
         return Stats(lessons, held, usage, known, time.time())
 
 

@@ -9,7 +9,7 @@ from jeeves_reflexion.lessons import shape_problem
 from jeeves_reflexion.lessons.gate import MAX_CHARACTERS, clean_lesson
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.redaction import redact, redact_record
+from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Lesson
 
@@ -35,11 +35,6 @@ def clean(lesson: Lesson) -> Lesson:
         ),
         state_reason=_flat(lesson.state_reason),
     )
-
-
-def clean_task(text: str) -> str:
-    """Return the text of a task as it may be stored."""
-    return redact(clean_characters(text))
 
 
 def _flat(text: str) -> str:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import anyio
-import anyio.to_thread
+import click
 
-from jeeves_reflexion.cli.desk import counted
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
-from jeeves_reflexion.cli.lesson_desk import LessonDesk, all_lessons
-from jeeves_reflexion.cli.lesson_options import Asking
-from jeeves_reflexion.cli.lesson_rows import BELOW, change_of, short
-from jeeves_reflexion.cli.lesson_usage import usage_of
-from jeeves_reflexion.cli.options import EmbedderChoice
+from jeeves_reflexion.cli.lessons.service import LessonService, all_lessons
+from jeeves_reflexion.cli.lessons.stats import usage_of
+from jeeves_reflexion.cli.lessons.views import change_of, short
+from jeeves_reflexion.cli.options import Asking, EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
 from jeeves_reflexion.cli.run_service import ProvenModel
+from jeeves_reflexion.cli.service import counted
+from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import (
     Evidence,
     Known,
@@ -47,16 +46,26 @@ _REVIEW: Final = (
 )
 
 
-class ConsolidationDesk(LessonDesk):
+class ConsolidationService(LessonService):
     """Plans a consolidation, and makes it."""
 
     _in_parts = False
 
     def consolidate(
-        self, endpoint: Endpoint | None, asking: Asking, by: str, embedder: EmbedderChoice
+        self,
+        model: str | None,
+        base_url: str | None,
+        api_key_env: str | None,
+        timeout: float,
+        embedder: EmbedderChoice,
+        by: str,
+        asking: Asking,
     ) -> None:
         """Show what the rules, or a model, would do; ask; and do it."""
-        found = anyio.run(self._plan, endpoint, embedder)
+        if model is None and (base_url is not None or api_key_env is not None):
+            raise click.UsageError("--base-url and --api-key-env need --model")
+        endpoint = None if model is None else Endpoint(model, base_url, api_key_env, timeout)
+        found = self._change(lambda store: self._plan(store, endpoint), embedder)
         if not self._as_json:
             self._show(found)
         number = counted(len(found.steps), "operation")
@@ -68,15 +77,14 @@ class ConsolidationDesk(LessonDesk):
         elif not self._go(asking, f"Make {number}?"):
             self._answer_dry(_answer(found))
         else:
-            applied = anyio.run(self._apply, found, by, embedder)
-            self._tell(found, applied)
+            self._tell(found, self._change(lambda store: apply(found, store.repository, by=by), embedder))
         if found.stopped is not None:
             raise found.stopped
 
     def _show(self, found: Plan) -> None:
         for step in found.steps:
             for row in _rows(step):
-                self._screen.entry(row, BELOW)
+                self._screen.entry(row)
         for number, group in enumerate(found.review, 1):
             about = f"to review {number}"
             for lesson in group:
@@ -98,31 +106,26 @@ class ConsolidationDesk(LessonDesk):
         if self._in_parts and any(step.operation.kind == "merge" for step in applied.done):
             self._screen.note(_AGAIN, "dim")
 
-    async def _plan(self, endpoint: Endpoint | None, embedder: EmbedderChoice) -> Plan:
-        async with self._changing(embedder) as store:
-            with self._screen.busy():
-                self._screen.waiting_for("reading lessons")
-                lessons = await all_lessons(store)
-                known_of = await store.ledger.credits(max_age=0.0)
-                usage = await usage_of(store.records)
+    async def _plan(self, store: VectorLessonStore, endpoint: Endpoint | None) -> Plan:
+        with self._screen.busy():
+            self._screen.waiting_for("reading lessons")
+            lessons = await all_lessons(store)
+            known_of = await store.ledger.credits(max_age=0.0)
+            usage = await usage_of(store.records)
 
-            def known(lesson: Lesson) -> Evidence:
-                # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
-                idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
-                return Evidence(known_of.lift(lesson.id), idle)
+        def known(lesson: Lesson) -> Evidence:
+            # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
+            idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
+            return Evidence(known_of.lift(lesson.id), idle)
 
-            groups = await clusters(store.repository, lessons)
-            self._in_parts = any(len(group) == MOST for group in groups)
-            with self._screen.busy():
-                self._screen.waiting_for("consolidating")
-                if endpoint is None:
-                    alone = _alone(lessons, groups)
-                    return await plan([*groups, *alone], RuleConsolidator(known=known))
-                return await _ask(endpoint, groups, known)
-
-    async def _apply(self, found: Plan, by: str, embedder: EmbedderChoice) -> Applied:
-        async with self._changing(embedder) as store:
-            return await apply(found, store.repository, by=by)
+        groups = await clusters(store.repository, lessons)
+        self._in_parts = any(len(group) == MOST for group in groups)
+        with self._screen.busy():
+            self._screen.waiting_for("consolidating")
+            if endpoint is None:
+                alone = _alone(lessons, groups)
+                return await plan([*groups, *alone], RuleConsolidator(known=known))
+            return await _ask(endpoint, groups, known)
 
 
 async def _ask(endpoint: Endpoint, groups: Sequence[Sequence[Lesson]], known: Known) -> Plan:

@@ -1,32 +1,29 @@
-"""``jeeves-reflexion lessons``: the commands that carry lessons to files, back, and to another embedder."""
+"""``jeeves-reflexion lessons``: what the commands take that carry lessons to files, back, and to another embedder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 
-from jeeves_reflexion.cli.lesson_options import (
-    Asking,
-    Where,
+from jeeves_reflexion.cli.options import (
+    NamedEmbedder,
     asking_options,
     by_option,
     common,
-    place_option,
-)
-from jeeves_reflexion.cli.options import (
-    EmbedderChoice,
-    NamedEmbedder,
-    debug_option,
     embedder_option,
-    json_option,
+    everywhere,
+    served_by,
 )
 from jeeves_reflexion.types import LessonState
 
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lesson_files import Format
-    from jeeves_reflexion.cli.lesson_sync import Holds
+_files = served_by("lessons.files:FileService")
+
+state_option = click.option(
+    "--state", type=click.Choice(get_args(LessonState)), help="Those of one state only."
+)
+create_option = click.option("--create", is_flag=True, help="Make a store where there is none.")
 
 
 @click.command(short_help="Write lessons to a file or a folder.")
@@ -39,16 +36,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="A line of JSON for each lesson, or a folder with a Markdown file for each.",
 )
-@click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
+@state_option
 @click.option(
     "--overwrite", is_flag=True, help="Replace a file, or files of a folder, that are there already."
 )
 @common
-def export(*, target: str, form: Format, state: LessonState | None, overwrite: bool, where: Where) -> None:
+@_files
+def export() -> None:
     """Write lessons to a file, or to a folder of Markdown files that people read and edit."""
-    from jeeves_reflexion.cli.lesson_files import FilesDesk  # noqa: PLC0415 - not for --help
-
-    FilesDesk(where).export(target, form, state, overwrite=overwrite)
 
 
 @click.command("import", short_help="Take lessons in, after a look.")
@@ -64,41 +59,20 @@ def export(*, target: str, form: Format, state: LessonState | None, overwrite: b
 @click.option(
     "--force", is_flag=True, help="With --restore: undo what was done to these lessons since, forgetting too."
 )
-@click.option("--create", is_flag=True, help="Make a store where there is none.")
+@create_option
 @click.option("--skip-bad", is_flag=True, help="Pass over what is no lesson, instead of importing nothing.")
 @embedder_option
 @by_option
 @asking_options
 @common
-def import_(  # noqa: PLR0913 - one parameter for each option
-    *,
-    source: Path,
-    approve: bool,
-    restore: bool,
-    force: bool,
-    create: bool,
-    skip_bad: bool,
-    embedder: EmbedderChoice,
-    by: str,
-    asking: Asking,
-    where: Where,
-) -> None:
+@_files
+def import_() -> None:
     """Take in lessons that "export" wrote: JSON lines, or a folder of Markdown files.
 
     Shows what is new, changed, the same and refused, and asks. Lessons of others are marked as imported, and are shown
     to agents as data. --restore leaves a lesson alone that was changed since it was exported, unless --force is given;
     one that was forgotten comes back with both alone.
     """
-    from jeeves_reflexion.cli.lesson_files import FilesDesk, Importing  # noqa: PLC0415
-
-    if approve and restore:
-        raise click.UsageError(
-            "--approve and --restore exclude each other: --restore keeps the state as it was"
-        )
-    if force and not restore:
-        raise click.UsageError("--force goes with --restore: nothing else goes back to an older state")
-    order = Importing(source, approve, restore, force, create, skip_bad, by, embedder)
-    FilesDesk(where).bring(order, asking)
 
 
 @click.command(short_help="Take over what was edited in a folder.")
@@ -112,16 +86,12 @@ def import_(  # noqa: PLR0913 - one parameter for each option
 @by_option
 @asking_options
 @common
-def sync(
-    *, folder: Path, holds: Holds | None, embedder: EmbedderChoice, by: str, asking: Asking, where: Where
-) -> None:
+@served_by("lessons.sync:SyncService")
+def sync() -> None:
     """Take over what people did to the Markdown files of a FOLDER: lessons that were exported, or reflections.
 
     Shows what was added, changed and removed, and asks. A lesson whose file was removed is retired.
     """
-    from jeeves_reflexion.cli.lesson_sync import SyncDesk  # noqa: PLC0415
-
-    SyncDesk(where).sync(folder, holds, asking, by, embedder)
 
 
 @click.command("reembed", short_help="Have lessons found by another embedder.")
@@ -134,15 +104,11 @@ def sync(
 @click.option(
     "--dry-run", is_flag=True, help="Say what would be embedded and what room it needs, and do nothing."
 )
-@debug_option
-@json_option
-@place_option
-def reembed_(*, embedder: NamedEmbedder, dry_run: bool, place: str | None, as_json: bool) -> None:
+@everywhere
+@served_by("lessons.reembedding:ReembeddingService")
+def reembed() -> None:
     """Have everything in a place found by another embedder.
 
     All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
     stopped goes on where it was. Programs that have the store open have to open it again afterwards.
     """
-    from jeeves_reflexion.cli.reembedding import reembed  # noqa: PLC0415 - not for --help
-
-    reembed(place, embedder, dry_run=dry_run, as_json=as_json)

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import anyio
 
-from jeeves_reflexion.cli.options import NamedEmbedder
+from jeeves_reflexion.cli.options import NamedEmbedder, Where
 from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.service import Service
 from jeeves_reflexion.cli.stores import estimate_move, move_to
 from jeeves_reflexion.loop.lesson_address import default_place
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
 from vectorstores import Reembedding, ReembeddingEstimate
 
 
-def reembed(place: str | None, embedder: NamedEmbedder, *, dry_run: bool, as_json: bool) -> None:
-    """Give everything in a place, in all its namespaces, vectors by another embedder, and say how it goes.
+class ReembeddingService(Service):
+    """Has everything in a place, in all its namespaces, found by another embedder."""
 
-    With ``dry_run`` say what that would take, and change nothing.
-    """
-    place = default_place() if place is None else place
-    screen = Screen(quiet=False)
-    if dry_run:
-        found = anyio.run(estimate_move, place, embedder)
-        if as_json:
-            screen.document(_as_json(redact(place), embedder, found))
+    def __init__(self, where: Where) -> None:
+        super().__init__(where, default_place())
+
+    def reembed(self, embedder: NamedEmbedder, *, dry_run: bool) -> None:
+        """Embed everything anew, and say how it goes; with ``dry_run`` say what it would take, and change nothing."""
+        if dry_run:
+            found = anyio.run(estimate_move, self._place, embedder)
+            if self._as_json:
+                self._screen.document(_as_json(self._shown, embedder, found))
+            else:
+                self._screen.result(_in_words(self._shown, found))
+            return
+        with self._screen.busy():
+            done = anyio.run(move_to, self._place, embedder, _Progress(self._screen))
+        if self._as_json:
+            self._screen.document({"place": self._shown, "embedder": embedder, "embedded": done.total})
         else:
-            screen.result(_in_words(redact(place), found))
-        return
-    with screen.busy():
-        done = anyio.run(move_to, place, embedder, _Progress(screen))
-    shown = redact(place)
-    if as_json:
-        screen.document({"place": shown, "embedder": embedder, "embedded": done.total})
-    else:
-        screen.result(f"all {done.total} entries of {shown} are found by {embedder} now")
+            self._screen.result(f"all {done.total} entries of {self._shown} are found by {embedder} now")
 
 
 def _in_words(place: str, found: ReembeddingEstimate) -> str:
