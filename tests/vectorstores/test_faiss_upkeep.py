@@ -1,5 +1,6 @@
 """What a store on disk keeps in memory beside its vectors, and what becomes of it while others write."""
 
+import threading
 from pathlib import Path
 
 import anyio
@@ -124,3 +125,39 @@ async def test_the_file_that_another_process_wrote_is_taken(tmp_path, monkeypatc
                 while (await each.search_by_vector(vectors(1)[0])) and space_of(each).codes is None:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
     assert len(made) == 1
+
+
+async def test_a_vector_that_is_replaced_while_the_file_is_written_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "INDEX_FROM", 50)
+    monkeypatch.setattr(upkeep, "_NEW_ROWS", 100)
+    rows, more = vectors(4_000), vectors(1_000, seed=1)
+    other = -rows[5]
+    async with open_at(tmp_path) as store:
+        await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(rows)])
+        await store.search_by_vector(rows[0])
+    begun, replaced, written = threading.Event(), threading.Event(), threading.Event()
+    pieces, install = upkeep.Upkeep._pieces, upkeep.Upkeep._install
+
+    def slow(*given):
+        begun.set()
+        assert replaced.wait(30)
+        yield from pieces(*given)
+
+    def told(*given):
+        install(*given)
+        written.set()
+
+    async with open_at(tmp_path) as store:
+        await store.search_by_vector(rows[0])
+        monkeypatch.setattr(upkeep.Upkeep, "_pieces", staticmethod(slow))
+        monkeypatch.setattr(upkeep.Upkeep, "_install", told)
+        await store.add([Chunk("text", f"m{n}", vector=v) for n, v in enumerate(more)])
+        await store.search_by_vector(rows[0])
+        assert await anyio.to_thread.run_sync(begun.wait, 30)
+        await store.add([Chunk("text", "c5", vector=other)])
+        await store.search_by_vector(other)
+        replaced.set()
+        assert await anyio.to_thread.run_sync(written.wait, 30)
+        assert [hit.chunk.id for hit in await store.search_by_vector(other, k=1)] == ["c5"]
+    async with open_at(tmp_path) as store:
+        assert [hit.chunk.id for hit in await store.search_by_vector(other, k=1)] == ["c5"]

@@ -49,10 +49,23 @@ _LOG: Final = "INSERT INTO changes (seq, namespace, row, kind, token) VALUES {}"
 
 
 class Gone(NamedTuple):
-    """A row whose text was deleted or replaced, and that text as it was searched by."""
+    """A row whose text or vector was deleted or replaced, and that text as it was searched by."""
 
     row: int
     text: str
+
+
+class _Known(NamedTuple):
+    """What a row holds that is written again."""
+
+    row: int
+    text: str
+    vector: bytes | None
+
+    def is_like(self, given: Row) -> bool:
+        """Whether text and vector stay what they are."""
+        same = given.vector is not None and given.vector.tobytes() == self.vector
+        return same and given.searched_text == self.text
 
 
 def last_change(connection: sqlite3.Connection) -> int:
@@ -83,7 +96,7 @@ def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[
 
 
 def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]) -> list[Gone]:
-    """Insert or replace chunks of different ids; return those whose searched text was replaced by another."""
+    """Insert or replace chunks of different ids; return those whose searched text or vector was replaced by another."""
     first = last_change(connection) + 1
     known = _known(connection, namespace, [row.id for row in rows])
     # A new row takes the number of its change.
@@ -99,7 +112,8 @@ def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[
         some = zip(numbers[low : low + _BATCH], vectors, vector_sums(vectors).tolist(), strict=True)
         _insert(connection, _PUT_VECTORS, some, len(vectors))
     _log(connection, namespace, first, numbers, PUT)
-    return [known[row.id] for row in rows if row.id in known and known[row.id].text != row.searched_text]
+    given = ((known[row.id], row) for row in rows if row.id in known)
+    return [Gone(old.row, old.text) for old, row in given if not old.is_like(row)]
 
 
 def _insert(
@@ -134,18 +148,18 @@ def _stacked(rows: Sequence[Row]) -> FloatArray:
     return np.frombuffer(joined, dtype=np.float32).reshape(len(vectors), -1)
 
 
-def _known(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, Gone]:
-    known: dict[str, Gone] = {}
+def _known(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
+    known: dict[str, _Known] = {}
     for low in range(0, len(ids), _ASKED):
         some = ids[low : low + _ASKED]
         # The last one repeated, up to a power of two: SQLite has the statements for so few numbers ready.
         count = 1 << (len(some) - 1).bit_length()
         found = connection.execute(
-            "SELECT id, row, coalesce(embed_text, content) FROM chunks"  # noqa: S608
+            "SELECT id, row, coalesce(embed_text, content), vector FROM chunks LEFT JOIN vectors USING (row)"  # noqa: S608
             f" WHERE namespace = ? AND id IN ({_marks(count)})",
             (namespace, *some, *[some[-1]] * (count - len(some))),
         )
-        known |= {id: Gone(row, text) for id, row, text in found}
+        known |= {id: _Known(*fields) for id, *fields in found}
     return known
 
 

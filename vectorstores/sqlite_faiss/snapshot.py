@@ -39,6 +39,8 @@ _ALIGNED: Final = 4096
 _STRETCH: Final = 2**24
 # Below this size, starting threads takes longer than the checksums.
 _THREADS_FROM: Final = 4 * _STRETCH
+# Names of the files that this process is writing: one that was killed may have had the same number, as in a container.
+_under_way: Final[set[str]] = set()
 
 
 class Place(NamedTuple):
@@ -183,6 +185,7 @@ class Draft:
         place.folder.mkdir(mode=0o700, exist_ok=True)
         # The name tells whose it is.
         self._path = place.path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}.new")
+        _under_way.add(self._path.name)
         self._file = self._path.open("x+b")
         self._parts: dict[str, list[Any]] = {}
 
@@ -195,6 +198,7 @@ class Draft:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+        _under_way.discard(self._path.name)
         self._path.unlink(missing_ok=True)
 
     def add(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
@@ -257,14 +261,18 @@ def clean(folder: Path) -> None:
     for file in folder.iterdir() if folder.is_dir() else ():
         _, _, owner = file.name.removesuffix(".new").partition(".")
         process = owner.partition(".")[0]
-        draft = file.suffix == ".new" and not (process.isdigit() and _is_running(int(process)))
+        written = file.name in _under_way or (process.isdigit() and _is_another(int(process)))
+        draft = file.suffix == ".new" and not written
         if draft or file.suffix in (".vectors", ".codes"):
             with suppress(OSError):
                 file.unlink(missing_ok=True)
 
 
-def _is_running(process: int) -> bool:
-    if os.name == "nt" or process == os.getpid():
+def _is_another(process: int) -> bool:
+    """Whether another process of this number is running."""
+    if process == os.getpid():
+        return False
+    if os.name == "nt":
         return True  # there, asking would end it
     try:
         os.kill(process, 0)

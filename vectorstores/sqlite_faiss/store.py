@@ -191,8 +191,9 @@ class _FaissEngine:
                 state.removal.finish()
                 state.upkeep.finish()
             finally:
-                state.index.clear()
+                # This waits for the searches that go on, which use what is held.
                 state.database.close()
+                state.index.clear()
 
     # ---- writes
 

@@ -191,6 +191,9 @@ class Upkeep:
         with snapshot.Draft(self._place_of(space.name)) as draft:
             draft.add("vectors", self._pieces(space, state))
             draft.add("rows", [state.rows.astype("<i8").data])
+            if codes is not None and self._database.read(lambda _: len(space.loose), ROLE):
+                # Vectors were replaced while they were read: what is in the file now is not what their codes say.
+                codes = None
             if codes is None and coding.has_faiss() and (not closing or wanted()):
                 codes = coding.encoded(draft.vectors(), wanted)
             if codes is not None:

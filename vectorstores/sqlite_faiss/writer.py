@@ -187,15 +187,20 @@ class Writer:
                         self._thread = None
                         return []
         waves: list[_Wave] = []
+        ends = wave is None
         with self._guard:
-            while wave is not None:
+            if wave is not None:
                 waves.append(wave)
-                if sum(len(each.writes) for each in waves) >= _AT_ONCE or self._waiting.empty():
-                    return waves
+            while sum(len(each.writes) for each in waves) < _AT_ONCE and not self._waiting.empty():
                 wave = self._waiting.get()
-            if waves:
+                if wave is None:
+                    ends = True
+                else:
+                    waves.append(wave)
+            if ends and waves:
+                # What came after the word to end has to be answered first.
                 self._waiting.put(None)
-            else:
+            elif ends:
                 self._thread = None
         return waves
 
