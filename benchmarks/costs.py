@@ -133,13 +133,13 @@ async def attempts(size: Size) -> list[Cost]:
 
 
 async def peers(size: Size) -> list[Cost]:
-    """The loop beside the named peer's (``benchmarks/peer.py``), which keeps no budget and redacts nothing."""
+    """The loop beside the named peer's (``benchmarks/peer.py``), which redacts nothing; each loop is made once."""
     costs: list[Cost] = []
     for learn, name in ((False, "1 failing attempt, no lessons"), (True, "3 failing attempts with lessons")):
         theirs = peer_loop(REPLIES if learn else REPLIES[:2], 3 if learn else 1)
 
-        async def run(_: int, learn: bool = learn) -> None:  # noqa: FBT001
-            await failing_loop(learn=learn)[0].run("What is six times seven?")
+        async def run(_: int, loop: Reflexion = failing_loop(learn=learn)[0]) -> None:  # noqa: B008 - one for all calls
+            await loop.run("What is six times seven?")
 
         async def peer(_: int, theirs: Callable[[], Awaitable[object]] = theirs) -> None:
             await theirs()

@@ -14,7 +14,7 @@ PEER_VERSION: Final = "0.9.7"
 
 
 def peer_loop(replies: Sequence[str], attempts: int) -> Callable[[], Awaitable[object]]:
-    """Return a function that makes the peer's loop and runs it once, every attempt failing.
+    """Make the peer's loop, and return a function that runs it once, every attempt failing.
 
     Raises ``click.ClickException`` saying how to install the peer.
     """
@@ -47,9 +47,10 @@ def peer_loop(replies: Sequence[str], attempts: int) -> Callable[[], Awaitable[o
             yield pieces[next(self._replies)]
             yield end
 
+    loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts)
+    agent = peer.Agent("You are a careful assistant.", model=InstantModel(), architecture=loop)
+
     async def run() -> object:
-        loop = peer.Reflexion(base=peer.ReAct(), max_attempts=attempts)
-        agent = peer.Agent("You are a careful assistant.", model=InstantModel(), architecture=loop)
         return await agent.run("What is six times seven?")
 
     return run

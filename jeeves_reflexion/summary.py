@@ -57,7 +57,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def tokens_of(usage: Usage) -> str:
-    """Return the tokens of a usage; calls that reported none are named."""
+    """Return the tokens of a usage; calls that reported none are named, and make no 0."""
+    if usage.unreported and not usage.tokens:
+        return "tokens unknown"
     unknown = f" and {counted(usage.unreported, 'call')} without a count" if usage.unreported else ""
     return f"{usage.tokens:,} tokens{unknown}"
 
@@ -90,7 +92,7 @@ def _tokens(usage: Mapping[Role, Usage]) -> str:
     """Say how many tokens a trial took; an unknown part makes the sum a lower bound."""
     total = sum(each.tokens for each in usage.values())
     unknown = any(each.unreported for each in usage.values())
-    return f"{total:,}+" if unknown else f"{total:,}"
+    return f"{total:,}" if not unknown else f"{total:,}+" if total else "unknown"
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -204,3 +204,18 @@ async def test_many_rows_are_searched_exactly_with_a_warning_that_names_faiss(ba
         for query, ids in zip(vectors, nearest, strict=False):
             assert [hit.chunk.id for hit in await store.search_by_vector(-query, k=5)] == ids
     assert bare(MANY, "find").stdout == expected
+
+
+def test_the_warning_shows_no_line_of_this_package(bare):
+    said = bare(
+        """
+        from jeeves_reflexion import Reflexion
+
+        for _ in range(2):
+            Reflexion(
+                lambda prompt: "x", evaluator=lambda output: 1.0, reflector=lambda *_: "Look.", lesson_store="memory://"
+            ).run_sync("a task")
+        """
+    ).stderr
+    assert said.startswith("vectorstores:1: UserWarning: no sentence encoder is installed")
+    assert said.count("\n") == 1

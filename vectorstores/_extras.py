@@ -12,8 +12,12 @@ def installed(*packages: str) -> bool:
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
+_GIVEN: dict[str | tuple[str, type[Warning], int], int] = {}
+
+
 @cache
 def warn_once(message: str) -> None:
     """Give a ``UserWarning``, once in this process."""
-    # What opens a store runs in a thread of its own, from which no line of the caller can be named.
-    warnings.warn(message, UserWarning, stacklevel=2)
+    # What opens a store runs in a thread of its own, from which no line of the caller can be named, nor is one of ours
+    # of use to a reader.
+    warnings.warn_explicit(message, UserWarning, "vectorstores", 1, registry=_GIVEN)

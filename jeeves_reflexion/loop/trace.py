@@ -126,7 +126,8 @@ class Trace:
             counted(event.attempts, "attempt"),
             "no score" if event.score is None else f"best score {event.score:.2f}",
             f"{counted(self.kept, 'lesson')} kept",
-            tokens_of(self._usage),
+            # Where no model of this package was asked, nothing is known of tokens.
+            *([tokens_of(self._usage)] if self._usage.calls else []),
             f"{event.seconds:.1f} s",
         ]
         style = "bold green" if event.passed else "bold yellow"

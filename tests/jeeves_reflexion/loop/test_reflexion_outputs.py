@@ -140,8 +140,13 @@ async def test_what_was_not_reported_is_not_shown_as_a_sum():
     result = await Reflexion(
         lambda prompt: "x", evaluator=lambda output: 0.0, reflector=lesson, max_attempts=1
     ).run("x")
-    assert "1 call without a count" in str(result) or "calls without a count" in str(result)
-    assert result.summary().split("\n")[1].split()[5] == "0+"
+    assert "tokens unknown" in str(result)
+    assert result.summary().split("\n")[1].split()[5] == "unknown"
+
+
+def test_verbose_counts_no_tokens_where_no_model_was_asked(capsys: pytest.CaptureFixture[str]):
+    Reflexion(lambda prompt: "x", evaluator=lambda output: 1.0, reflector=lesson, verbose=True).run_sync("x")
+    assert "token" not in capsys.readouterr().err
 
 
 async def test_verbose_shows_a_trace_that_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]):
