@@ -75,11 +75,14 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     """Return a lesson with the support of an attempt that taught it again; the same attempt again changes nothing.
 
     With ``another_task`` it is found by the task of that attempt too. A retired one stays so: what was found to harm
-    does not come back by being learned once more.
+    does not come back by being learned once more. Where it speaks for one that is trusted less than itself, an attempt
+    that taught that one is noted, and adds nothing.
     """
     if attempt_of(again) in known_attempts(kept):
         return kept
     kept = _with_notes(kept, [_note(again)], [again.task_id] if another_task else [])
+    if least_trust([kept, again]) != kept.trust:
+        return kept
     if kept.state == "proposed" and again.state == "active":
         kept = replace(
             kept, state="active", state_reason="learned again, by a writer whose lessons need no review"
