@@ -164,6 +164,16 @@ async def _own(
     return frozenset(own - {STRUCK})
 
 
+async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> frozenset[str]:
+    lesson = await repository.get(lesson_id)
+    if lesson is None:
+        held = await repository.records.get(QUARANTINE, lesson_id)
+        if held is None:
+            return frozenset()
+        lesson = from_whole(cast("Fields", held.value)["lesson"])
+    return await _own(repository, lesson, traces)
+
+
 async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:
     entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
     said = [cast("str", cast("Fields", entry["after"])["text"]) for entry in entries]
@@ -203,8 +213,7 @@ async def _strike_histories(repository: Repository, traces: Traces, owned: dict[
         if lesson_id == traces.id or _struck(record.value, traces) == record.value:
             continue
         if lesson_id not in owned:
-            other = await repository.get(lesson_id)
-            owned[lesson_id] = frozenset() if other is None else await _own(repository, other, traces)
+            owned[lesson_id] = await _own_of(repository, lesson_id, traces)
         left = partial(_changed, traces=traces.without(owned[lesson_id]))
         await swap(repository.records, HISTORY, record.key, left)
 
