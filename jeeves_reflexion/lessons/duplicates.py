@@ -39,11 +39,12 @@ Attempt: TypeAlias = tuple[JSON, JSON, JSON]
 def normalised(text: str) -> str:
     """Return the words of a text as they are compared: small, one blank between, no punctuation around them.
 
-    Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=`` and ``C++`` are words, a dash alone is none.
+    Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=``, ``C++``, and ``;`` or ``..`` where they stand
+    alone, are words; a dash alone is none.
     """
     words = unicodedata.normalize("NFC", text).casefold().translate(_DASHES).split()
-    plain = (word.lstrip(_BEFORE).rstrip(_BEHIND) for word in words)
-    return unicodedata.normalize("NFC", " ".join(word for word in plain if word not in ("", "-")))
+    plain = (word.lstrip(_BEFORE).rstrip(_BEHIND) or word for word in words)
+    return unicodedata.normalize("NFC", " ".join(word for word in plain if word != "-"))
 
 
 def scope_of(lesson: Lesson) -> tuple[str | None, str | None, Trust, str]:

@@ -25,6 +25,7 @@ from jeeves_reflexion.lessons.duplicates import digest_of as words_of
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
     HISTORY,
+    PUT_BACK,
     Change,
     Entry,
     entry_key,
@@ -127,10 +128,15 @@ class Revision:
         lost = any(task in self.without for task in self.stored.tasks)
         return self.after == self.stored.lesson and not lost
 
+    def signed(self, reader: Principal) -> Lesson:
+        """Return the lesson with who is to answer for it: of words that a rollback brings back, who did then."""
+        back = self.change.operation in ("rollback", PUT_BACK)
+        return self.after if back else reader.changed(self.stored.lesson, self.after)
+
     def written(self, reader: Principal) -> tuple[list[Chunk], RecordWrite]:
         """Return all chunks of the lesson, and the entry of its history."""
         stored, number = self.stored, self.stored.changes + 1
-        after = reader.changed(stored.lesson, self.after)
+        after = self.signed(reader)
         known = dict.fromkeys((*stored.tasks, *self.tasks))
         tasks = [task for task in known if task not in self.without][:MOST_TASKS] or [after.text]
         chunks = chunks_of(after, tasks, stored.key, changes=number)
@@ -314,7 +320,7 @@ class Repository:
             its, entry = each.written(self.reader)
             chunks += its
             writes.append(entry)
-            after = self.reader.changed(each.stored.lesson, each.after)
+            after = each.signed(self.reader)
             if words_of(after) != words_of(each.stored.lesson):
                 writes += await claims(self.records, after)
         if not writes:

@@ -111,3 +111,19 @@ async def test_who_is_trusted_less_adds_nothing_to_the_lesson_that_speaks_for_th
             again = await learn(outside, "Wash the mug first.", run)
             assert (again.id, again.support, again.state) == (kept.id, 1, "proposed")
         assert await own.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Put a ; behind each statement.", "Put a , behind each statement."),
+        ("Put ';' behind each statement.", "Put ':' behind each statement."),
+        ("Run cd .. before the build.", "Run cd . before the build."),
+        ("Run cd .. before the build.", "Run cd before the build."),
+    ],
+)
+async def test_a_sign_that_stands_alone_is_a_word(make, one, other):
+    async with make() as store:
+        first, second = await learn(store, one, "r1"), await learn(store, other, "r2")
+        assert first.id != second.id
+        assert (await learn(store, other.upper(), "r3")).id == second.id
