@@ -39,11 +39,12 @@ Attempt: TypeAlias = tuple[JSON, JSON, JSON]
 def normalised(text: str) -> str:
     """Return the words of a text as they are compared: small, one blank between, no punctuation around them.
 
-    Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=`` and ``C++`` are words, a dash alone is none.
+    Signs that mean something stay: ``1.5``, ``-1``, ``.env``, ``>=``, ``C++``, and ``;`` or ``..`` where they stand
+    alone, are words; a dash alone is none.
     """
     words = unicodedata.normalize("NFC", text).casefold().translate(_DASHES).split()
-    plain = (word.lstrip(_BEFORE).rstrip(_BEHIND) for word in words)
-    return unicodedata.normalize("NFC", " ".join(word for word in plain if word not in ("", "-")))
+    plain = (word.lstrip(_BEFORE).rstrip(_BEHIND) or word for word in words)
+    return unicodedata.normalize("NFC", " ".join(word for word in plain if word != "-"))
 
 
 def scope_of(lesson: Lesson) -> tuple[str | None, str | None, Trust, str]:
@@ -75,11 +76,14 @@ def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
     """Return a lesson with the support of an attempt that taught it again; the same attempt again changes nothing.
 
     With ``another_task`` it is found by the task of that attempt too. A retired one stays so: what was found to harm
-    does not come back by being learned once more.
+    does not come back by being learned once more. Where it speaks for one that is trusted less than itself, an attempt
+    that taught that one is noted, and adds nothing.
     """
     if attempt_of(again) in known_attempts(kept):
         return kept
     kept = _with_notes(kept, [_note(again)], [again.task_id] if another_task else [])
+    if least_trust([kept, again]) != kept.trust:
+        return kept
     if kept.state == "proposed" and again.state == "active":
         kept = replace(
             kept, state="active", state_reason="learned again, by a writer whose lessons need no review"

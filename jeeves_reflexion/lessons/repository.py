@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar, cast
@@ -18,11 +19,13 @@ from typing import Final, Self, TypeVar, cast
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.credit.records import each_record
-from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of
+from jeeves_reflexion.lessons.claims import claims, unclaim
+from jeeves_reflexion.lessons.duplicates import claim_of
+from jeeves_reflexion.lessons.duplicates import digest_of as words_of
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
     HISTORY,
+    PUT_BACK,
     Change,
     Entry,
     entry_key,
@@ -125,17 +128,20 @@ class Revision:
         lost = any(task in self.without for task in self.stored.tasks)
         return self.after == self.stored.lesson and not lost
 
-    def written(self, reader: Principal) -> tuple[list[Chunk], list[RecordWrite]]:
-        """Return all chunks of the lesson, and the entry of its history; with new words, what it is found by."""
+    def signed(self, reader: Principal) -> Lesson:
+        """Return the lesson with who is to answer for it: of words that a rollback brings back, who did then."""
+        back = self.change.operation in ("rollback", PUT_BACK)
+        return self.after if back else reader.changed(self.stored.lesson, self.after)
+
+    def written(self, reader: Principal) -> tuple[list[Chunk], RecordWrite]:
+        """Return all chunks of the lesson, and the entry of its history."""
         stored, number = self.stored, self.stored.changes + 1
-        after = reader.changed(stored.lesson, self.after)
+        after = self.signed(reader)
         known = dict.fromkeys((*stored.tasks, *self.tasks))
         tasks = [task for task in known if task not in self.without][:MOST_TASKS] or [after.text]
         chunks = chunks_of(after, tasks, stored.key, changes=number)
         chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
-        entry = entry_of(number, stored.lesson, after, self.change, tasks_changed(stored.tasks, tasks))
-        claims = [claim_of(after)] if after.text != stored.lesson.text else []
-        return chunks, [entry, *claims]
+        return chunks, entry_of(number, stored.lesson, after, self.change, tasks_changed(stored.tasks, tasks))
 
 
 class Repository:
@@ -256,7 +262,8 @@ class Repository:
         """
         number = after + 1
         lesson = self.reader.signed(clean.lesson)
-        records = [entry_of(number, None, lesson, change, more), claim or claim_of(lesson)]
+        found = await claims(self.records, lesson) if claim is None else [claim]
+        records = [entry_of(number, None, lesson, change, more), *found]
         await self.store.add(chunks_of(lesson, clean.tasks, self.key, changes=number), records=records)
         return lesson
 
@@ -310,9 +317,12 @@ class Repository:
         chunks: list[Chunk] = []
         writes = list(records)
         for each in made:
-            its, of_history = each.written(self.reader)
+            its, entry = each.written(self.reader)
             chunks += its
-            writes += of_history
+            writes.append(entry)
+            after = each.signed(self.reader)
+            if words_of(after) != words_of(each.stored.lesson):
+                writes += await claims(self.records, after)
         if not writes:
             return True
         try:
@@ -340,10 +350,14 @@ class Repository:
             self._claimed = True
             return
         after: str | None = None
+        equals = Counter[str]()
         while True:
             page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
-            lessons = [each for chunk in page.chunks if (each := readable_lesson(chunk)) is not None]
-            await self.store.add([], records=[claim_of(lesson) for lesson in lessons])
+            found = []
+            for lesson in filter(None, map(readable_lesson, page.chunks)):
+                equals[words_of(lesson)] += 1
+                found.append(claim_of(lesson, equals[words_of(lesson)]))
+            await self.store.add([], records=found)
             if page.next is None:
                 break
             after = page.next
@@ -360,9 +374,7 @@ class Repository:
             # A lesson of the first format has no entry for its beginning.
             if not await self.records.delete_records(HISTORY, [entry_key(lesson_id, number)]) and number > 1:
                 break
-        async for record in each_record(self.records, EQUAL):
-            if record.value == {"lesson_id": lesson_id}:
-                await self.records.delete_records(EQUAL, [record.key])
+        await unclaim(self.records, lesson_id)
         # Last, because deleting chunks is what also clears a store's files of what was there before.
         return await self.store.delete(chunk_ids(lesson_id)) > 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -19,7 +19,8 @@ import anyio.lowlevel
 from jeeves_reflexion.errors import UnknownLessonError
 from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.lessons.history import HISTORY, Change
-from jeeves_reflexion.lessons.records import lesson_from_fields, whole
+from jeeves_reflexion.lessons.quarantine import QUARANTINE
+from jeeves_reflexion.lessons.records import from_whole, lesson_from_fields, whole
 from jeeves_reflexion.lessons.repository import FORGOTTEN, Repository, digest_of
 from jeeves_reflexion.lessons.schema import COPIES, DRAWN_FROM, MERGED_INTO, TASKS, WORDINGS
 from jeeves_reflexion.types import JSON, Lesson
@@ -45,10 +46,12 @@ class Traces:
     tasks: frozenset[str]
     task_ids: frozenset[str]
     attempts: frozenset[tuple[JSON, JSON, JSON]]
+    speakers: frozenset[str] = frozenset()
+    """The ids of those that spoke for it, and of those that spoke for these in turn."""
 
     def without(self, own: frozenset[str]) -> Traces:
         """Return the traces but for those texts that another lesson has as its own."""
-        return Traces(self.id, self.texts - own, self.tasks - own, self.task_ids, self.attempts)
+        return replace(self, texts=self.texts - own, tasks=self.tasks - own)
 
 
 async def forget_traces(
@@ -67,7 +70,8 @@ async def forget_traces(
     if lesson is None:
         return False
     await repository.note_forgotten(lesson_id)
-    traces = _traces(lesson, entries, tasks)
+    speakers = await _speakers(repository, lesson_id)
+    traces = replace(_traces(lesson, entries, tasks), speakers=speakers)
     owned: dict[str, frozenset[str]] = {}
     number = 0
     async for other in repository.each():
@@ -75,9 +79,10 @@ async def forget_traces(
         if number % _IN_A_TURN == 0:
             await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
         if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
-            owned[other.id] = await _own(repository, other, lesson_id)
+            owned[other.id] = await _own(repository, other, traces)
             await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
     await _strike_histories(repository, traces, owned)
+    await _strike_quarantine(repository, traces)
     return True
 
 
@@ -121,21 +126,52 @@ def _traces(lesson: Lesson, entries: Sequence[JSON], known: Sequence[str]) -> Tr
     return Traces(lesson.id, frozenset(texts), frozenset(tasks - {""}), frozenset(ids), frozenset(attempts))
 
 
-async def _own(repository: Repository, lesson: Lesson, forgotten_id: str) -> frozenset[str]:
-    """The words and tasks of a lesson that are not from the forgotten one."""
+async def _speakers(repository: Repository, lesson_id: str) -> frozenset[str]:
+    """The ids of the lessons that a lesson was merged into at any time, and that these were merged into."""
+    found, ahead = set[str](), [lesson_id]
+    while ahead:
+        for entry in cast("Sequence[Fields]", await repository.entries(ahead.pop())):
+            extra = cast("Fields", cast("Fields", entry["after"])["extra"])
+            into = cast("str | None", extra.get(MERGED_INTO))
+            if into is not None and into not in (*found, lesson_id):
+                found.add(into)
+                ahead.append(into)
+    return frozenset(found)
+
+
+async def _own(
+    repository: Repository, lesson: Lesson, traces: Traces, passed: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """The words and tasks of a lesson that are not from the forgotten one, also not through another."""
+    gone = {traces.id, *traces.speakers}
     entries = cast("Sequence[Fields]", await repository.entries(lesson.id))
     first = cast("Fields", entries[0]["before"] or entries[0]["after"]) if entries else whole(lesson)
     own = {cast("str", first["text"])}
-    if forgotten_id not in _items(cast("Fields", first["extra"]), DRAWN_FROM):
+    if traces.id not in _items(cast("Fields", first["extra"]), DRAWN_FROM):
         tasks = await repository.tasks_of([lesson.id])
         own |= {cast("str", first["task_excerpt"]), *tasks.get(lesson.id, ())[:1]}
     for entry in entries:
-        others = _items(entry, "others")
-        from_others = entry["operation"] == "merge" and (not others or forgotten_id in others)
+        others = cast("Sequence[str]", _items(entry, "others"))
+        from_others = entry["operation"] == "merge" and (not others or not gone.isdisjoint(others))
         if not from_others and entry["operation"] not in _BACK:
             own.add(cast("str", cast("Fields", entry["after"])["text"]))
             own |= set(cast("Mapping[str, Sequence[str]]", entry.get("tasks", {})).get("added", ()))
+        if from_others:  # what the one between learned by itself
+            for other in {*others} - {traces.id, lesson.id, *passed}:
+                between = await repository.get(other)
+                if between is not None:
+                    own |= await _own(repository, between, traces, passed | {lesson.id})
     return frozenset(own - {STRUCK})
+
+
+async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> frozenset[str]:
+    lesson = await repository.get(lesson_id)
+    if lesson is None:
+        held = await repository.records.get(QUARANTINE, lesson_id)
+        if held is None:
+            return frozenset()
+        lesson = from_whole(cast("Fields", held.value)["lesson"])
+    return await _own(repository, lesson, traces)
 
 
 async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:
@@ -153,6 +189,20 @@ async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces)
         await repository.change(lesson_id, make, change, without=traces.tasks)
 
 
+async def _strike_quarantine(repository: Repository, traces: Traces) -> None:
+    """Strike a lesson from texts that were let in, took something from it, and were put back; words stay their own."""
+    async for record in each_record(repository.records, QUARANTINE):
+        if record.key == traces.id or _struck(record.value, traces) == record.value:
+            continue
+        held = cast("Fields", record.value)
+        lesson, tasks = from_whole(held["lesson"]), cast("Sequence[str]", held["tasks"])
+        if await repository.entries(record.key):
+            tasks = tasks[:1]
+        own = await _own(repository, lesson, traces) | {lesson.text, lesson.task_excerpt, *tasks}
+        left = partial(_changed, traces=traces.without(own))
+        await swap(repository.records, QUARANTINE, record.key, left)
+
+
 async def _strike_histories(repository: Repository, traces: Traces, owned: dict[str, frozenset[str]]) -> None:
     number = 0
     async for record in each_record(repository.records, HISTORY):
@@ -163,8 +213,7 @@ async def _strike_histories(repository: Repository, traces: Traces, owned: dict[
         if lesson_id == traces.id or _struck(record.value, traces) == record.value:
             continue
         if lesson_id not in owned:
-            other = await repository.get(lesson_id)
-            owned[lesson_id] = frozenset() if other is None else await _own(repository, other, traces.id)
+            owned[lesson_id] = await _own_of(repository, lesson_id, traces)
         left = partial(_changed, traces=traces.without(owned[lesson_id]))
         await swap(repository.records, HISTORY, record.key, left)
 

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from jeeves_reflexion import Provenance, Reflection, Task
+from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.duplicates import EQUAL
 
 pytestmark = pytest.mark.anyio
@@ -72,3 +73,57 @@ async def test_an_equal_that_takes_no_more_in_does_not_stop_another(make):
         lessons = (await store.list()).lessons
         assert 1 < len(lessons) < len(tasks)
         assert sum(lesson.support for lesson in lessons) == len(tasks)
+
+
+async def learn(store, text, run):
+    return await store.record(
+        Task("Take the mug", id="mug"), Reflection(text), provenance=Provenance(run, 0, 0.0)
+    )
+
+
+@pytest.mark.parametrize("case", ["edited into", "edited away", "forgotten"])
+async def test_an_equal_is_found_whatever_became_of_the_others_of_its_words(make, case):
+    async with make() as store:
+        curator = Curator(store.repository)
+        first, second = await learn(store, SAME.lesson, "r1"), await learn(store, "Wash the mug first.", "r2")
+        if case == "forgotten":  # one of other words held the first place, and it is gone
+            await curator.edit(first.id, "Look into every drawer.")
+            second = await learn(store, SAME.lesson, "r3")
+            assert second.id != first.id
+            await store.forget(first.id)
+        else:
+            await curator.edit(second.id, SAME.lesson)
+            if case == "edited into":
+                await store.forget(first.id)
+            else:
+                await curator.edit(first.id, "Look into every drawer.")
+        again = await learn(store, SAME.lesson, "r4")
+        assert again.id == second.id
+        assert again.support == second.support + 1
+
+
+async def test_who_is_trusted_less_adds_nothing_to_the_lesson_that_speaks_for_theirs(make):
+    async with make(propose=True) as own, make(trust="imported") as outside:
+        kept, theirs = await learn(own, SAME.lesson, "r1"), await learn(outside, "Wash the mug first.", "r2")
+        merged = await Curator(own.repository).merge(kept.id, [theirs.id])
+        assert (merged.support, merged.state) == (1, "proposed")
+        for run in ("r3", "r4"):
+            again = await learn(outside, "Wash the mug first.", run)
+            assert (again.id, again.support, again.state) == (kept.id, 1, "proposed")
+        assert await own.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Put a ; behind each statement.", "Put a , behind each statement."),
+        ("Put ';' behind each statement.", "Put ':' behind each statement."),
+        ("Run cd .. before the build.", "Run cd . before the build."),
+        ("Run cd .. before the build.", "Run cd before the build."),
+    ],
+)
+async def test_a_sign_that_stands_alone_is_a_word(make, one, other):
+    async with make() as store:
+        first, second = await learn(store, one, "r1"), await learn(store, other, "r2")
+        assert first.id != second.id
+        assert (await learn(store, other.upper(), "r3")).id == second.id

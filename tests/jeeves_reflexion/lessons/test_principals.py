@@ -283,3 +283,15 @@ def test_no_claim_makes_a_lesson_of_another_the_readers_own(lesson, after, name,
     if lesson.text != after.text:
         assert (reader.wrote(changed), APPROVED_BY in changed.metadata) == (True, False)
         assert reader.wrote(lesson) or changed.trust != "own"
+
+
+async def test_going_back_to_the_words_of_another_makes_them_no_words_of_ones_own(make):
+    async with make(principal="a") as theirs, make(principal="b") as mine:
+        task, words = Task("sort the list"), Reflection("Sort the list first.")
+        lesson = await theirs.record(task, words, provenance=Provenance("r1", 1, 0.0))
+        curator = Curator(mine.repository, by="b")
+        await curator.edit(lesson.id, "Sort the list twice.")
+        back = await curator.rollback(lesson.id, to=1)
+        assert await mine.repository.get(lesson.id) == back == lesson
+        assert (await mine.get(lesson.id)).state == "proposed"
+        assert not (await mine.recall(task, k=5)).offered
