@@ -244,7 +244,9 @@ async def test_a_pair_that_is_cancelled_or_half_broken_leaves_nothing(host: Host
 
     async with anyio.create_task_group() as group:
         group.start_soon(kill_the_second)
-        with pytest.raises(SandboxError, match=r"ended (early|without a report)"):  # never a verdict on the code
+        with pytest.raises(
+            SandboxError, match=r"ended (early|without a report)"
+        ):  # never a verdict on the code
             await Sandbox().run_pair(ASKING, SLEEP, limits=SandboxLimits(seconds=60))
     assert host.harm() == []
 
