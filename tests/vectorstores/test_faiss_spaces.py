@@ -172,8 +172,9 @@ async def test_files_of_a_large_namespace_are_written_before_it_is_let_go(tmp_pa
         for number in range(4):
             assert await best(store, number, 5, 2500) == f"5 of {number}"
             with anyio.fail_after(30):
-                while len(list((tmp_path / "index").glob("*.matrix"))) <= number:  # noqa: ASYNC110 - a thread's work
-                    await anyio.sleep(0.01)
+                while len(list((tmp_path / "index").glob("*.matrix"))) <= number:
+                    await anyio.sleep(0.05)  # a thread's work, which a later search begins anew where it was given up
+                    assert await best(store, number, 5, 2500) == f"5 of {number}"
         loads = []
         opened = snapshot.opened
         monkeypatch.setattr(
