@@ -173,7 +173,7 @@ async def test_files_of_a_large_namespace_are_written_before_it_is_let_go(tmp_pa
             assert await best(store, number, 5, 2500) == f"5 of {number}"
             with anyio.fail_after(30):
                 while len(list((tmp_path / "index").glob("*.matrix"))) <= number:
-                    await anyio.sleep(0.05)  # a thread's work, which a later search begins anew where it was given up
+                    await anyio.sleep(0.05)  # a thread's work; a later search begins it anew
                     assert await best(store, number, 5, 2500) == f"5 of {number}"
         loads = []
         opened = snapshot.opened
