@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import numpy as np
 import pytest
 
@@ -172,9 +174,8 @@ async def test_files_of_a_large_namespace_are_written_before_it_is_let_go(tmp_pa
         for number in range(4):
             assert await best(store, number, 5, 2500) == f"5 of {number}"
             with anyio.fail_after(30):
-                while len(list((tmp_path / "index").glob("*.matrix"))) <= number:
-                    await anyio.sleep(0.05)  # a thread's work; a later search begins it anew
-                    assert await best(store, number, 5, 2500) == f"5 of {number}"
+                while len(list((tmp_path / "index").glob("*.matrix"))) <= number:  # noqa: ASYNC110 - a thread's work
+                    await anyio.sleep(0.01)
         loads = []
         opened = snapshot.opened
         monkeypatch.setattr(
@@ -185,6 +186,31 @@ async def test_files_of_a_large_namespace_are_written_before_it_is_let_go(tmp_pa
             assert spaces_of(store).get(f"n{number}").codes is not None
         assert set(loads) <= {"n0", "n1", "n2", "n3"}
         assert len(loads) >= 2
+
+
+async def test_a_namespace_that_was_searched_while_another_was_written_has_its_file_too(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(index, "INDEX_FROM", 2000)
+    written, searched = threading.Event(), threading.Event()
+    put_in_place = snapshot.Draft.put_in_place
+
+    def slowly(draft: snapshot.Draft, *arguments: object) -> object:
+        found = put_in_place(draft, *arguments)
+        written.set()
+        assert searched.wait(30)
+        return found
+
+    monkeypatch.setattr(snapshot.Draft, "put_in_place", slowly)
+    async with open_at(tmp_path, 400 * KILO) as store:  # one of them has room, with 320 kB of vectors
+        await fill(store, 2, 2500)
+        await best(store, 0, 5, 2500)
+        assert await anyio.to_thread.run_sync(written.wait, 30)
+        await best(store, 1, 5, 2500)
+        searched.set()
+        with anyio.fail_after(10):
+            while len(list((tmp_path / "index").glob("*.matrix"))) < 2:  # noqa: ASYNC110 - a thread's work
+                await anyio.sleep(0.01)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")

@@ -150,9 +150,14 @@ class Index:
         return space
 
     def put(self, space: Namespace) -> None:
-        """Hold a namespace, which is new, was changed or takes the place of what was held under its name."""
+        """Hold a namespace, which is new or was changed, as the one used last."""
         self._spaces[space.name] = space
         self._spaces.move_to_end(space.name)
+        self.weigh(space)
+
+    def replace(self, space: Namespace) -> None:
+        """Hold a namespace in place of what is held under its name, which was not used thereby."""
+        self._spaces[space.name] = space
         self.weigh(space)
 
     def weigh(self, space: Namespace) -> None:
@@ -165,7 +170,8 @@ class Index:
         if self.held <= self._memory:
             return
         with self.guard:
-            for name in [each for each in self._spaces if each not in (space.name, self.kept)]:
+            last_used = next(reversed(self._spaces))
+            for name in [each for each in self._spaces if each not in (last_used, self.kept)]:
                 if self.held <= self._memory:
                     break
                 self._drop(name)

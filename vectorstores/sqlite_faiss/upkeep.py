@@ -163,7 +163,7 @@ class Upkeep:
         packed = Namespace(space.name, space.matrix.dim, space.indexed)
         packed.seq, packed.matrix, packed.longest = space.seq, space.matrix.packed(), space.longest
         if self._index.get(space.name) is space:
-            self._index.put(packed)
+            self._index.replace(packed)
 
     def _extend(self, space: Namespace) -> None:
         """Make codes for rows that have none."""
@@ -243,7 +243,7 @@ class Upkeep:
         fresh = Namespace(space.name, space.matrix.dim, space.indexed)
         fresh.take(found)
         fresh.follow(connection, rows.last_change(connection))
-        self._index.put(fresh)
+        self._index.replace(fresh)
 
     def finish(self) -> None:
         """Write the files that are missing; when nothing more is begun."""
