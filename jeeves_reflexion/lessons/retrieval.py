@@ -22,13 +22,13 @@ from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.lessons.filters import LessonFilter
+from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.principals import Principal
 from jeeves_reflexion.lessons.records import RECALLED, TEXT_CHUNKS, one_each, readable
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import JSON, Lesson, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
-from vectorstores.base import VectorStore
+from vectorstores.base import Filter, VectorStore
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -148,7 +148,7 @@ async def found_lessons(
     store: VectorStore,
     reader: Principal,
     query: str,
-    where: LessonFilter,
+    where: Filter | None,
     *,
     number: int,
     least: int,
@@ -159,11 +159,10 @@ async def found_lessons(
 
     What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
     """
-    asked = where.within(RECALLED).asked
+    asked = both(RECALLED, where)
     while True:
         hits = await store.search(query, k=number, filter=asked)
-        near = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])
-        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
+        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
         found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == "active"]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
@@ -248,11 +247,6 @@ async def pick(
         [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
         [_recalled(item, reasons.get(at, better)) for at, item in enumerate(ranked) if at not in chosen],
     )
-
-
-def below_floor(floor: float) -> str:
-    """Return the reason of a lesson that is not near enough to the task."""
-    return f"below the floor of {floor:.2f}"
 
 
 def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[int]) -> float:

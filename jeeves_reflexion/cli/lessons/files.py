@@ -32,9 +32,9 @@ from jeeves_reflexion.lessons.exchange.files import (
     export_file,
     import_file,
     plan_import,
+    to_line,
     undone,
 )
-from jeeves_reflexion.lessons.exchange.lines import to_line
 from jeeves_reflexion.lessons.gate import clean_prompt
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import MOST_TASKS

@@ -20,8 +20,8 @@ from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.curation import Curator, Decision
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import has_before
+from jeeves_reflexion.lessons.records import MERGED_INTO
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.schema import MERGED_INTO
 from jeeves_reflexion.types import JSON, Lesson, LessonState
 from vectorstores.base import RecordStore
 

@@ -10,7 +10,7 @@ from jeeves_reflexion.cli.plain import as_json
 from jeeves_reflexion.cli.service import with_values
 from jeeves_reflexion.lessons.history import PUT_BACK, Entry
 from jeeves_reflexion.lessons.quarantine import Held
-from jeeves_reflexion.lessons.schema import MERGED_INTO, VOTES
+from jeeves_reflexion.lessons.records import MERGED_INTO, VOTES
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Lesson, Lift
 

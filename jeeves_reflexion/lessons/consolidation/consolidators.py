@@ -13,8 +13,7 @@ from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, 
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
 from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
-from jeeves_reflexion.lessons.records import MOST_TASKS
-from jeeves_reflexion.lessons.schema import TASKS
+from jeeves_reflexion.lessons.records import MOST_TASKS, TASKS
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
-from jeeves_reflexion.lessons.credit.tally import Counted
 from jeeves_reflexion.types import JSON
 from vectorstores.base import Record
 
@@ -46,6 +45,24 @@ class Verdict:
         return cls(**{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed})
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What one verdict changes.
+
+    ``before`` is the score that counted for the attempt until then (None: there was none), ``after`` the one that
+    does now. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the draw withheld from it,
+    ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (seconds since 1970).
+    """
+
+    before: float | None
+    after: float
+    had: tuple[str, ...] = ()
+    lacked: tuple[str, ...] = ()
+    draw: Draw = NO_DRAW
+    stake: int = 0
+    recalled_at: float = 0.0
+
+
 def in_force(verdict: Verdict, before: float | None) -> Verdict:
     """Return the verdict as it counts after another: feedback replaces what was there, an evaluator doesn't."""
     replaces = before is None or verdict.kind == "feedback"
@@ -56,13 +73,8 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return what a verdict's entry repeats of its recall, so that it can be counted by itself."""
     if "format" not in recall:
         # Of the first format: what it calls withheld did not fit into the budget, no draw decided it.
-        return {
-            "with": _ids(recall.get("offered")),
-            "without": [],
-            "stake": 0,
-            "recalled_at": 0.0,
-            "draw": None,
-        }
+        had = _ids(recall.get("offered"))
+        return {"with": had, "without": [], "stake": 0, "recalled_at": 0.0, "draw": None}
     had, lacked = _ids(recall.get("offered")), _ids(recall.get("withheld"))
     return {
         "with": had,
@@ -83,35 +95,27 @@ def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
     return {**said, **counting}
 
 
-def needs_recall(record: Record) -> bool:
-    """Whether a verdict is of the first format, which does not say what it counts for."""
-    return "with" not in _fields(record)
-
-
 def counted(record: Record, recall: Mapping[str, JSON] | None = None) -> Counted | None:
     """Return what a verdict changes, None where nothing counts; ``recall`` is its recall's, for the first format."""
-    entry = _fields(record)
-    if "with" not in entry:
-        counting = counting_of(recall or {})
-        entry = {**entry, **counting, "recalled_at": entry.get("at", 0.0)}
-    verdict = Verdict.read(record)
+    entry, verdict = _fields(record), Verdict.read(record)
+    if needs_recall(record):
+        entry = {**entry, **counting_of(recall or {}), "recalled_at": entry.get("at", 0.0)}
     if verdict.counts is None:
         return None
     try:
-        return Counted(
-            verdict.before,
-            verdict.counts,
-            tuple(entry["with"]),
-            tuple(entry["without"]),
-            _draw(entry),
-            entry.get("stake", 0),
-            entry["recalled_at"] or 0.0,
-        )
+        had, lacked = tuple(entry["with"]), tuple(entry["without"])
+        at, stake = entry["recalled_at"] or 0.0, entry.get("stake", 0)
+        return Counted(verdict.before, verdict.counts, had, lacked, _draw(entry), stake, at)
     except (KeyError, TypeError) as error:
         raise LessonStoreError(
             f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written by a "
             "newer version of this package, or by another program"
         ) from error
+
+
+def needs_recall(record: Record) -> bool:
+    """Whether a verdict is of the first format, which does not say what it counts for."""
+    return "with" not in _fields(record)
 
 
 def written_at(record: Record) -> float:

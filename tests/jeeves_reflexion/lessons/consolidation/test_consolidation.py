@@ -13,7 +13,7 @@ from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused, apply, clusters, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.schema import DRAWN_FROM, MERGED_INTO, VOTES
+from jeeves_reflexion.lessons.records import DRAWN_FROM, MERGED_INTO, VOTES
 
 pytestmark = pytest.mark.anyio
 
@@ -123,18 +123,17 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
         assert await everything(lessons) == before
 
 
-class Meddling:
-    """A repository in which somebody else changes a lesson in the middle of a step."""
+def meddling(repository, meddle):
+    """The repository, in which somebody else changes a lesson in the middle of a step."""
+    commit = repository.commit
 
-    def __init__(self, repository, meddle) -> None:
-        self._repository, self._meddle = repository, meddle
+    async def overtaken(revisions):
+        repository.commit = commit
+        await meddle()
+        return await commit(revisions)
 
-    def __getattr__(self, name):
-        return getattr(self._repository, name)
-
-    async def commit(self, revisions):
-        await self._meddle()
-        return await self._repository.commit(revisions)
+    repository.commit = overtaken
+    return repository
 
 
 async def test_a_step_that_is_overtaken_half_way_changes_nothing(make):
@@ -148,7 +147,7 @@ async def test_a_step_that_is_overtaken_half_way_changes_nothing(make):
         async def meddle() -> None:
             await lessons.repository.change(third.id, lambda now: replace(now, support=9), Change("learn"))
 
-        applied = await apply(planned, Meddling(lessons.repository, meddle))
+        applied = await apply(planned, meddling(lessons.repository, meddle))
         assert applied.done == ()
         assert len(applied.skipped) == 1
         assert await everything(lessons) == {
@@ -168,7 +167,7 @@ async def test_a_lesson_that_is_forgotten_while_it_is_merged_stays_forgotten(mak
         async def meddle() -> None:
             await lessons.forget(second.id)
 
-        ((_, why),) = (await apply(planned, Meddling(lessons.repository, meddle))).skipped
+        ((_, why),) = (await apply(planned, meddling(lessons.repository, meddle))).skipped
         assert why == f"lesson {second.id!r} was forgotten while it was changed"
         left = await everything(lessons)
         assert list(left) == [first.id]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ledger_parts import figures, recall
 
 from jeeves_reflexion import Evaluation
-from jeeves_reflexion.lessons.credit import reader
+from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.effects import Draw, Prior
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Tallies
@@ -75,7 +75,7 @@ async def play(story, check) -> None:
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=40))
 def test_every_reader_finds_what_a_naive_count_finds(monkeypatch, story):
-    monkeypatch.setattr(reader, "_PAGE", 2)
+    monkeypatch.setattr(tally, "_PAGE", 2)
 
     def check(naive: Naive, known) -> None:
         for lesson in LESSONS:
