@@ -30,8 +30,7 @@ from jeeves_reflexion.lessons.credit.effects import (
 from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
     RECALLS,
-    Counted,
-    counted,
+    Verdict,
     needs_recall,
     written_at,
 )
@@ -138,21 +137,23 @@ class Tallies:
     def __init__(self) -> None:
         self._kept: dict[str | None, Tally] = {}
 
-    def add(self, counted: Counted) -> None:
-        """Count a verdict."""
-        n = 1 if counted.before is None else 0
-        total = counted.after - (counted.before or 0.0)
-        draw = counted.draw
+    def add(self, verdict: Verdict) -> None:
+        """Count a verdict, if anything counts from it on."""
+        if verdict.counts is None:
+            return
+        n = 1 if verdict.before is None else 0
+        total = verdict.counts - (verdict.before or 0.0)
+        draw = verdict.draw
         drawn = draw.share > 0.0 and not draw.whole
-        for lesson_id in counted.had:
+        for lesson_id in verdict.had:
             compared = drawn and lesson_id not in draw.exempt
             cell = ((draw.share_of(lesson_id),), Cell(n_with=n, sum_with=total)) if compared else None
-            self._put(lesson_id, cell, n, counted.recalled_at)
-        for lesson_id in counted.lacked:
+            self._put(lesson_id, cell, n, verdict.recalled_at)
+        for lesson_id in verdict.lacked:
             cell = ((draw.share_of(lesson_id),), Cell(n_without=n, sum_without=total)) if drawn else None
-            self._put(lesson_id, cell, 0, counted.recalled_at)
-        if draw.whole_share > 0.0 and counted.stake:
-            self._put(_LIBRARY, _library_cell(counted, n, total), 0, counted.recalled_at)
+            self._put(lesson_id, cell, 0, verdict.recalled_at)
+        if draw.whole_share > 0.0 and verdict.stake:
+            self._put(_LIBRARY, _library_cell(verdict, n, total), 0, verdict.recalled_at)
 
     def drop(self, lesson_id: str) -> None:
         """Forget a lesson."""
@@ -172,13 +173,13 @@ class Tallies:
         self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
 
 
-def _library_cell(counted: Counted, n: int, total: float) -> tuple[Stratum, Cell] | None:
-    draw = counted.draw
+def _library_cell(verdict: Verdict, n: int, total: float) -> tuple[Stratum, Cell] | None:
+    draw = verdict.draw
     # Whether none of a recall is withheld depends on all of these: within a stratum, on chance alone.
-    stratum = (draw.share, draw.whole_share, counted.stake, len(draw.exempt), *sorted(draw.shares.values()))
-    if counted.draw.whole:
+    stratum = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *sorted(draw.shares.values()))
+    if draw.whole:
         return stratum, Cell(n_without=n, sum_without=total)
-    return None if counted.lacked else (stratum, Cell(n_with=n, sum_with=total))
+    return None if verdict.lacked else (stratum, Cell(n_with=n, sum_with=total))
 
 
 def _sum(a: Cell, b: Cell) -> Cell:
@@ -235,9 +236,8 @@ class VerdictReader:
         new = [record for record in page.records if record.key not in self._counted]
         recalls = {record.key: await self._recall_of(record) for record in new if needs_recall(record)}
         # All of a page at once, so that a cancelled reader leaves none half counted.
-        for record, change in [(each, counted(each, recalls.get(each.key))) for each in new]:
-            if change is not None:
-                self._tallies.add(change)
+        for record, verdict in [(each, Verdict.read(each, recalls.get(each.key))) for each in new]:
+            self._tallies.add(verdict)
             self._counted.add(record.key)
             self._read += 1
 

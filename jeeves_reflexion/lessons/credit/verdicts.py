@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from jeeves_reflexion.errors import LessonStoreError
@@ -13,6 +13,7 @@ from vectorstores.base import Record
 
 RECALLS: Final = "recalls"
 OUTCOMES: Final = "outcomes"
+_SAID: Final = ("kind", "at", "by", "reason", "before", "counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Verdict:
     """What was said of one attempt: by the evaluator, or later by someone (``by``, ``reason``).
 
     ``score`` is what it says. ``counts`` is the score that counts for the attempt from here on, ``before`` the one that
-    did until then; None: none does.
+    did until then; None: none does. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the
+    draw withheld from it, ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (since 1970).
     """
 
     kind: Literal["evaluator", "feedback"]
@@ -31,36 +33,36 @@ class Verdict:
     reason: str = ""
     before: float | None = None
     counts: float | None = None
-
-    @classmethod
-    def read(cls, record: Record) -> Verdict:
-        """Read a verdict; one of the first format is the evaluator's."""
-        entry = _fields(record)
-        score, passed = entry.get("score"), entry.get("passed")
-        value = float(bool(passed)) if score is None else float(score)
-        known = {
-            name: entry[name] for name in ("kind", "at", "by", "reason", "before", "counts") if name in entry
-        }
-        counts = None if score is passed is None else value
-        return cls(**{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed})
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What one verdict changes.
-
-    ``before`` is the score that counted for the attempt until then (None: there was none), ``after`` the one that
-    does now. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the draw withheld from it,
-    ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (seconds since 1970).
-    """
-
-    before: float | None
-    after: float
     had: tuple[str, ...] = ()
     lacked: tuple[str, ...] = ()
     draw: Draw = NO_DRAW
     stake: int = 0
     recalled_at: float = 0.0
+
+    @classmethod
+    def read(cls, record: Record, recall: Mapping[str, JSON] | None = None) -> Verdict:
+        """Read a verdict; one of the first format is the evaluator's, and its ``recall`` says what it counts for."""
+        entry = _fields(record)
+        if needs_recall(record):
+            entry = {**entry, **counting_of(recall or {}), "recalled_at": entry.get("at", 0.0)}
+        score, passed = entry.get("score"), entry.get("passed")
+        value = float(bool(passed)) if score is None else float(score)
+        known = {name: entry[name] for name in _SAID if name in entry}
+        counts = None if score is passed is None else value
+        try:
+            return cls(
+                **{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed},
+                had=tuple(entry["with"]),
+                lacked=tuple(entry["without"]),
+                draw=_draw(entry),
+                stake=entry.get("stake", 0),
+                recalled_at=entry["recalled_at"] or 0.0,
+            )
+        except (KeyError, TypeError) as error:
+            raise LessonStoreError(
+                f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written "
+                "by a newer version of this package, or by another program"
+            ) from error
 
 
 def in_force(verdict: Verdict, before: float | None) -> Verdict:
@@ -88,29 +90,11 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
-    """Return the record of a verdict."""
-    said = asdict(verdict)
+    """Return the record of a verdict; an evaluator's names nobody and gives no reason."""
+    said = {name: getattr(verdict, name) for name in ("score", "passed", *_SAID)}
     if verdict.kind == "evaluator":
         del said["by"], said["reason"]
     return {**said, **counting}
-
-
-def counted(record: Record, recall: Mapping[str, JSON] | None = None) -> Counted | None:
-    """Return what a verdict changes, None where nothing counts; ``recall`` is its recall's, for the first format."""
-    entry, verdict = _fields(record), Verdict.read(record)
-    if needs_recall(record):
-        entry = {**entry, **counting_of(recall or {}), "recalled_at": entry.get("at", 0.0)}
-    if verdict.counts is None:
-        return None
-    try:
-        had, lacked = tuple(entry["with"]), tuple(entry["without"])
-        at, stake = entry["recalled_at"] or 0.0, entry.get("stake", 0)
-        return Counted(verdict.before, verdict.counts, had, lacked, _draw(entry), stake, at)
-    except (KeyError, TypeError) as error:
-        raise LessonStoreError(
-            f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written by a "
-            "newer version of this package, or by another program"
-        ) from error
 
 
 def needs_recall(record: Record) -> bool:

@@ -126,15 +126,15 @@ def test_a_reply_is_read_bare_fenced_or_with_words_around(text):
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("merge all", "no JSON object"),
-        ({"op": "delete", "ids": ["L1"]}, '"op" must be one of'),
-        ({"op": 3, "ids": ["L1"]}, '"op" must be one of'),
-        ({"op": "upvote", "ids": "L1"}, "list of ids"),
-        ({"op": "upvote", "ids": [1]}, "list of ids"),
+        ("merge all", "it must be a valid dictionary"),
+        ({"op": "delete", "ids": ["L1"]}, "op must be 'add', 'edit', 'merge'"),
+        ({"op": 3, "ids": ["L1"]}, "op must be 'add', 'edit', 'merge'"),
+        ({"op": "upvote", "ids": "L1"}, "ids must be a valid list"),
+        ({"op": "upvote", "ids": [1]}, "ids.0 must be a valid string"),
         ({"op": "upvote", "ids": ["L9"]}, "no lesson L9"),
         ({"op": "upvote", "ids": ["a"]}, "no lesson a"),
-        ({"op": "edit", "ids": ["L1"], "text": ["x"]}, "must be texts"),
-        ({"op": "upvote", "ids": ["L1"], "state": "active"}, "unknown fields: state"),
+        ({"op": "edit", "ids": ["L1"], "text": ["x"]}, "text must be a valid string"),
+        ({"op": "upvote", "ids": ["L1"], "state": "active"}, "there is no field state"),
     ],
 )
 def test_an_entry_that_is_no_operation_is_refused_by_itself(entry, why):

@@ -13,7 +13,7 @@ from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.effects import Draw, Prior
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Tallies
-from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, counted
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 LESSONS = ["a", "b", "c"]
@@ -100,7 +100,7 @@ def test_the_order_of_verdicts_does_not_matter(story, shuffler):
                     await ledger.note_outcome(last.recall_id, Evaluation(step[2]))
                 elif step[0] == "feedback" and await ledger.run("run"):
                     await ledger.note_feedback("run", step[2], by="user")
-            return [counted(r) for r in (await records.scan_records(OUTCOMES, limit=1000)).records]
+            return [Verdict.read(r) for r in (await records.scan_records(OUTCOMES, limit=1000)).records]
 
     found = anyio.run(verdicts)
 
