@@ -64,7 +64,7 @@ TASKS: Final = "tasks"
 MERGED_INTO: Final = "merged_into"
 """Of a retired lesson: the id of the lesson that speaks for it."""
 VOTES: Final = "votes"
-"""Upvotes less downvotes of consolidations."""
+"""Upvotes less downvotes of consolidations by earlier versions; nothing is added any more."""
 DRAWN_FROM: Final = "drawn_from"
 """Ids of the lessons that a consolidation drew it from."""
 _STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

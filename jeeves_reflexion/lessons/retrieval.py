@@ -13,9 +13,9 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import freshness
@@ -24,17 +24,17 @@ from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.principals import Principal
-from jeeves_reflexion.lessons.records import RECALLED, TEXT_CHUNKS, one_each, readable
+from jeeves_reflexion.lessons.records import RECALLED, chunk_ids, one_each, readable
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import JSON, Lesson, Lift, RecalledLesson, Task
+from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
 from vectorstores.base import Filter, VectorStore
 
 _NUMBER: Final = re.compile(r"\d+")
 
 StrategyName: TypeAlias = Literal["nearest", "structured_reflections", "hybrid", "seed002"]
-Similarities: TypeAlias = Callable[[Lesson, Sequence[str]], Awaitable[Mapping[str, float]]]
-"""The cosine similarity of a lesson's words to those of the lessons with these ids, as far as it is known."""
+Likeness: TypeAlias = Callable[[str, str], float]
+"""The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,19 +192,24 @@ def credited(
     return kept, harmful
 
 
-def similarities_in(store: VectorStore) -> Similarities:
-    """Return how to ask a store how near lessons are to one another by their own words."""
+async def likeness_of(store: VectorStore, candidates: Sequence[Candidate]) -> Likeness:
+    """Read how near lessons are to one another by their own words."""
+    # Those of the chunks that hold its text: the first, or the second where a task comes before it.
+    ids = [chunk for each in candidates for chunk in chunk_ids(each.lesson.id)[:2]]
+    found = await store.get_by_ids(ids, vectors=True) if ids else []
+    vectors = {
+        chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
+    }
 
-    async def similarities(lesson: Lesson, others: Sequence[str]) -> dict[str, float]:
-        asked: dict[str, JSON] = {**TEXT_CHUNKS, "lesson_id": {"$in": list(others)}}
-        hits = await store.search(lesson.text, k=len(others), filter=asked)
-        return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in hits}
+    def likeness(one: str, other: str) -> float:
+        first, second = vectors.get(one), vectors.get(other)
+        return 0.0 if first is None or second is None else float(first @ second)
 
-    return similarities
+    return likeness
 
 
-async def pick(
-    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, similarities: Similarities
+def pick(
+    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, likeness: Likeness
 ) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
     """Return what is recalled, best first and at most ``k``, and what was found and left out, each with its reason.
 
@@ -218,7 +223,7 @@ async def pick(
     words = {each.id: normalised(each.text).split() for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
-    nearness = dict.fromkeys(range(len(ranked)), 0.0)
+    nearness = dict.fromkeys(range(len(ranked)), 0.0)  # to the nearest of those that are chosen
     room = picking.max_tokens
     while len(chosen) < k:
         left = [at for at in nearness if at not in chosen and at not in reasons]
@@ -232,16 +237,11 @@ async def pick(
             continue
         room -= cost
         chosen.append(at)
-        others = []
         for each in left:
             if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
                 reasons[each] = f"says what {lesson.id[:8]} says"
             elif each != at:
-                others.append(each)
-        if picking.diversity and k - len(chosen) < len(others) and len(chosen) < k:
-            near = await similarities(lesson, [lessons[each].id for each in others])
-            for each in others:
-                nearness[each] = max(nearness[each], near.get(lessons[each].id, 0.0))
+                nearness[each] = max(nearness[each], likeness(lesson.id, lessons[each].id))
     better = f"{k} better one{'s' * (k > 1)}"
     return (
         [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],

@@ -36,8 +36,8 @@ from jeeves_reflexion.lessons.retrieval import (
     Candidate,
     credited,
     found_lessons,
+    likeness_of,
     pick,
-    similarities_in,
 )
 from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
 from jeeves_reflexion.lessons.traces import forget_traces
@@ -279,9 +279,10 @@ class VectorLessonStore:
         credit, below = self.settings.credit, f"below the floor of {floor:.2f}"
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
-        offered, left_out = await pick(
-            task, near, k=k, picking=self.settings.picking, similarities=similarities_in(self.store)
-        )
+        picking = self.settings.picking
+        # Where there is room for all, none is chosen for being unlike the others.
+        likeness = await likeness_of(self.store, near if picking.diversity and k < len(near) else [])
+        offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness)
         far = [
             RecalledLesson(each.lesson, each.similarity, below, _lift(known, each.lesson))
             for each in [each for each in found if each.similarity < floor][:k]

@@ -279,7 +279,7 @@ def outcome() -> None:
 @common
 @served_by("lessons.consolidation:ConsolidationService")
 def consolidate() -> None:
-    """Merge lessons that say the same, retire those that harm, vote on those that help or lie unused.
+    """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
     """

@@ -9,7 +9,6 @@ import click
 
 from jeeves_reflexion.cli.endpoints import Endpoint, model_at
 from jeeves_reflexion.cli.lessons.service import LessonService, all_lessons
-from jeeves_reflexion.cli.lessons.stats import usage_of
 from jeeves_reflexion.cli.lessons.views import change_of, short
 from jeeves_reflexion.cli.options import Asking, EmbedderChoice
 from jeeves_reflexion.cli.plain import as_json as plain
@@ -17,7 +16,6 @@ from jeeves_reflexion.cli.run_service import ProvenModel
 from jeeves_reflexion.cli.service import counted
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import (
-    Evidence,
     Known,
     LLMConsolidator,
     RuleConsolidator,
@@ -32,7 +30,7 @@ from jeeves_reflexion.lessons.consolidation.planning import (
     clusters,
     plan,
 )
-from jeeves_reflexion.types import JSON, Lesson
+from jeeves_reflexion.types import JSON, Lesson, Lift
 
 _AGAIN: Final = (
     f"more than {MOST} lessons that are alike are looked at in parts: what is left of these may be merged further, "
@@ -111,12 +109,9 @@ class ConsolidationService(LessonService):
             self._screen.waiting_for("reading lessons")
             lessons = await all_lessons(store)
             known_of = await store.ledger.credits(max_age=0.0)
-            usage = await usage_of(store.records)
 
-        def known(lesson: Lesson) -> Evidence:
-            # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
-            idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
-            return Evidence(known_of.lift(lesson.id), idle)
+        def known(lesson: Lesson) -> Lift:
+            return known_of.lift(lesson.id)
 
         groups = await clusters(store.repository, lessons)
         self._in_parts = any(len(group) == MOST for group in groups)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
-from jeeves_reflexion.lessons.consolidation.operations import Operation, OperationKind, votes_of
+from jeeves_reflexion.lessons.consolidation.operations import Operation, OperationKind
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
 from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
@@ -23,67 +22,35 @@ from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, Lesson, Lift
 
-UNUSED_DAYS: Final = 180.0
 _SHOWN: Final = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of a lesson's use: its lift, and the days since it was last recalled (None: not known)."""
-
-    lift: Lift | None = None
-    idle_days: float | None = None
-
-    @property
-    def helps(self) -> bool:
-        """Whether the whole interval of the lift lies above zero."""
-        return self.lift is not None and self.lift.low is not None and self.lift.low > 0
-
-    @property
-    def harms(self) -> bool:
-        """Whether the whole interval of the lift lies below zero."""
-        return self.lift is not None and self.lift.high is not None and self.lift.high < 0
-
-    def __str__(self) -> str:
-        lift = self.lift
-        if lift is None or lift.value is None or lift.low is None or lift.high is None:
-            return "not enough data"
-        signs = [f"{number:+.2f}" for number in (lift.value, lift.low, lift.high)]
-        return (
-            f"lift {signs[0]} [{signs[1]}, {signs[2]}] from {lift.n_with} with and {lift.n_without} without"
-        )
+Known = Callable[[Lesson], Lift]
 
 
-Known = Callable[[Lesson], Evidence]
-
-
-def nothing_known(_: Lesson) -> Evidence:
-    """Say that nothing is known of any lesson's use."""
-    return Evidence()
+def nothing_known(_: Lesson) -> Lift:
+    """Say that nothing is known of any lesson's effect."""
+    return Lift()
 
 
 class RuleConsolidator:
     """Proposes what needs no judgement of language; the same for the same lessons.
 
     Equal lessons of one scope are merged into the one with the most support, the oldest of equals; others that are near
-    one another are for a person, or a model, to look at. A lesson whose lift lies above zero with its whole interval is
-    voted up once, one whose interval lies below zero is retired. One that was not recalled for ``unused_days`` is voted
-    down, and retired if it is still unused with that vote, unless its lift speaks for it.
+    one another are for a person, or a model, to look at. A lesson whose lift lies below zero with its whole interval is
+    retired.
     """
 
-    def __init__(self, *, known: Known = nothing_known, unused_days: float = UNUSED_DAYS) -> None:
-        if not unused_days > 0:
-            raise ConfigurationError(f"unused_days must be more than 0, not {unused_days}")
+    def __init__(self, *, known: Known = nothing_known) -> None:
         self._known = known
-        self._unused_days = unused_days
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
-        """Return the merges and votes for a cluster; a lesson gets one operation at most."""
+        """Return the merges and retirements for a cluster; a lesson gets one operation at most."""
         operations, left, single = list[Operation](), list[Lesson](), list[Lesson]()
         for lesson in sorted(cluster, key=_foremost):
-            evidence = self._known(lesson)
-            if evidence.harms:
-                why = f"attempts go worse with it: {evidence}"
+            lift = self._known(lesson)
+            if _harms(lift):
+                why = f"attempts go worse with it: {_told(lift)}"
                 operations.append(Operation("retire", (lesson.id,), reason=why))
             else:
                 left.append(lesson)
@@ -93,21 +60,9 @@ class RuleConsolidator:
             if copies:
                 why = f"{len(copies) + 1} lessons say the same"
                 operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), reason=why))
-            elif (vote := self._vote(first)) is not None:
-                operations.append(vote)
             single.append(first)
             left = [other for other in others if other not in copies]
         return Proposals(tuple(operations), review=tuple(single) if len(single) > 1 else ())
-
-    def _vote(self, lesson: Lesson) -> Operation | None:
-        evidence, votes = self._known(lesson), votes_of(lesson)
-        if evidence.helps:
-            why = f"attempts go better with it: {evidence}"
-            return None if votes > 0 else Operation("upvote", (lesson.id,), reason=why)
-        if evidence.idle_days is None or evidence.idle_days < self._unused_days:
-            return None
-        why = f"not recalled for {evidence.idle_days:.0f} days"
-        return Operation("downvote" if votes >= 0 else "retire", (lesson.id,), reason=why)
 
 
 def _are_copies(one: Lesson, other: Lesson) -> bool:
@@ -138,8 +93,8 @@ class LLMConsolidator:
 
     A reply that is no JSON object with a list of operations is asked for once more with the problem shown, and then
     raises :class:`UnreadableReplyError`; an entry of the list that is no operation is refused by itself, and so is one
-    that a measured effect speaks against: to retire what helps, or to vote for what harms. Raises ``ModelError`` when
-    the model can't be reached.
+    that a measured effect speaks against: to retire what helps, or to merge others into what harms. Raises
+    ``ModelError`` when the model can't be reached.
     """
 
     def __init__(
@@ -166,28 +121,26 @@ class LLMConsolidator:
 
     def _borne_out(self, proposals: Proposals, lessons: Mapping[str, Lesson]) -> Proposals:
         """Refuse those operations that what was measured speaks against."""
-        against = {each: self._measured_against(each, lessons) for each in proposals.operations}
+        judged = [(each, self._measured_against(each, lessons)) for each in proposals.operations]
+        refused = [Refused(str(each), why) for each, why in judged if why]
         return Proposals(
-            tuple(each for each, why in against.items() if not why),
-            (*proposals.refused, *(Refused(str(each), why) for each, why in against.items() if why)),
+            tuple(each for each, why in judged if not why), (*proposals.refused, *refused), proposals.review
         )
 
     def _measured_against(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
         for lesson_id in operation.ids[:1]:  # of a merge, the one that stays
-            evidence = self._known(lessons[lesson_id])
-            if operation.kind in ("retire", "downvote") and evidence.helps:
-                return f"attempts go better with lesson {lesson_id}: {evidence}"
-            if operation.kind in ("upvote", "merge") and evidence.harms:
-                return f"attempts go worse with lesson {lesson_id}: {evidence}"
+            lift = self._known(lessons[lesson_id])
+            if operation.kind == "retire" and lift.low is not None and lift.low > 0:
+                return f"attempts go better with lesson {lesson_id}: {_told(lift)}"
+            if operation.kind == "merge" and _harms(lift):
+                return f"attempts go worse with lesson {lesson_id}: {_told(lift)}"
         return ""
 
     def _row(self, name: str, lesson: Lesson) -> str:
         row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}
-        if votes_of(lesson):
-            row["votes"] = votes_of(lesson)
-        evidence = self._known(lesson)
-        if evidence.lift is not None and evidence.lift.value is not None:
-            row["lift"] = str(evidence)
+        lift = self._known(lesson)
+        if lift.value is not None:
+            row["lift"] = _told(lift)
         return json.dumps(row, ensure_ascii=False)
 
 
@@ -232,3 +185,13 @@ def _operation(entry: object, names: Mapping[str, str]) -> Operation:
     if strangers := [one for one in read.ids if one not in names]:
         raise ConfigurationError(f"there is no lesson {', '.join(strangers)} among these")
     return Operation(read.op, tuple(names[one] for one in read.ids), read.text, read.reason or "")
+
+
+def _harms(lift: Lift) -> bool:
+    """Whether the whole interval of a lift lies below zero."""
+    return lift.high is not None and lift.high < 0
+
+
+def _told(lift: Lift) -> str:
+    interval = f"{lift.value:+.2f} [{lift.low:+.2f}, {lift.high:+.2f}]"
+    return f"lift {interval} from {lift.n_with} with and {lift.n_without} without"

@@ -32,7 +32,7 @@ from jeeves_reflexion.lessons.consolidation.operations import (
 from jeeves_reflexion.lessons.curation import merge_revisions
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, TEXT_CHUNKS, VOTES
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, TEXT_CHUNKS
 from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
 from jeeves_reflexion.lessons.screening.screens import Screen, screened
 from jeeves_reflexion.types import JSON, Lesson
@@ -289,6 +289,3 @@ def _change_lines(delta: Delta) -> Iterator[str]:
         yield f"    support {before.support} -> {after.support}"
     if before.contradicts != after.contradicts:
         yield f"    contradicts {', '.join(after.contradicts)}"
-    votes = (before.metadata.get(VOTES, 0), after.metadata.get(VOTES, 0))
-    if votes[0] != votes[1]:
-        yield f"    votes {votes[0]} -> {votes[1]}"
