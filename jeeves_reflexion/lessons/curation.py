@@ -5,7 +5,6 @@ Each is one write with an entry in the history of every lesson that it changes, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -187,11 +186,6 @@ class Curator:
         """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
         async with store_errors("roll a lesson back"):
             return (await self._preview(lesson_id, to))[0]
-
-    async def undoing(self, lesson_id: str, *, to: int) -> Rollback:
-        """Return what :meth:`rollback` would do: the earlier name of :meth:`preview`."""
-        warnings.warn("Curator.undoing is called preview now", DeprecationWarning, stacklevel=2)
-        return await self.preview(lesson_id, to=to)
 
     async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson | None]:
         repository = self._repository

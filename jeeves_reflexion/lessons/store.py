@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import uuid
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self, TypeAlias, cast
@@ -81,12 +80,6 @@ class VectorLessonStore:
         self.records: RecordStore = self.repository.records
         self.ledger = Ledger(self.records)
         self.quarantine = Quarantine(self.repository)
-
-    @property
-    def shelf(self) -> Repository:
-        """The earlier name of :attr:`repository`."""
-        warnings.warn("VectorLessonStore.shelf is called repository now", DeprecationWarning, stacklevel=2)
-        return self.repository
 
     # -- in
 
