@@ -211,17 +211,15 @@ class Repository:
         page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=limit)
         return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
 
-    async def each(self) -> AsyncIterator[Lesson]:
-        """Go through all lessons, oldest first."""
-        async for chunks in self._first_chunks():
-            for chunk in chunks:
-                yield lesson_of(chunk)
-
-    async def _first_chunks(self) -> AsyncIterator[tuple[Chunk, ...]]:
+    async def each(self, *, readable: bool = False) -> AsyncIterator[Lesson]:
+        """Go through all lessons, oldest first; with ``readable``, pass over rows that are none, with a warning."""
         after: str | None = None
         while True:
             page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
-            yield page.chunks
+            for chunk in page.chunks:
+                lesson = readable_lesson(chunk) if readable else lesson_of(chunk)
+                if lesson is not None:
+                    yield lesson
             if page.next is None:
                 return
             after = page.next
@@ -357,13 +355,14 @@ class Repository:
         if self._claimed or await self.records.get(*_ALL_CLAIMED) is not None:
             self._claimed = True
             return
-        equals = Counter[str]()
-        async for chunks in self._first_chunks():
-            found = []
-            for lesson in filter(None, map(readable_lesson, chunks)):
-                equals[words_of(lesson)] += 1
-                found.append(claim_of(lesson, equals[words_of(lesson)]))
-            await self.store.add([], records=found)
+        equals, found = Counter[str](), list[RecordWrite]()
+        async for lesson in self.each(readable=True):
+            equals[words_of(lesson)] += 1
+            found.append(claim_of(lesson, equals[words_of(lesson)]))
+            if len(found) == _PAGE:
+                await self.store.add([], records=found)
+                found = []
+        await self.store.add([], records=found)
         await self.records.append_once(*_ALL_CLAIMED, {})
         self._claimed = True
 

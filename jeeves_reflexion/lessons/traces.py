@@ -77,10 +77,11 @@ async def forget_traces(
         return False
     await repository.note_forgotten(lesson_id)
     traces = _traces(*once, entries, await _speakers(repository, lesson_id))
+    owned: dict[str, frozenset[str]] = {}
     async for other in repository.each():
         if other.id != lesson_id and _changed(whole(other), traces) is not None:
-            await _strike_lesson(repository, other.id, traces.without(await _own(repository, other, traces)))
-    owned: dict[str, frozenset[str]] = {}
+            owned[other.id] = await _own(repository, other, traces)
+            await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
     for collection in (HISTORY, QUARANTINE):
         async for record in each_record(repository.records, collection):
             of = record.key.rpartition(":")[0] if collection == HISTORY else record.key

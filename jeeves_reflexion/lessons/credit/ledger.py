@@ -75,7 +75,7 @@ class Feedback:
 
 
 class Ledger:
-    """Notes recalls and outcomes in a record store, and tells each lesson's credit.
+    """Notes recalls and outcomes in a store of vectors that keeps records too, and tells each lesson's credit.
 
     Errors of the store are raised as :class:`LessonStoreError` with that error as their cause. ``settle_seconds`` is
     how long a record may take from its first try to its commit, clocks of machines included: what is younger is read
