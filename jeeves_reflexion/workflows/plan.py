@@ -3,45 +3,206 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
-
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Strict,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.sandbox import Language
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import templates
-from jeeves_reflexion.workflows.errors import WorkflowFileError
+from jeeves_reflexion.workflows.documents import Document, Place
 from jeeves_reflexion.workflows.parts import (
     CONTROL_KEYS,
-    DEFAULT_ITERATIONS,
-    END,
     LLM_CALL,
-    REFLECTION,
-    START,
-    STRATEGIES,
     CallStep,
     CodeStep,
-    FileEvaluation,
-    FileStep,
-    OnFailure,
-    Part,
-    Place,
-    check_code,
-    key_of,
+    Evaluation,
+    as_evaluation,
+    as_step,
+    check_shape,
+    check_templates,
     near,
 )
+
+OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
+DEFAULT_ITERATIONS: Final = 3
+END: Final = "__end__"
+START: Final = "__start__"
+
+
+@dataclass(frozen=True)
+class LoopCall:
+    """``reflection.loop``; the last two may be templates."""
+
+    generator: CodeStep | CallStep
+    evaluator: Evaluation
+    corrector: CodeStep | CallStep | None
+    max_iterations: JSON
+    on_failure: JSON
+
+
+@dataclass(frozen=True)
+class EvaluateCall:
+    """``reflection.evaluate``; ``data`` may be a template."""
+
+    evaluator: Evaluation
+    data: JSON
+
+
+@dataclass(frozen=True)
+class CorrectCall:
+    """``reflection.correct``; the last two may be templates."""
+
+    corrector: CodeStep | CallStep
+    data: JSON
+    errors: JSON
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where to go, and under which condition: true, false or an expression of the state."""
+
+    to: str
+    condition: JSON
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: what it does, the name of its result, and its routes; without one that holds the next node follows."""
+
+    name: str
+    call: CodeStep | CallStep | LoopCall | EvaluateCall | CorrectCall
+    output: str | None
+    routes: tuple[Route, ...]
+    place: Place
+
+    @property
+    def actions(self) -> list[CallStep]:
+        """The steps of this node that call an action."""
+        match self.call:
+            case LoopCall(generator=generator, corrector=corrector):
+                steps: list[object] = [generator, corrector]
+            case CorrectCall(corrector=corrector):
+                steps = [corrector]
+            case _:
+                steps = [self.call]
+        return [step for step in steps if isinstance(step, CallStep)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workflow file. ``trusted`` is the file's wish; it takes the caller's leave as well."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    edges: Mapping[str, tuple[Route, ...]]
+    trusted: bool
+    max_steps: int
+    model: str | None
+
+    def routes(self, name: str) -> tuple[Route, ...]:
+        """Return the routes from a node, or from the start: a node's own come before those of the edges."""
+        own = next((node.routes for node in self.nodes if node.name == name), ())
+        return own or self.edges.get(name, ())
+
+
+def read_plan(document: Document) -> Plan:
+    """Return what a document says. Raises :class:`~jeeves_reflexion.workflows.errors.WorkflowFileError`."""
+    place = Place(document)
+    given = check_shape(document.value, "", place)
+    settings = given.get("settings") or {}
+    plan = Plan(
+        given.get("name") or document.name,
+        tuple(_node(each, place.of("nodes", at)) for at, each in enumerate(given["nodes"])),
+        _edges(given.get("edges") or [], place.of("edges")),
+        settings.get("trusted", False),
+        settings.get("max_steps", 100),
+        settings.get("model"),
+    )
+    names = [node.name for node in plan.nodes]
+    for at, node in enumerate(plan.nodes):
+        if node.name in names[:at]:
+            raise node.place.error("another node has this name already")
+        for route in node.routes:
+            _check_name(route.to, [*names, END], node.place)
+    for came_from, routes in plan.edges.items():
+        _check_name(came_from, [*names, START], place.of("edges"))
+        for route in routes:
+            _check_name(route.to, [*names, END], place.of("edges"))
+    return plan
+
+
+def _check_name(name: str, names: list[str], place: Place) -> None:
+    if name not in names:
+        hint = near(name, names, otherwise="; there is " + ", ".join(names))
+        raise place.error(f"there is no node {name!r}{hint}")
+
+
+def _node(given: Mapping[str, Any], place: Place) -> Node:
+    name, output = given["name"], given.get("output")
+    if not name.strip() or name in {END, START}:
+        raise place.of("name").error(f"{name!r} can't be the name of a node")
+    if output in CONTROL_KEYS:
+        raise place.of("output").error(f"{output!r} is a name that the loop itself sets")
+    key = "next" if "next" in given else "goto"
+    ways = given.get(key, [])
+    listed = [ways] if isinstance(ways, str) else ways
+    rules = [{"to": each} if isinstance(each, str) else each for each in listed]
+    routes = tuple(_route(each, place.of(key, at)) for at, each in enumerate(rules))
+    return Node(name, _call(given, place), output, routes, place)
+
+
+def _route(given: Mapping[str, Any], place: Place) -> Route:
+    key = "if" if given.get("when") is None else "when"
+    condition = given.get(key)
+    if isinstance(condition, str):
+        templates.check(templates.as_expression(condition), str(place.of(key)))
+    return Route(given["to"], True if condition is None else condition)
+
+
+def _edges(given: list[Mapping[str, Any]], place: Place) -> dict[str, tuple[Route, ...]]:
+    edges: dict[str, tuple[Route, ...]] = {}
+    for at, each in enumerate(given):
+        edges[each["from"]] = (*edges.get(each["from"], ()), _route(each, place.of(at)))
+    return edges
+
+
+def _call(given: Mapping[str, Any], node: Place) -> Any:  # noqa: ANN401 - one of the five
+    uses, call, place = given.get("uses"), given.get("with") or {}, node.of("with")
+    if uses is None:
+        return as_step(given, node)
+    if uses == "reflection.loop":
+        return _loop(call, place)
+    data = call.get("data", "{{ state.reflection_output }}")
+    if uses == "reflection.evaluate":
+        kind = call.get("evaluator_type", "schema")
+        keys = call.keys() - {"data", "evaluator_type"}
+        evaluator = check_shape({**{key: call[key] for key in keys}, "type": kind}, "evaluator", place)
+        check_templates({"data": data}, place)
+        return EvaluateCall(as_evaluation(evaluator, place), data)
+    if uses == "reflection.correct":
+        errors = call.get("errors", "{{ state.reflection_errors | default([]) }}")
+        check_templates({"data": data, "errors": errors}, place)
+        if "run" in call:
+            return CorrectCall(CodeStep(call["run"], place=place), data, errors)
+        asked = {key: call[key] for key in ("prompt", "model") if call.get(key) is not None}
+        check_templates(asked, place)
+        step = CallStep(call.get("corrector_action", LLM_CALL), asked, place=place)
+        return CorrectCall(step, data, errors)
+    check_templates(call, place)
+    return CallStep(uses, call, place=place)
+
+
+def _loop(call: Mapping[str, Any], place: Place) -> LoopCall:
+    most, strategy = call.get("max_iterations", DEFAULT_ITERATIONS), call.get("on_failure", "return_best")
+    check_templates({"max_iterations": most, "on_failure": strategy}, place)
+    corrector = call.get("corrector")
+    return LoopCall(
+        as_step(call["generator"], place.of("generator")),
+        as_evaluation(call["evaluator"], place.of("evaluator")),
+        None if corrector is None else as_step(corrector, place.of("corrector")),
+        most,
+        strategy,
+    )
 
 
 def check_iterations(value: object, where: str = "max_iterations") -> int:
@@ -51,313 +212,8 @@ def check_iterations(value: object, where: str = "max_iterations") -> int:
     return value
 
 
-def check_strategy(value: object, where: str = "on_failure") -> OnFailure:
+def check_strategy(value: object, where: str = "on_failure") -> str:
     """Return what to do when no output is valid; raises :class:`ConfigurationError`."""
-    found = next((name for name in STRATEGIES if name == value), None)
-    if found is None:
-        raise ConfigurationError(f"{where}: must be one of {', '.join(STRATEGIES)}, not {value!r}")
-    return found
-
-
-@dataclass(frozen=True)
-class LoopCall(Part):
-    """``reflection.loop``; the last two may be templates."""
-
-    generator: FileStep
-    evaluator: FileEvaluation
-    corrector: FileStep | None = None
-    max_iterations: Any = DEFAULT_ITERATIONS
-    on_failure: Any = "return_best"
-
-    def _check(self) -> None:
-        for key, check in (("max_iterations", check_iterations), ("on_failure", check_strategy)):
-            value, where = getattr(self, key), str(self.place.of(key))
-            if isinstance(value, str) and templates.is_template(value):
-                templates.check(value, where)
-                continue
-            try:
-                check(value, where)
-            except ConfigurationError as error:
-                raise WorkflowFileError(str(error)) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateCall(Part):
-    """``reflection.evaluate``: an evaluator, whose keys stand beside the data that it judges."""
-
-    evaluator: FileEvaluation
-    data: Any = "{{ state.reflection_output }}"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_keys(cls, given: Any) -> Any:  # noqa: ANN401 - from outside
-        if not isinstance(given, Mapping):
-            return {"evaluator": given}
-        evaluator = {key: item for key, item in given.items() if key not in {"data", "evaluator_type"}}
-        evaluator["type"] = given.get("evaluator_type", "schema")
-        return {"evaluator": evaluator, **({"data": given["data"]} if "data" in given else {})}
-
-    def settle(self, place: Place) -> Self:
-        """Tell the evaluator that it stands where this does."""
-        self.evaluator.settle(place)
-        self.stand(place).check_templates("data")
-        return self
-
-
-@dataclass(frozen=True)
-class CorrectCall(Part):
-    """``reflection.correct``; what is not given is taken from the state."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid",
-        alias_generator=key_of,
-        json_schema_extra={"anyOf": [{"required": [key]} for key in ("run", "prompt", "corrector_action")]},
-    )
-    data: Any = "{{ state.reflection_output }}"
-    errors: Any = "{{ state.reflection_errors | default([]) }}"
-    code: str | None = None
-    prompt: str | None = None
-    corrector_action: str | None = None
-    model: str | None = None
-
-    @property
-    def corrector(self) -> CodeStep | CallStep:
-        """The step that corrects."""
-        if self.code is not None:
-            return CodeStep(self.code).stand(self.place)
-        given = {"prompt": self.prompt, "model": self.model}
-        named = {key: value for key, value in given.items() if value is not None}
-        return CallStep(self.corrector_action or LLM_CALL, named).stand(self.place)
-
-    def _check(self) -> None:
-        others = [key for key in ("prompt", "corrector_action", "model") if getattr(self, key) is not None]
-        if self.code is not None and others:
-            raise self.place.of(others[0]).error("run is given as well: one corrector is enough")
-        if self.code is None and not {"prompt", "corrector_action"} & set(others):
-            raise self.place.error("must have one of run, prompt and corrector_action")
-        self.check_templates("data", "errors")
-        self.corrector.settle(self.place)
-
-
-# -- nodes
-
-
-Condition: TypeAlias = Annotated[Any, WithJsonSchema({"type": ["string", "boolean"]})]
-
-
-@dataclass(frozen=True)
-class Route(Part):
-    """Where to go, and under which condition."""
-
-    to: str
-    when: Condition = None
-    if_: Condition = None
-
-    @property
-    def condition(self) -> JSON:
-        """The condition, by either of its names."""
-        given: JSON = self.if_ if self.when is None else self.when
-        return True if given is None else given
-
-    def _check(self) -> None:
-        if self.when is not None and self.if_ is not None:
-            raise self.place.error("when and if are the same: give one of them")
-        if isinstance(self.condition, str):
-            templates.check(templates.as_expression(self.condition), str(self.place.of("when")))
-        elif not isinstance(self.condition, bool):
-            raise self.place.error(
-                f"when must be true, false or an expression of state, not {self.condition!r}"
-            )
-
-
-def _as_routes(given: Any) -> Any:  # noqa: ANN401 - from outside
-    listed = [given] if isinstance(given, str) else given
-    if not isinstance(listed, list) or not listed:
-        said = "must be the name of a node, or a list of rules with to and when"
-        raise PydanticCustomError("workflow", "{said}", {"said": said, "key": ""})
-    return [{"to": each} if isinstance(each, str) else each for each in listed]
-
-
-Routes: TypeAlias = Annotated[
-    tuple[Route, ...],
-    BeforeValidator(
-        _as_routes, json_schema_input_type=str | Annotated[tuple[str | Route, ...], Field(min_length=1)]
-    ),
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node(Part):
-    """One node: its name, that of its result, and its routes; without one that holds the next node follows."""
-
-    name: str
-    output: str | None = None
-    goto: Routes = ()
-    next: Routes = ()
-    description: str = ""
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """The routes, by either of their names."""
-        return self.goto or self.next
-
-    def _check(self) -> None:
-        if not self.name.strip() or self.name in {END, START}:
-            raise self.place.of("name").error(f"{self.name!r} can't be the name of a node")
-        if self.output in CONTROL_KEYS:
-            raise self.place.of("output").error(f"{self.output!r} is a name that the loop itself sets")
-        if self.goto and self.next:
-            raise self.place.error("goto and next are the same: give one of them")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodeNode(Node):
-    """A node with code."""
-
-    code: str
-    language: Language = "python"
-
-    def _check(self) -> None:
-        super()._check()
-        check_code(self.code, self.place)
-
-    @property
-    def step(self) -> CodeStep:
-        """What the node does."""
-        return CodeStep(self.code, self.language).stand(self.place)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopNode(Node):
-    """A node with a loop."""
-
-    uses: Literal["reflection.loop"]
-    with_: LoopCall
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateNode(Node):
-    """A node that judges."""
-
-    uses: Literal["reflection.evaluate"]
-    with_: Annotated[EvaluateCall, WithJsonSchema({"type": "object", "additionalProperties": True})]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorrectNode(Node):
-    """A node that corrects."""
-
-    uses: Literal["reflection.correct"]
-    with_: CorrectCall
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActionNode(Node):
-    """A node that calls an action."""
-
-    uses: Annotated[str, Field(json_schema_extra={"not": {"enum": [*REFLECTION]}, "examples": [LLM_CALL]})]
-    with_: Mapping[str, Any] | None = None
-
-    def _check(self) -> None:
-        super()._check()
-        self.step.settle(self.place.of("with"))
-
-    @property
-    def step(self) -> CallStep:
-        """What the node does."""
-        return CallStep(self.uses, self.with_ or {}).stand(self.place.of("with"))
-
-
-def _node_tag(given: Any) -> str | None:  # noqa: ANN401 - from outside
-    if not isinstance(given, Mapping):
-        return "<code>"
-    if ("run" in given) == ("uses" in given):
-        return None
-    return "<code>" if "run" in given else f"<{_TAGS.get(str(given['uses']), 'action')}>"
-
-
-_TAGS: Final = dict(zip(REFLECTION, ("loop", "evaluate", "correct"), strict=True))
-AnyNode: TypeAlias = Annotated[
-    Annotated[CodeNode, Tag("<code>")]
-    | Annotated[LoopNode, Tag("<loop>")]
-    | Annotated[EvaluateNode, Tag("<evaluate>")]
-    | Annotated[CorrectNode, Tag("<correct>")]
-    | Annotated[ActionNode, Tag("<action>")],
-    Discriminator(
-        _node_tag,
-        custom_error_type="node",
-        custom_error_message="must have either run (code) or uses (an action)",
-    ),
-]
-
-
-# -- the file
-
-
-@dataclass(frozen=True, kw_only=True)
-class Edge(Part):
-    """A route that stands apart from its node."""
-
-    from_: str
-    to: str
-    when: Condition = True
-
-    @property
-    def route(self) -> Route:
-        """The route."""
-        return Route(self.to, self.when).stand(self.place)
-
-    def _check(self) -> None:
-        self.route.settle(self.place)
-
-
-@dataclass(frozen=True)
-class Settings(Part):
-    """``trusted`` is the file's wish; it takes the caller's leave as well."""
-
-    trusted: Annotated[bool, Strict()] = False
-    max_steps: Annotated[int, Strict(), Field(ge=1, le=100_000)] = 100
-    model: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan(Part):
-    """A workflow file."""
-
-    nodes: Annotated[tuple[AnyNode, ...], Field(min_length=1)]
-    name: str = ""
-    description: str = ""
-    edges: Annotated[
-        tuple[Edge, ...],
-        BeforeValidator(lambda given: () if given is None else given, tuple[Edge, ...] | None),
-    ] = ()
-    settings: Annotated[
-        Settings, BeforeValidator(lambda given: {} if given is None else given, Settings | None)
-    ] = field(default_factory=Settings)
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the file asks to have its Python run in the caller's process."""
-        return self.settings.trusted
-
-    def routes(self, name: str) -> tuple[Route, ...]:
-        """Return the routes from a node, or from the start."""
-        own = next((node.routes for node in self.nodes if node.name == name), ())
-        return own or tuple(edge.route for edge in self.edges if edge.from_ == name)
-
-    def _check(self) -> None:
-        names = [node.name for node in self.nodes]
-        for number, node in enumerate(self.nodes):
-            if node.name in names[:number]:
-                raise node.place.error("another node has this name already")
-            for route in node.routes:
-                self._check_name(route.to, [*names, END], node.place)
-        for edge in self.edges:
-            self._check_name(edge.from_, [*names, START], edge.place.of("from"))
-            self._check_name(edge.to, [*names, END], edge.place)
-
-    def _check_name(self, name: str, names: list[str], place: Place) -> None:
-        if name not in names:
-            raise place.error(
-                f"there is no node {name!r}{near(name, names, otherwise='; there is ' + ', '.join(names))}"
-            )
+    if value not in get_args(OnFailure):
+        raise ConfigurationError(f"{where}: must be one of {', '.join(get_args(OnFailure))}, not {value!r}")
+    return str(value)

@@ -24,6 +24,7 @@ from jeeves_reflexion.workflows import (
     ModelEvaluation,
     ReflectionFailedError,
     SchemaEvaluation,
+    Toolbox,
     Tools,
     reflection_correct,
     reflection_evaluate,
@@ -31,7 +32,6 @@ from jeeves_reflexion.workflows import (
     schemas,
 )
 from jeeves_reflexion.workflows.parts import CONTROL_KEYS
-from jeeves_reflexion.workflows.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError, SandboxUnavailableError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.models import open_model
-from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.sandbox import Language, Ran, Sandbox
+from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
+from jeeves_reflexion.sandbox import Language, Sandbox
 from jeeves_reflexion.sandbox.inside.python_code import execute
 from jeeves_reflexion.session import Session
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
-from jeeves_reflexion.workflows.parts import LANGUAGES
+from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION, CallStep, near
 from jeeves_reflexion.workflows.values import NoJSONError, State, produced
 
 T = TypeVar("T")
@@ -32,25 +32,8 @@ OwnAction: TypeAlias = "Callable[[dict[str, JSON], dict[str, JSON]], JSON | Awai
 
 Models: TypeAlias = Mapping[str, ChatModel] | Callable[[str], ChatModel]
 
-FATAL = (*HOPELESS, SandboxUnavailableError, TemplateError)
+FATAL = (*HOPELESS, TemplateError)
 """What no further attempt of a loop would mend, so that it ends the workflow."""
-
-STEP_SECONDS = 300.0
-
-
-class CodeRunner(Protocol):
-    """Where code is run; :class:`~jeeves_reflexion.sandbox.Sandbox` is one."""
-
-    async def run(
-        self,
-        code: str,
-        *,
-        language: Language = "python",
-        inputs: Mapping[str, JSON] | None = None,
-        result: str = "result",
-    ) -> Ran:
-        """Run code and return what it came to."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +49,12 @@ class Tools:
 
     model: ChatModel | None = None
     models: Models | None = None
-    sandbox: CodeRunner | None = None
+    sandbox: Sandbox | None = None
     base_folder: Path | None = None
     trusted: bool = False
     actions: Mapping[str, OwnAction] = field(default_factory=dict)
     default_model: str | None = None
-    step_seconds: float = STEP_SECONDS
+    step_seconds: float = 300.0
 
 
 class Toolbox:
@@ -80,17 +63,15 @@ class Toolbox:
     def __init__(self, tools: Tools | None = None, session: Session | None = None) -> None:
         self.tools = tools or Tools()
         self.session = session or Session()
-        self._open_things = AsyncExitStack()
+        self._closing = AsyncExitStack()
         self._opened: dict[str, ChatModel] = {}
-        self._sandbox: CodeRunner | None = None
+        self._sandbox = self.tools.sandbox or Sandbox()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._open_things.aclose()
+    async def __aexit__(self, *_: object) -> None:
+        await self._closing.aclose()
 
     def model(self, name: str | None, state: State) -> ChatModel:
         """Return the model for a step: the one it names, else the state's ``llm_model``, else the workflow's."""
@@ -108,24 +89,38 @@ class Toolbox:
                 "no model is named: give the step a model, the file settings.model, the state llm_model, or pass model="
             )
         if chosen not in self._opened:
-            opened = open_model(chosen)
-            self._opened[chosen] = opened
+            opened = self._opened[chosen] = open_model(chosen)
             close = getattr(opened, "aclose", None)
             if inspect.iscoroutinefunction(close):
-                self._open_things.push_async_callback(close)
+                self._closing.push_async_callback(close)
         return self._opened[chosen]
+
+    async def ask(
+        self, name: str | None, state: State, messages: list[Message], sampling: Sampling | None = None
+    ) -> Completion:
+        """Ask the model that a step names, charged to the run."""
+        model = self.model(name, state)
+        with self.session.acting_as("agent"):
+            return await ask(model, messages, sampling=sampling)
+
+    def action(self, step: CallStep) -> OwnAction | None:
+        """Return the action that a step names, None for ``llm.call``. Raises :class:`WorkflowFileError`."""
+        actions = self.tools.actions
+        if step.action == LLM_CALL or step.action in actions:
+            return actions.get(step.action)
+        known = [LLM_CALL, *REFLECTION, *actions]
+        others = f": there is {', '.join(known)}; add your own with register_action"
+        raise step.place.error(
+            f"there is no action {step.action!r}{near(step.action, known, otherwise=others)}"
+        )
 
     async def run_code(self, code: str, language: str, inputs: Mapping[str, JSON], where: str) -> JSON:
         """Run code and return its value; see :meth:`jeeves_reflexion.sandbox.Sandbox.run` for what is raised."""
-        known = next((each for each in LANGUAGES if each == language), None)
-        if known is None:
-            raise ConfigurationError(
-                f"{where}: the language must be one of {', '.join(LANGUAGES)}, not {language!r}"
-            )
-        if known == "python" and self.tools.trusted:
+        if language == "python" and self.tools.trusted:
             value = await run_here(code, inputs)
         else:
-            value = (await (await self._runner()).run(code, language=known, inputs=inputs)).value
+            ran = await self._sandbox.run(code, language=cast("Language", language), inputs=inputs)
+            value = ran.value
         try:
             return produced(value)
         except NoJSONError as error:
@@ -137,13 +132,6 @@ class Toolbox:
         with anyio.move_on_after(seconds):
             return await call()
         raise WorkflowError(f"it took longer than {seconds:g} s")
-
-    async def _runner(self) -> CodeRunner:
-        if self.tools.sandbox is not None:
-            return self.tools.sandbox
-        if self._sandbox is None:
-            self._sandbox = await self._open_things.enter_async_context(Sandbox())
-        return self._sandbox
 
 
 async def run_here(code: str, inputs: Mapping[str, JSON]) -> object:
@@ -159,13 +147,3 @@ async def run_here(code: str, inputs: Mapping[str, JSON]) -> object:
 
     (value,) = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     return value
-
-
-@asynccontextmanager
-async def opened(tools: Tools | Toolbox | None) -> AsyncIterator[Toolbox]:
-    """Give a toolbox: the one given, which its owner closes, or a new one."""
-    if isinstance(tools, Toolbox):
-        yield tools
-        return
-    async with Toolbox(tools) as made:
-        yield made
