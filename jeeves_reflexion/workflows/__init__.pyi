@@ -14,8 +14,8 @@ from jeeves_reflexion.workflows.parts import SchemaEvaluation as SchemaEvaluatio
 from jeeves_reflexion.workflows.project_actions import lesson_actions as lesson_actions
 from jeeves_reflexion.workflows.project_actions import reflexion_actions as reflexion_actions
 from jeeves_reflexion.workflows.schemas import SchemaCheck as SchemaCheck
-from jeeves_reflexion.workflows.tools import Toolbox as Toolbox
-from jeeves_reflexion.workflows.tools import Tools as Tools
+from jeeves_reflexion.workflows.steps import Toolbox as Toolbox
+from jeeves_reflexion.workflows.steps import Tools as Tools
 from jeeves_reflexion.workflows.verdicts import Problem as Problem
 from jeeves_reflexion.workflows.verdicts import Verdict as Verdict
 from jeeves_reflexion.workflows.workflow import Workflow as Workflow

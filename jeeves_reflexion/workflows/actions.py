@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import EllipsisType
+from typing import Any, Literal, TypeAlias, get_args
 
 import anyio.to_thread
 
@@ -23,6 +24,7 @@ from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Attempt, Task
 from jeeves_reflexion.types import Evaluation as EngineVerdict
+from jeeves_reflexion.values import check_whole
 from jeeves_reflexion.workflows.documents import Document, Place
 from jeeves_reflexion.workflows.errors import ReflectionFailedError
 from jeeves_reflexion.workflows.parts import (
@@ -38,11 +40,11 @@ from jeeves_reflexion.workflows.parts import (
     as_step,
     check_shape,
 )
-from jeeves_reflexion.workflows.plan import DEFAULT_ITERATIONS, check_iterations, check_strategy
-from jeeves_reflexion.workflows.steps import judge, output_of
-from jeeves_reflexion.workflows.tools import FATAL, Toolbox, Tools
+from jeeves_reflexion.workflows.steps import FATAL, Toolbox, Tools, judge, output_of
 from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, read_problems, refusal
+
+OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
 
 
 async def reflection_loop(
@@ -51,7 +53,7 @@ async def reflection_loop(
     generator: Step | Mapping[str, JSON],
     evaluator: Evaluation | Mapping[str, JSON],
     corrector: Step | Mapping[str, JSON] | None = None,
-    max_iterations: int = DEFAULT_ITERATIONS,
+    max_iterations: int = 3,
     on_failure: str = "return_best",
     tools: Tools | Toolbox | None = None,
 ) -> dict[str, JSON]:
@@ -71,12 +73,16 @@ async def reflection_loop(
     :class:`ConfigurationError` for bad parameters, and what no further attempt would mend: a budget that is spent, a
     key or package that is missing, a machine that can't isolate code.
     """
+    check_whole("max_iterations", max_iterations)
+    if on_failure not in get_args(OnFailure):
+        known = ", ".join(get_args(OnFailure))
+        raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")
     parts = (
         await _step(generator, "generator"),
         await _evaluation(evaluator),
         None if corrector is None else await _step(corrector, "corrector"),
     )
-    most, strategy, given = check_iterations(max_iterations), check_strategy(on_failure), checked_state(state)
+    given = checked_state(state)
     async with _opened(tools) as toolbox:
         run = _Run(*parts, given, toolbox)
         # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
@@ -84,12 +90,16 @@ async def reflection_loop(
             convergence=None, base="latest", timeout=3 * toolbox.tools.step_seconds + 60
         )
         engine = Refinement(
-            run.generate, evaluator=run.evaluate, reviser=run.correct, max_drafts=most, options=options
+            run.generate,
+            evaluator=run.evaluate,
+            reviser=run.correct,
+            max_drafts=max_iterations,
+            options=options,
         )
         refined = await engine.refine(Task("reflection.loop"), toolbox.session)
     if refined.error is not None:
         raise refined.error
-    return run.result(strategy)
+    return run.result(on_failure)
 
 
 async def reflection_evaluate(
@@ -180,26 +190,25 @@ def _data(value: JSON | EllipsisType, state: State) -> JSON:
     return state["reflection_output"]
 
 
-async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
+async def _part(value: Any, name: str, kinds: tuple[type, ...], read: Callable[..., Any]) -> Any:  # noqa: ANN401
     if isinstance(value, Mapping):
-        place = Place(Document(None, name))
-        return await anyio.to_thread.run_sync(lambda: as_step(check_shape(value, "step", place), place))
-    if not isinstance(value, CodeStep | CallStep) and not callable(value):
-        raise ConfigurationError(
-            f"{name} must be a function, a CodeStep, a CallStep or a mapping, not {value!r}"
-        )
+        place, shape = Place(Document(None, name)), "evaluator" if name == "evaluator" else "step"
+        return await anyio.to_thread.run_sync(lambda: read(check_shape(value, shape, place), place))
+    if not isinstance(value, kinds) and not callable(value):
+        names = ", a ".join(kind.__name__ for kind in kinds)
+        raise ConfigurationError(f"{name} must be a function, a {names} or a mapping, not {value!r}")
     return value
+
+
+async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
+    step: Step = await _part(value, name, (CodeStep, CallStep), as_step)
+    return step
 
 
 async def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
-    if isinstance(value, Mapping):
-        place = Place(Document(None, "evaluator"))
-        return await anyio.to_thread.run_sync(
-            lambda: as_evaluation(check_shape(value, "evaluator", place), place)
-        )
-    if not isinstance(value, SchemaEvaluation | ModelEvaluation | CodeEvaluation) and not callable(value):
-        raise ConfigurationError(f"evaluator must be a function, an evaluation or a mapping, not {value!r}")
-    return value
+    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation)
+    evaluation: Evaluation = await _part(value, "evaluator", kinds, as_evaluation)
+    return evaluation
 
 
 @dataclass(slots=True)

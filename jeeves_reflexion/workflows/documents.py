@@ -137,7 +137,6 @@ class _Reader:
         self.name = name
         self.maker = yaml.constructor.SafeConstructor()
         self.lines: dict[Path_, int] = {}
-        self.around: set[int] = set()
         self.count = 0
 
     def check_depth(self, text: str) -> None:
@@ -155,8 +154,6 @@ class _Reader:
         self.count += 1
         if self.count > MAX_VALUES:
             raise self._error(node, f"it holds more than {MAX_VALUES:,} values, aliases spelled out")
-        if id(node) in self.around:
-            raise self._error(node, "it holds an alias of itself: a cycle")
         if len(path) > MAX_DEPTH:
             raise self._error(node, f"it is nested deeper than {MAX_DEPTH} levels, aliases spelled out")
         tag = node.tag.removeprefix(_TAG)
@@ -164,13 +161,9 @@ class _Reader:
             raise self._error(node, f"the tag {node.tag} is not allowed: only plain values are")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, tag)
-        self.around.add(id(node))
-        try:
-            if isinstance(node, yaml.SequenceNode):
-                return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
-            return self._mapping(node, path)
-        finally:
-            self.around.remove(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
+        return self._mapping(node, path)
 
     def _mapping(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401
         values: dict[str, JSON] = {}

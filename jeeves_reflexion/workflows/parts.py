@@ -6,10 +6,9 @@ template can be read, is checked here and in :mod:`jeeves_reflexion.workflows.pl
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final, TypeAlias, get_args
@@ -22,7 +21,7 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import schemas, templates
 from jeeves_reflexion.workflows.documents import Document, Place
 from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowFileError
-from jeeves_reflexion.workflows.values import NoJSONError, State, plain, shown
+from jeeves_reflexion.workflows.values import NoJSONError, State, near, plain, shown
 
 LANGUAGES: Final = get_args(Language)
 LLM_CALL: Final = "llm.call"
@@ -129,12 +128,6 @@ def check_templates(parameters: Mapping[str, Any], place: Place) -> None:
     """Raise where a text in these parameters is no template that can be read."""
     for key, value in parameters.items():
         templates.check(value, str(place.of(key)))
-
-
-def near(name: object, known: Iterable[str], *, otherwise: str = "") -> str:
-    """Return ``: did you mean ...?`` where a known name is nearly the same, else what else there is to say."""
-    found = difflib.get_close_matches(str(name), list(known), 1)
-    return f": did you mean {found[0]!r}?" if found else otherwise
 
 
 # -- shapes

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final
 
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import templates
 from jeeves_reflexion.workflows.documents import Document, Place
@@ -20,41 +19,11 @@ from jeeves_reflexion.workflows.parts import (
     as_step,
     check_shape,
     check_templates,
-    near,
 )
+from jeeves_reflexion.workflows.values import near
 
-OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
-DEFAULT_ITERATIONS: Final = 3
 END: Final = "__end__"
 START: Final = "__start__"
-
-
-@dataclass(frozen=True)
-class LoopCall:
-    """``reflection.loop``; the last two may be templates."""
-
-    generator: CodeStep | CallStep
-    evaluator: Evaluation
-    corrector: CodeStep | CallStep | None
-    max_iterations: JSON
-    on_failure: JSON
-
-
-@dataclass(frozen=True)
-class EvaluateCall:
-    """``reflection.evaluate``; ``data`` may be a template."""
-
-    evaluator: Evaluation
-    data: JSON
-
-
-@dataclass(frozen=True)
-class CorrectCall:
-    """``reflection.correct``; the last two may be templates."""
-
-    corrector: CodeStep | CallStep
-    data: JSON
-    errors: JSON
 
 
 @dataclass(frozen=True)
@@ -67,25 +36,19 @@ class Route:
 
 @dataclass(frozen=True)
 class Node:
-    """One node: what it does, the name of its result, and its routes; without one that holds the next node follows."""
+    """One node: its name, that of its result, and its routes; without one that holds the next node follows.
+
+    A node with code, or with an action other than those of reflection, does its ``step``. Otherwise ``parts`` (steps
+    and an evaluator) and ``parameters`` (in which templates are filled in) are what the action is called with.
+    """
 
     name: str
-    call: CodeStep | CallStep | LoopCall | EvaluateCall | CorrectCall
+    uses: str
+    parts: Mapping[str, Any]
+    parameters: Mapping[str, JSON]
     output: str | None
     routes: tuple[Route, ...]
     place: Place
-
-    @property
-    def actions(self) -> list[CallStep]:
-        """The steps of this node that call an action."""
-        match self.call:
-            case LoopCall(generator=generator, corrector=corrector):
-                steps: list[object] = [generator, corrector]
-            case CorrectCall(corrector=corrector):
-                steps = [corrector]
-            case _:
-                steps = [self.call]
-        return [step for step in steps if isinstance(step, CallStep)]
 
 
 @dataclass(frozen=True)
@@ -148,7 +111,12 @@ def _node(given: Mapping[str, Any], place: Place) -> Node:
     listed = [ways] if isinstance(ways, str) else ways
     rules = [{"to": each} if isinstance(each, str) else each for each in listed]
     routes = tuple(_route(each, place.of(key, at)) for at, each in enumerate(rules))
-    return Node(name, _call(given, place), output, routes, place)
+    uses = given.get("uses", "")
+    parts = _parts(uses, given, place)
+    takes = _PARAMETERS.get(uses, ())
+    parameters = {key: item for key, item in (given.get("with") or {}).items() if key in takes}
+    check_templates(parameters, place.of("with"))
+    return Node(name, uses, parts, parameters, output, routes, place)
 
 
 def _route(given: Mapping[str, Any], place: Place) -> Route:
@@ -166,54 +134,31 @@ def _edges(given: list[Mapping[str, Any]], place: Place) -> dict[str, tuple[Rout
     return edges
 
 
-def _call(given: Mapping[str, Any], node: Place) -> Any:  # noqa: ANN401 - one of the five
-    uses, call, place = given.get("uses"), given.get("with") or {}, node.of("with")
-    if uses is None:
-        return as_step(given, node)
+_PARAMETERS: Final = {
+    "reflection.loop": ("max_iterations", "on_failure"),
+    "reflection.evaluate": ("data",),
+    "reflection.correct": ("data", "errors"),
+}
+
+
+def _parts(uses: str, given: Mapping[str, Any], node: Place) -> dict[str, CodeStep | CallStep | Evaluation]:
+    if not uses:
+        return {"step": as_step(given, node)}
+    call, place = given.get("with") or {}, node.of("with")
     if uses == "reflection.loop":
-        return _loop(call, place)
-    data = call.get("data", "{{ state.reflection_output }}")
+        steps = [key for key in ("generator", "corrector") if call.get(key) is not None]
+        evaluator = as_evaluation(call["evaluator"], place.of("evaluator"))
+        return {"evaluator": evaluator, **{key: as_step(call[key], place.of(key)) for key in steps}}
     if uses == "reflection.evaluate":
-        kind = call.get("evaluator_type", "schema")
         keys = call.keys() - {"data", "evaluator_type"}
-        evaluator = check_shape({**{key: call[key] for key in keys}, "type": kind}, "evaluator", place)
-        check_templates({"data": data}, place)
-        return EvaluateCall(as_evaluation(evaluator, place), data)
+        judged_by = {**{key: call[key] for key in keys}, "type": call.get("evaluator_type", "schema")}
+        return {"evaluator": as_evaluation(check_shape(judged_by, "evaluator", place), place)}
     if uses == "reflection.correct":
-        errors = call.get("errors", "{{ state.reflection_errors | default([]) }}")
-        check_templates({"data": data, "errors": errors}, place)
         if "run" in call:
-            return CorrectCall(CodeStep(call["run"], place=place), data, errors)
-        asked = {key: call[key] for key in ("prompt", "model") if call.get(key) is not None}
-        check_templates(asked, place)
-        step = CallStep(call.get("corrector_action", LLM_CALL), asked, place=place)
-        return CorrectCall(step, data, errors)
+            return {"corrector": CodeStep(call["run"], place=place)}
+        uses = call.get("corrector_action", LLM_CALL)
+        step = CallStep(uses, {key: call[key] for key in ("prompt", "model") if call.get(key)}, place=place)
+        check_templates(step.parameters, place)
+        return {"corrector": step}
     check_templates(call, place)
-    return CallStep(uses, call, place=place)
-
-
-def _loop(call: Mapping[str, Any], place: Place) -> LoopCall:
-    most, strategy = call.get("max_iterations", DEFAULT_ITERATIONS), call.get("on_failure", "return_best")
-    check_templates({"max_iterations": most, "on_failure": strategy}, place)
-    corrector = call.get("corrector")
-    return LoopCall(
-        as_step(call["generator"], place.of("generator")),
-        as_evaluation(call["evaluator"], place.of("evaluator")),
-        None if corrector is None else as_step(corrector, place.of("corrector")),
-        most,
-        strategy,
-    )
-
-
-def check_iterations(value: object, where: str = "max_iterations") -> int:
-    """Return a bound of a loop; raises :class:`ConfigurationError`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
-        raise ConfigurationError(f"{where}: must be a whole number from 1 to 1000, not {value!r}")
-    return value
-
-
-def check_strategy(value: object, where: str = "on_failure") -> str:
-    """Return what to do when no output is valid; raises :class:`ConfigurationError`."""
-    if value not in get_args(OnFailure):
-        raise ConfigurationError(f"{where}: must be one of {', '.join(get_args(OnFailure))}, not {value!r}")
-    return str(value)
+    return {"step": CallStep(uses, call, place=place)}

@@ -35,15 +35,6 @@ try:
 except BaseException:
     os._exit(2)
 """
-_RAISED: Final[dict[str, type[Exception]]] = {
-    kind.__name__: kind
-    for kind in (
-        ConfigurationError,
-        errors.SchemaFolderError,
-        errors.TemplateError,
-        errors.WorkflowFileError,
-    )
-}
 _Process: TypeAlias = "subprocess.Popen[bytes]"
 _idle: list[_Process] = []
 
@@ -66,7 +57,7 @@ def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401
     frozen = getattr(sys, "frozen", False)
     reply = _answer(function, *arguments) if frozen else _exchanged(line + b"\n")
     if "raised" in reply:
-        raise _RAISED.get(reply["raised"], errors.WorkflowError)(reply["message"])
+        raise getattr(errors, reply["raised"])(reply["message"])
     return reply["found"]
 
 
@@ -139,7 +130,9 @@ def serve() -> None:
         faulthandler.dump_traceback_later(seconds, exit=True)
         reply = json.dumps(_answer(*question))
         if len(reply) > MOST_REPLY:
-            reply = json.dumps({"raised": "", "message": f"{question[0]}: the result is too large"})
+            reply = json.dumps(
+                {"raised": "WorkflowError", "message": f"{question[0]}: the result is too large"}
+            )
         faulthandler.cancel_dump_traceback_later()
         answers.write(f"{reply}\n")
         answers.flush()
@@ -161,7 +154,7 @@ def _answer(named: str, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401
     try:
         work = getattr(importlib.import_module(f"jeeves_reflexion.workflows.{module}"), function)
         return {"found": work(*arguments)}
-    except tuple(_RAISED.values()) as error:
+    except (ConfigurationError, errors.WorkflowError) as error:
         return {"raised": type(error).__name__, "message": str(error)}
     except Exception as error:  # noqa: BLE001 - it is raised on the other side
-        return {"raised": "", "message": f"{named} failed: {type(error).__name__}: {error}"}
+        return {"raised": "WorkflowError", "message": f"{named} failed: {type(error).__name__}: {error}"}

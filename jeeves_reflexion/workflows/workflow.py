@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Final, Self, TypedDict, Unpack
 
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError, SandboxError, SandboxUnavailableError
@@ -20,22 +20,17 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import actions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowError
-from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION
-from jeeves_reflexion.workflows.plan import (
-    END,
-    START,
-    CorrectCall,
-    EvaluateCall,
-    LoopCall,
-    Node,
-    check_iterations,
-    check_strategy,
-    read_plan,
-)
-from jeeves_reflexion.workflows.steps import perform
+from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION, CallStep
+from jeeves_reflexion.workflows.plan import END, START, Node, read_plan
+from jeeves_reflexion.workflows.steps import Models, OwnAction, Toolbox, Tools, perform
 from jeeves_reflexion.workflows.templates import holds, render
-from jeeves_reflexion.workflows.tools import Models, OwnAction, Toolbox, Tools
 from jeeves_reflexion.workflows.values import shown
+
+_ACTIONS: Final[dict[str, Callable[..., Awaitable[JSON]]]] = {
+    "reflection.loop": actions.reflection_loop,
+    "reflection.evaluate": actions.reflection_evaluate,
+    "reflection.correct": actions.reflection_correct,
+}
 
 
 class RunOptions(TypedDict, total=False):
@@ -88,8 +83,9 @@ class Workflow:
         """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
         toolbox = Toolbox(Tools(actions=self._actions))
         for node in self.plan.nodes:
-            for step in node.actions:
-                toolbox.action(step)
+            for part in node.parts.values():
+                if isinstance(part, CallStep):
+                    toolbox.action(part)
 
     async def run(
         self,
@@ -189,38 +185,18 @@ class _Run:
         await session.emit(AgentEvent(run_id=session.id, name=name, data=data))
 
     async def _result(self, node: Node) -> JSON:
-        state, toolbox, place = self.state, self.toolbox, node.place.of("with")
-
-        async def filled(value: JSON, key: str) -> JSON:
-            return await render(value, state, str(place.of(key)))
-
-        match node.call:
-            case LoopCall() as call:
-                most = await filled(call.max_iterations, "max_iterations")
-                strategy = await filled(call.on_failure, "on_failure")
-                return await actions.reflection_loop(
-                    state,
-                    generator=call.generator,
-                    evaluator=call.evaluator,
-                    corrector=call.corrector,
-                    max_iterations=check_iterations(most, str(place.of("max_iterations"))),
-                    on_failure=check_strategy(strategy, str(place.of("on_failure"))),
-                    tools=toolbox,
-                )
-            case EvaluateCall(evaluator=evaluator, data=data):
-                data = await filled(data, "data")
-                return await actions.reflection_evaluate(state, evaluator=evaluator, data=data, tools=toolbox)
-            case CorrectCall(corrector=corrector, data=data, errors=errors):
-                data, errors = await filled(data, "data"), await filled(errors, "errors")
-                return await actions.reflection_correct(
-                    state, corrector=corrector, data=data, errors=errors, tools=toolbox
-                )
-            case step:
-                return await toolbox.in_time(lambda: perform(step, state, toolbox))
+        state, toolbox = self.state, self.toolbox
+        if "step" in node.parts:
+            return await toolbox.in_time(lambda: perform(node.parts["step"], state, toolbox))
+        place = node.place.of("with")
+        filled = {
+            key: await render(value, state, str(place.of(key))) for key, value in node.parameters.items()
+        }
+        return await _ACTIONS[node.uses](state, **node.parts, **filled, tools=toolbox)
 
     def _merge(self, node: Node, result: JSON) -> None:
         """Put a node's result into the state; see :class:`Workflow`."""
-        loops = isinstance(node.call, LoopCall)
+        loops = node.uses == "reflection.loop"
         if loops:
             # A loop before this one may have failed; this one did not.
             self.state.pop("exhausted", None)
