@@ -2,5 +2,5 @@
 
 Standard library only, and imported there as a package of its own (without ``jeeves_reflexion``), so that nothing of
 the host is loaded where the code runs. ``supervisor`` starts, watches and ends it; ``worker`` is the process in which
-the code runs; ``namespaces``, ``landlock`` and ``seccomp`` shut it in.
+the code runs; ``walls`` and ``seccomp`` shut it in.
 """

@@ -18,8 +18,8 @@ import pytest
 from benchmarks.sandbox.host import Host, forced
 from jeeves_reflexion import sandbox as room
 from jeeves_reflexion.errors import CodeError, CodeLimitError, SandboxError
-from jeeves_reflexion.sandbox import Sandbox, SandboxLimits, guarantees, probe, runtimes
-from jeeves_reflexion.sandbox.inside import landlock, prolog_code, scratch
+from jeeves_reflexion.sandbox import Sandbox, SandboxLimits, guarantees, jail, probe
+from jeeves_reflexion.sandbox.inside import prolog_code, scratch, walls
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ SLEEP = "import time\ntime.sleep(60)"
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     """A host whose sandboxes are shut one way."""
     way = request.param
-    if way != probe().way and not (way == "landlock" and landlock.version()):
+    if way != probe().way and not (way == "landlock" and walls.landlock_version()):
         pytest.skip(f"this machine does not offer {way}")
     with Host() as made, forced(way, made):
         yield made
@@ -161,7 +161,7 @@ def test_a_result_that_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Pa
 
 async def test_swipl_set_free_still_gets_nothing_of_the_host(host: Host) -> None:
     try:
-        prolog = runtimes.runtime("prolog")
+        prolog = jail.runtime("prolog")
     except room.SandboxUnavailableError as error:
         pytest.skip(str(error))
     through = f"""
