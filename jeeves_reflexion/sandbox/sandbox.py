@@ -122,13 +122,8 @@ class Sandbox:
         limits = limits or self._limits
         guarantees = await self._guarantees(limits)
         async with self._turns:
-            reports = await _run_joined(await _joined(guarantees.way, limits), requests)
-        for report in reports:
-            if isinstance(report, SandboxError):
-                raise report
-        if not isinstance(reports[0], Report):
-            raise SandboxError("the code ended, and nobody saw how")
-        return judged(reports[0], limits)
+            jails = await _joined(guarantees.way, limits)
+            return judged(await _run_joined(jails, requests), limits)
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,18 +163,17 @@ async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
     return one, other
 
 
-async def _run_joined(
-    jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]
-) -> list[Report | SandboxError | None]:
-    """Run in both at once; the second has a moment after the first. ``None`` for it when it was ended then."""
-    reports: list[Report | SandboxError | None] = [None, None]
+async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -> Report:
+    """Run in both at once and return the report on the first; the second has a moment after that."""
+    reports: dict[int, Report] = {}
+    errors: list[SandboxError] = []
     second_ended = anyio.Event()
 
     async def run(number: int) -> None:
         try:
             reports[number] = await jails[number].run(requests[number])
         except SandboxError as error:
-            reports[number] = error
+            errors.append(error)
         if number:
             second_ended.set()
 
@@ -192,7 +186,9 @@ async def _run_joined(
             group.cancel_scope.cancel()
     finally:
         await jails[1].close()  # a task that is cancelled before its first step never runs
-    return reports
+    if errors:
+        raise errors[0]  # never a verdict on the code
+    return reports[0]
 
 
 def _request(code: str, inputs: Mapping[str, JSON], result: str) -> bytes:

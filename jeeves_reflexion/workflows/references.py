@@ -124,12 +124,18 @@ def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
 
 def _path(folder: Path | None, uri: str) -> Path:
     name = unquote(uri)
-    if urlsplit(uri).scheme or name.startswith("//"):
-        raise ConfigurationError("only files of the base folder may be referred to, no URLs")
+    if (
+        urlsplit(uri).scheme
+        or name.startswith("/")
+        or "\\" in name
+        or "\0" in name
+        or Path(name).is_absolute()
+    ):
+        raise ConfigurationError(
+            "only relative paths of files, with / between folders, may be referred to, no URLs"
+        )
     if folder is None:
         raise SchemaFolderError("it names a file: give base_folder, the folder to look for it in")
-    if name.startswith("/") or "\\" in name or "\0" in name or Path(name).is_absolute():
-        raise ConfigurationError("the path must be relative, with / between folders")
     try:
         path = (folder / name).resolve()
         there = path.is_file()

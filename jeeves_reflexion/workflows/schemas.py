@@ -157,23 +157,6 @@ def _problem(error: ValidationError) -> Problem:
     return Problem(path, abridge(message, _MESSAGE), _suggestion(error, path))
 
 
-_SAYINGS: Final = {
-    "pattern": "Write {at} so that it fits the pattern {wanted}.",
-    "format": "Write {at} so that it fits the format {wanted}.",
-    "const": "Use {wanted} in {at}.",
-    **dict.fromkeys(("minLength", "minItems", "minProperties"), "Make {at} longer: at least {wanted}."),
-    **dict.fromkeys(("maxLength", "maxItems", "maxProperties"), "Make {at} shorter: at most {wanted}."),
-    "minimum": "Make {at} at least {wanted}.",
-    "maximum": "Make {at} at most {wanted}.",
-    "exclusiveMinimum": "Make {at} more than {wanted}.",
-    "exclusiveMaximum": "Make {at} less than {wanted}.",
-    "multipleOf": "Make {at} a multiple of {wanted}.",
-    "additionalProperties": "Remove the fields that {at} may not have.",
-    "unevaluatedProperties": "Remove the fields that {at} may not have.",
-    "uniqueItems": "Remove what {at} holds twice.",
-}
-
-
 def _suggestion(error: ValidationError, path: str) -> str:
     """Say what to do about an error, or nothing where the message says it all."""
     at = f"'{path}'" if path else "the output"
@@ -188,7 +171,11 @@ def _suggestion(error: ValidationError, path: str) -> str:
         texts = [part for part in wanted if isinstance(part, str)]
         near = difflib.get_close_matches(str(error.instance), texts, 1)
         return f"Write {near[0]!r} in {at}." if near else f"Use one of {shown(wanted)} in {at}."
-    return _SAYINGS.get(str(error.validator), "").format(at=at, wanted=shown(wanted))
+    if error.validator in {"additionalProperties", "unevaluatedProperties"}:
+        return f"Remove the fields that {at} may not have."
+    if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
+        return f"Write {at} so that it has the {error.validator} {shown(wanted)}."
+    return ""
 
 
 def _kind(value: object) -> str:

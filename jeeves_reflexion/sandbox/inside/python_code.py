@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+import textwrap
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -135,16 +136,8 @@ def _bare(statement: ast.stmt) -> ast.stmt:
 
 def _dedented(source: str) -> str:
     """Take away the indentation that all lines share, as when code is cut out of an indented block."""
-    lines = source.splitlines(keepends=True)
-    margins = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip()]
-    low, high = min(margins, default=""), max(margins, default="")
-    same = next((at for at, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low))
-    margin = low[:same]
-    return (
-        "".join(line[len(margin) :] if line.strip() else line.lstrip(" \t") for line in lines)
-        if margin
-        else source
-    )
+    margin = source[: len(source) - len(source.lstrip())]
+    return textwrap.dedent(source) if margin.endswith((" ", "\t")) else source
 
 
 def _described(error: BaseException, source: str) -> dict[str, Any]:

@@ -15,9 +15,11 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import guard, kernel, messages, scratch, walls, worker
+from . import guard, kernel, lua_code, messages, prolog_code, python_code, scratch, walls
 
 _HOST_IN, _HOST_OUT = 0, 1
+_RESULT, _REQUEST, _STATUS = 3, 4, 5
+"""Where the code's process finds its pipes, after the three standard ones; a channel follows."""
 _FIRST_OWN_UID, _OWN_UIDS = 1_500_000_000, 500_000_000
 _CLEANING_SECONDS = 5.0
 _PART = 1 << 16
@@ -112,7 +114,7 @@ def _own_user_namespace() -> None:
 
 def _first_process(config: dict[str, Any], ends: list[int], life: int) -> NoReturn:
     """Set the stage, start the code's process and guard it; in its own process namespace this is the first process."""
-    status = ends[worker.STATUS]
+    status = ends[_STATUS]
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.setsid()  # a signal to one's own group passes the wall of a process namespace
@@ -131,7 +133,7 @@ def _first_process(config: dict[str, Any], ends: list[int], life: int) -> NoRetu
         os._exit(1)
     if not code:
         try:
-            worker.work(config, ends, own)
+            _be_the_code(config, ends, own)
         finally:
             os._exit(1)  # never back into what the guard does
     for end in ends:
@@ -160,6 +162,55 @@ def _set_stage(config: dict[str, Any]) -> None:
         os.setresuid(owner, owner, owner)
     if sys.platform == "linux":
         kernel.drop_capabilities()
+
+
+# -- the code's own process: it shuts itself in, says that it is ready, and takes one request
+
+
+def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoReturn:
+    """Be the code's process, a child of ``guard``. Never returns."""
+    try:
+        os.setpgid(0, 0)
+        kernel.end_with(guard)
+        _settle(ends)
+        _furnish(config)
+        if config["language"] == "prolog":
+            prolog_code.serve(config, _RESULT, _REQUEST, _STATUS)
+        walls.shut_in(config, programs=False)
+        if config["language"] == "lua":
+            lua_code.prepare(config["program"])
+    except BaseException as error:  # noqa: BLE001  told to the host, which raises it
+        messages.tell_problem(_STATUS, error)
+        os._exit(1)
+    messages.tell(_STATUS, {"ready": True})
+    os.close(_STATUS)
+    request = messages.receive_request(_RESULT, _REQUEST)
+    os.close(_REQUEST)
+    run = lua_code.run if config["language"] == "lua" else python_code.run
+    run(request, _RESULT)
+
+
+def _settle(ends: list[int]) -> None:
+    """Have the pipes at fixed places and nothing else open."""
+    above = [os.dup(end) for end in ends]
+    free = len(above)
+    # all copies above the places first, so that no place is overwritten while it is still needed
+    while min(above) < free:
+        above = [end if end >= free else os.dup(end) for end in above]
+    for place, end in enumerate(above):
+        os.dup2(end, place)
+    os.closerange(free, 1024)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def _furnish(config: dict[str, Any]) -> None:
+    scratch = walls.SCRATCH if config["way"] == "namespaces" else config["scratch"]
+    os.chdir(scratch)
+    os.environ.clear()
+    os.environ.update(HOME=scratch, TMPDIR=scratch, LANG="C.UTF-8")
+    sys.argv = [""]
+    sys.dont_write_bytecode = True
 
 
 # -- watching
