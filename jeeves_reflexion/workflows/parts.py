@@ -173,7 +173,9 @@ def _refusal(error: Any, place: Place) -> WorkflowFileError:  # noqa: ANN401 - j
         return place.of(key).error(f"unknown key {key!r}{hint}")
     if kind == "required":
         return place.error(f"{next(key for key in wanted if key not in given)} is missing")
-    but = ", not " + ("empty" if given is None else "a list" if isinstance(given, list) else shown(given))
+    but = ", not " + (
+        "nothing" if given in (None, []) else "a list" if isinstance(given, list) else shown(given)
+    )
     if kind == "enum":
         return place.error(f"must be one of {', '.join(wanted)}{but}{near(given, wanted)}")
     own = shape.get("errorMessage", {}).get(kind)

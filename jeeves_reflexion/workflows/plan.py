@@ -32,6 +32,7 @@ class Route:
 
     to: str
     condition: JSON
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,11 @@ def read_plan(document: Document) -> Plan:
         if node.name in names[:at]:
             raise node.place.error("another node has this name already")
         for route in node.routes:
-            _check_name(route.to, [*names, END], node.place)
+            _check_name(route.to, [*names, END], route.place)
     for came_from, routes in plan.edges.items():
-        _check_name(came_from, [*names, START], place.of("edges"))
         for route in routes:
-            _check_name(route.to, [*names, END], place.of("edges"))
+            _check_name(came_from, [*names, START], route.place)
+            _check_name(route.to, [*names, END], route.place)
     return plan
 
 
@@ -124,7 +125,7 @@ def _route(given: Mapping[str, Any], place: Place) -> Route:
     condition = given.get(key)
     if isinstance(condition, str):
         templates.check(templates.as_expression(condition), str(place.of(key)))
-    return Route(given["to"], True if condition is None else condition)
+    return Route(given["to"], True if condition is None else condition, place)
 
 
 def _edges(given: list[Mapping[str, Any]], place: Place) -> dict[str, tuple[Route, ...]]:

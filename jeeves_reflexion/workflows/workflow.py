@@ -145,10 +145,10 @@ class _Run:
     async def go(self) -> dict[str, JSON]:
         plan = self.workflow.plan
         places = {node.name: place for place, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
-        place, came_from, where = 0, START, "edges"
+        place, came_from = 0, START
         while True:
             for route in plan.routes(came_from):
-                if await holds(route.condition, self.state, where):
+                if await holds(route.condition, self.state, str(route.place)):
                     place = places[route.to]
                     break
             if place >= len(plan.nodes):
@@ -161,7 +161,7 @@ class _Run:
                 )
             self.trail.append(node.name)
             await self._node(node)
-            place, came_from, where = place + 1, node.name, str(node.place.of("goto"))
+            place, came_from = place + 1, node.name
 
     async def _node(self, node: Node) -> None:
         await self._tell("workflow.node_started", node)
