@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio.to_thread
+import numpy as np
 
 from vectorstores._checks import (
     Row,
@@ -38,6 +39,7 @@ from vectorstores.base import (
     StoreUnavailableError,
 )
 from vectorstores.filters import parse
+from vectorstores.mmr import mmr
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -116,29 +118,42 @@ class Store:
 
     async def search(
         self,
-        query: str,
+        query: str | FloatArray,
         *,
         k: int = 5,
         filter: Filter | None = None,
         diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Return the ``k`` chunks nearest to the query, best first, among those that the filter admits.
+        """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
+        that the filter admits.
 
         ``diversity`` in [0, 1] re-ranks by maximal marginal relevance (:mod:`vectorstores.mmr`);
-        ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError` and
-        :class:`~vectorstores.EmbeddingError`.
+        ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError`,
+        :class:`~vectorstores.EmbeddingError`, and :class:`~vectorstores.InvalidChunkError` for a vector of another
+        shape or without a direction.
         """
-        if not isinstance(query, str):
-            raise TypeError(f"query must be a string, got {type(query).__name__}")
-        make = await _query_maker(k, filter, diversity, min_score)
-        opened = await self._open()
-        vectors, fresh = await self._embed(opened, [query])
-        if fresh:
-            # What can't be remembered costs a repetition later; it is no reason to withhold an answer now.
-            with suppress(StoreUnavailableError):
-                await self._engine.remember(fresh)
-        return await self._engine.search(self._namespace, make(vector=vectors[0]))
+        if diversity:
+            return await self._diverse(query, k, filter, diversity, min_score)
+        where = await _parsed(filter)
+        k, min_score = _whole("k", k), _within("min_score", min_score, -1.0, 1.0)
+        vector = await self._query_vector(query, await self._open())
+        return await self._engine.search(self._namespace, Query(vector, k, where, min_score))
+
+    async def _diverse(
+        self, query: str | FloatArray, k: int, filter: Filter | None, diversity: float, min_score: float
+    ) -> list[SearchHit]:
+        k, diversity = _whole("k", k), _within("diversity", diversity, 0.0, 1.0)
+        found = await self.search(query, k=max(4 * k, k + 20), filter=filter, min_score=min_score)
+        chunks = await self._engine.get(self._namespace, [hit.chunk.id for hit in found], vectors=True)
+        vectors = {chunk.id: chunk.vector for chunk in chunks if chunk.vector is not None}
+        # What was deleted since the search is left out.
+        hits = [hit for hit in found if hit.chunk.id in vectors]
+        if not hits:
+            return []
+        scores = np.array([hit.score for hit in hits])
+        rows = np.stack([vectors[hit.chunk.id] for hit in hits])
+        return [hits[place] for place in mmr(scores, rows, k=k, diversity=diversity)]
 
     async def search_by_vector(
         self,
@@ -149,21 +164,27 @@ class Store:
         diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Like :meth:`search`, for an embedding of shape ``(dim,)`` that the caller already has.
+        """Like :meth:`search` with a vector: its name before texts and vectors had one."""
+        return await self.search(vector, k=k, filter=filter, diversity=diversity, min_score=min_score)
 
-        Raises :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
+    async def _query_vector(self, query: str | FloatArray, opened: Opened) -> FloatArray:
+        if not isinstance(query, str):
+            return unit_vector(query, opened.dim, "query vector")
+        vectors, fresh = await self._embed(opened, [query])
+        if fresh:
+            # What can't be remembered costs a repetition later; it is no reason to withhold an answer now.
+            with suppress(StoreUnavailableError):
+                await self._engine.remember(fresh)
+        return vectors[0]
+
+    async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
+        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out.
+
+        With their ``vectors``, if asked: those of one embedder are compared by their inner product.
         """
-        make = await _query_maker(k, filter, diversity, min_score)
-        opened = await self._open()
-        return await self._engine.search(
-            self._namespace, make(vector=unit_vector(vector, opened.dim, "query vector"))
-        )
-
-    async def get_by_ids(self, ids: Sequence[str]) -> list[Chunk]:
-        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out."""
         wanted = await _distinct(ids)
         await self._open()
-        return await self._engine.get(self._namespace, wanted)
+        return await self._engine.get(self._namespace, wanted, vectors=vectors)
 
     async def count(self, *, filter: Filter | None = None) -> int:
         """Count the chunks that the filter admits."""
@@ -301,16 +322,6 @@ async def _parsed(filter: Filter | None) -> Node | None:
     if filter is None:
         return None
     return await _offload(weigh([filter], _LIGHT_FILTER) > _LIGHT_FILTER, partial(parse, filter))
-
-
-async def _query_maker(k: int, filter: Filter | None, diversity: float, min_score: float) -> partial[Query]:
-    return partial(
-        Query,
-        k=_whole("k", k),
-        where=None if filter is None else await _parsed(filter),
-        diversity=_within("diversity", diversity, 0.0, 1.0),
-        min_score=_within("min_score", min_score, -1.0, 1.0),
-    )
 
 
 def _within(name: str, value: T, low: float, high: float) -> T:

@@ -66,7 +66,7 @@ async def test_a_call_that_is_given_up_ends_its_statement_and_keeps_the_connecti
         ((pid, *_),) = await (await watcher.execute(SESSIONS)).fetchall()
         calls = (
             store.count,
-            lambda: store.search_by_vector(vector),
+            lambda: store.search(vector),
             lambda: store.add([chunk("one")]),
             lambda: store.add([chunk(f"many {n}") for n in range(40)]),
             lambda: store.update("before", {"n": 1}),

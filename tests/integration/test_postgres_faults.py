@@ -198,7 +198,7 @@ async def test_a_server_that_stays_away_is_an_error_in_time(own_server):
         stopper.start()
         await anyio.sleep(0.3)
         began = time.monotonic()
-        for call in (store.count(), store.add([chunk("lost")]), store.search_by_vector(vector_of("x", DIM))):
+        for call in (store.count(), store.add([chunk("lost")]), store.search(vector_of("x", DIM))):
             with pytest.raises(StoreUnavailableError, match="PostgreSQL at"):
                 await call
         assert time.monotonic() - began < 3.5

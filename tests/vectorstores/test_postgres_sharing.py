@@ -93,7 +93,7 @@ async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database
             assert len(await store.search("new 3", k=50)) == 41
             assert await store.delete(["n1"]) == 1
             assert await stolen.count() == 0
-            assert await stolen.search_by_vector(np.ones(DIM)) == []
+            assert await stolen.search(np.ones(DIM)) == []
             assert await stolen.get("r", "k") is None
             assert await stolen.delete(["c"]) == 0
             assert not await stolen.update("c", {"a": 1})

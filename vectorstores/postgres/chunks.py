@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ from vectorstores.base import Chunk, Page, StoreCorruptError
 from vectorstores.postgres import removal
 from vectorstores.postgres.filters import column_json, value_json
 from vectorstores.postgres.session import rows
-from vectorstores.postgres.values import Texts, Vectors, known, read_json
+from vectorstores.postgres.values import Texts, Vectors, known, read_json, vectors_of
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
@@ -125,13 +126,26 @@ def chunk_of(fields: Sequence[Any]) -> Chunk:
     return Chunk(fields[2], fields[1], decode(fields[4], fields[1]), fields[3])
 
 
-async def chunks_by_id(connection: Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-    """Return chunks in the order of the ids."""
-    statement = f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
-    found = {
-        fields[1]: fields for fields in await rows(connection, statement.encode(), (namespace, known(ids)))
-    }
-    return [chunk_of(found[id]) for id in ids if id in found]
+async def chunks_by_id(
+    connection: Connection, namespace: str, ids: Sequence[str], with_vectors: About | None = None
+) -> list[Chunk]:
+    """Return chunks in the order of the ids, with their vectors where those of a store are asked for."""
+    vector = "NULL" if with_vectors is None else with_vectors.column
+    statement = f"SELECT {_FIELDS}, {vector} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
+    by_id = {each[1]: each for each in await rows(connection, statement.encode(), (namespace, known(ids)))}
+    found = [by_id[id] for id in ids if id in by_id]
+    if with_vectors is None:
+        return [chunk_of(fields) for fields in found]
+    for fields in found:
+        require_vector(fields[1], fields[5])
+    vectors = vectors_of([fields[5] for fields in found], with_vectors.dim)
+    return [replace(chunk_of(fields), vector=vector) for fields, vector in zip(found, vectors, strict=True)]
+
+
+def require_vector(id: str, vector: object) -> None:
+    """Raise for a row that somebody else's program wrote, into a store of an earlier version."""
+    if vector is None:
+        raise StoreCorruptError(f"the chunk {id!r} has no vector; delete it or add it again")
 
 
 async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:

@@ -277,9 +277,9 @@ class PostgresEngine:
     def _where(self, node: Node | None) -> Where:
         return compile_filter(node, self._ready().about.columns)
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+    async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
         """See :class:`~vectorstores._engine.Engine`."""
-        return await self._read(chunks.chunks_by_id, namespace, ids)
+        return await self._read(chunks.chunks_by_id, namespace, ids, self._ready().about if vectors else None)
 
     async def count(self, namespace: str, where: Node | None) -> int:
         """See :class:`~vectorstores._engine.Engine`."""

@@ -21,15 +21,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
-from vectorstores.base import SearchHit, StoreCorruptError
-from vectorstores.mmr import mmr
-from vectorstores.postgres.chunks import chunk_of, count_chunks
+from vectorstores.base import SearchHit
+from vectorstores.postgres.chunks import chunk_of, count_chunks, require_vector
 from vectorstores.postgres.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
 from vectorstores.postgres.filters import EVERYTHING
 from vectorstores.postgres.session import rows as rows_of
-from vectorstores.postgres.values import Vector, vectors_of
+from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
@@ -66,6 +63,7 @@ _SIZE: Final = (
     b" WHERE oid = 'chunks'::regclass"
 )
 _KEPT: Final = 2048
+_FIELDS: Final = "c.number, c.id, c.content, c.embed_text, c.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +90,13 @@ class Searches:
         self, connection: Connection, namespace: str, query: Query, where: Where
     ) -> list[SearchHit]:
         """Return what is nearest to the query."""
-        wanted = min(query.k if query.diversity == 0.0 else max(4 * query.k, query.k + 20), _MOST_WANTED)
+        wanted = min(query.k, _MOST_WANTED)
         found: Found = ()
         if self._about.dim <= MAX_HALF_DIM and await self._admits_many(connection, namespace, where):
             found = await self._nearest_by_index(connection, namespace, query, where, wanted)
         if len(found) < wanted:
             # Few; or the walk was given up, or there are no more. Only looking at all of them tells.
             found = await self._nearest(connection, namespace, query, where, wanted)
-        for fields in found:
-            if (
-                fields[6] is None
-            ):  # written by a program of somebody else's, into a store of an earlier version
-                raise StoreCorruptError(f"the chunk {fields[1]!r} has no vector; delete it or add it again")
-        if query.diversity:
-            return _diverse(query, found, wanted, self._about.dim)
         return _best(query, found, wanted)
 
     def changed(self, namespace: str, rows: int) -> None:
@@ -143,14 +134,14 @@ class Searches:
         self, connection: Connection, namespace: str, query: Query, where: Where, wanted: int
     ) -> Found:
         """Compare all admitted chunks."""
-        column, fields = self._about.column, self._fields(query)
+        column = self._about.column
         # Distances are computed in a materialised part, which leaves nothing that an index could be walked for, and
         # only numbers and distances are kept of it. Texts are then fetched for the best alone.
         statement = (
             f"WITH picked AS MATERIALIZED (SELECT number, {column} <#> %b AS distance FROM chunks"  # noqa: S608
             f" WHERE namespace = %b AND {where.sql.decode()}), best AS MATERIALIZED"
             " (SELECT number, distance FROM picked ORDER BY distance, number LIMIT %b::bigint)"
-            f" SELECT {fields}, best.distance FROM best JOIN chunks c ON c.namespace = %b AND c.number = best.number"
+            f" SELECT {_FIELDS}, best.distance FROM best JOIN chunks c ON c.namespace = %b AND c.number = best.number"
         )
         parameters = (Vector(query.vector), namespace, *where.parameters, wanted, namespace)
         return await rows_of(connection, statement.encode(), parameters)
@@ -171,17 +162,12 @@ class Searches:
             self._efforts[connection] = effort
         order = f"{column}::halfvec({dim}) <#> %b::halfvec({dim})" if by_half else "distance"
         statement = (
-            f"SELECT {self._fields(query)}, {column} <#> %b AS distance FROM chunks c"  # noqa: S608
+            f"SELECT {_FIELDS}, {column} <#> %b AS distance FROM chunks c"  # noqa: S608
             f" WHERE namespace = %b AND {where.sql.decode()} ORDER BY {order} LIMIT %b::bigint"
         )
         vector = Vector(query.vector)
         parameters = (vector, namespace, *where.parameters, *([vector] if by_half else []), walked_for)
         return await rows_of(connection, statement.encode(), parameters)
-
-    def _fields(self, query: Query) -> str:
-        """Name what is read of a chunk; the vector, which is long, only where it is needed."""
-        vector = f"c.{self._about.column}" if query.diversity else "NULL::bytea"
-        return f"c.number, c.id, c.content, c.embed_text, c.metadata, {vector}"
 
 
 def effort_for(rows: float) -> int:
@@ -194,24 +180,12 @@ def effort_for(rows: float) -> int:
 def _best(query: Query, found: Found, wanted: int) -> list[SearchHit]:
     """Return the best of what was found, by the server's distances."""
     hits: list[SearchHit] = []
-    for fields in sorted(found, key=itemgetter(6, 0))[:wanted]:
+    for fields in found:
+        require_vector(fields[1], fields[5])  # a distance to none is none
+    for fields in sorted(found, key=itemgetter(5, 0))[:wanted]:
         # pgvector's is the negative inner product, so that small is near; rounding may leave [-1, 1] by a digit.
-        score = max(-1.0, min(1.0, -fields[6]))
+        score = max(-1.0, min(1.0, -fields[5]))
         if score < query.min_score:
             break
         hits.append(SearchHit(chunk_of(fields), score))
     return hits
-
-
-def _diverse(query: Query, found: Found, wanted: int, dim: int) -> list[SearchHit]:
-    """Re-rank what was found by maximal marginal relevance, scored by the vectors."""
-    if not found:
-        return []
-    vectors = vectors_of([fields[5] for fields in found], dim)
-    scores = np.clip(vectors.astype(np.float64) @ query.vector.astype(np.float64), -1.0, 1.0)
-    # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.
-    scores = np.round(scores, 9)
-    order = np.lexsort(([fields[0] for fields in found], -scores))[:wanted]
-    order = order[scores[order] >= query.min_score]
-    order = order[mmr(scores[order], vectors[order], k=query.k, diversity=query.diversity)]
-    return [SearchHit(chunk_of(found[i]), float(scores[i])) for i in order]
