@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
+from vectorstores._json import read_metadata
 from vectorstores.base import Chunk, Page, StoreCorruptError
-from vectorstores.postgres import removal
+from vectorstores.postgres.connection import About, Connection, rows
 from vectorstores.postgres.filters import column_json, value_json
-from vectorstores.postgres.session import rows
-from vectorstores.postgres.values import Texts, Vectors, known, read_json, vectors_of
+from vectorstores.postgres.values import Vectors, known, vectors_of
 
 if TYPE_CHECKING:
     from vectorstores._checks import Row
     from vectorstores.base import JSON
     from vectorstores.postgres.filters import Where
-    from vectorstores.postgres.session import About, Connection
 
 _FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
@@ -28,24 +27,14 @@ _MAX: Final = 2**31 - 1
 _SLICE: Final = 500
 # More rows than this would be felt on the event loop.
 _INLINE: Final = 16
-# Row by row and in the order of the ids, which are given sorted: see removal.CHUNKS.
-LOCK: Final = (
-    b"SELECT held.id, held.text FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
-    b" (SELECT id, coalesce(embed_text, content) AS text"
-    b" FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held"
-)
 
 
-async def write_chunks(
-    connection: Connection, namespace: str, given: Sequence[Row], about: About
-) -> list[str]:
-    """Insert or replace chunks; return the searched texts that were replaced by others."""
-    there: dict[str, str] = dict(await rows(connection, LOCK, (sorted([row.id for row in given]), namespace)))
+async def write_chunks(connection: Connection, namespace: str, given: Sequence[Row], about: About) -> None:
+    """Insert chunks, or replace those of the same id."""
     for start in range(0, len(given), _SLICE):
         columns = partial(_columns, given[start : start + _SLICE], about)
         values = await anyio.to_thread.run_sync(columns) if len(given) > _INLINE else columns()
         await connection.execute(_put(about), (namespace, *values), prepare=True)
-    return [there[row.id] for row in given if there.get(row.id, row.searched_text) != row.searched_text]
 
 
 @lru_cache
@@ -71,11 +60,11 @@ def _columns(given: Sequence[Row], about: About) -> list[object]:
     if len(vectors) < len(given):
         raise ValueError("a chunk has no vector")
     return [
-        Texts([row.id for row in given]),
-        Texts([row.content for row in given]),
-        Texts([row.embed_text for row in given]),
-        Texts([row.metadata for row in given]),
-        *(Texts(column) for column in zip(*facts, strict=True)),
+        [row.id for row in given],
+        [row.content for row in given],
+        [row.embed_text for row in given],
+        [row.metadata for row in given],
+        *(list(column) for column in zip(*facts, strict=True)),
         Vectors(vectors, about.vector_oids[0]),
     ]
 
@@ -86,13 +75,18 @@ def _facts(metadata: dict[str, JSON], about: About) -> list[str | None]:
     return [value_json(metadata), *columns]
 
 
-async def delete_chunks(
-    connection: Connection, namespace: str, ids: Sequence[str], about: About
-) -> list[str]:
-    """Delete chunks that exist and return their searched texts."""
-    gone = removal.CHUNKS
-    parameters = gone.parameters(namespace, sorted(known(ids)))
-    return [text for (text,) in await rows(connection, gone.statement(about), parameters)]
+# Row by row, so that whatever the planner believes of the table, each is found by its id: PostgreSQL before 17 would
+# read the whole namespace, and compare each with all of the ids.
+DELETE: Final = (
+    b"WITH gone AS MATERIALIZED (SELECT held.number FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
+    b" (SELECT number FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held)"
+    b" DELETE FROM chunks c USING gone WHERE c.namespace = %b AND c.number = gone.number RETURNING 1"
+)
+
+
+async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str]) -> int:
+    """Delete chunks that exist and return how many there were."""
+    return len(await rows(connection, DELETE, (sorted(known(ids)), namespace, namespace)))
 
 
 async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
@@ -104,7 +98,7 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
         " WHERE namespace = %b AND number = %b"
     ).encode()
     for number, metadata in await rows(connection, statement, (namespace, id)):
-        merged = decode(metadata, id) | json.loads(patch)
+        merged = _metadata(metadata, id) | json.loads(patch)
         text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
         values = (text, *_facts(merged, about), namespace, number)
         await connection.execute(update, values, prepare=True)
@@ -112,34 +106,30 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
     return False
 
 
-def decode(metadata: str, id: str) -> dict[str, JSON]:
-    """Read the metadata of a chunk. Raises :class:`StoreCorruptError`, naming it, for what is no object."""
-    what = f"the metadata of the chunk {id!r}"
-    found = read_json(metadata, what)
-    if not isinstance(found, dict):
-        raise StoreCorruptError(f"{what} is no JSON object: {metadata:.100}; delete it or restore a backup")
-    return found
+def _metadata(text: str, id: str) -> dict[str, JSON]:
+    return read_metadata(text, f"the metadata of the chunk {id!r}")
 
 
 def chunk_of(fields: Sequence[Any]) -> Chunk:
     """Make a chunk of (number, id, content, embed_text, metadata)."""
-    return Chunk(fields[2], fields[1], decode(fields[4], fields[1]), fields[3])
+    return Chunk(fields[2], fields[1], _metadata(fields[4], fields[1]), fields[3])
 
 
 async def chunks_by_id(
-    connection: Connection, namespace: str, ids: Sequence[str], with_vectors: About | None = None
+    connection: Connection, namespace: str, ids: Sequence[str], with_vectors: About | None
 ) -> list[Chunk]:
     """Return chunks in the order of the ids, with their vectors where those of a store are asked for."""
     vector = "NULL" if with_vectors is None else with_vectors.column
     statement = f"SELECT {_FIELDS}, {vector} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
     by_id = {each[1]: each for each in await rows(connection, statement.encode(), (namespace, known(ids)))}
     found = [by_id[id] for id in ids if id in by_id]
+    chunks = [chunk_of(fields) for fields in found]
     if with_vectors is None:
-        return [chunk_of(fields) for fields in found]
+        return chunks
     for fields in found:
         require_vector(fields[1], fields[5])
     vectors = vectors_of([fields[5] for fields in found], with_vectors.dim)
-    return [replace(chunk_of(fields), vector=vector) for fields, vector in zip(found, vectors, strict=True)]
+    return [replace(chunk, vector=vector) for chunk, vector in zip(chunks, vectors, strict=True)]
 
 
 def require_vector(id: str, vector: object) -> None:

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from vectorstores._engine import conflict_message, taken_message
+from vectorstores._json import read_json
 from vectorstores.base import ConflictError, Record, RecordPage
-from vectorstores.postgres import removal
-from vectorstores.postgres.session import rows
-from vectorstores.postgres.values import known, read_json
+from vectorstores.postgres.connection import Connection, rows
+from vectorstores.postgres.values import known
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow
     from vectorstores.base import JSON
-    from vectorstores.postgres.session import About, Connection
 
 _MAX: Final = 2**31 - 1
 _ROW: Final = b" WHERE namespace = %b AND collection = %b AND key = %b"
@@ -32,23 +31,9 @@ async def append_record(connection: Connection, namespace: str, record: RecordRo
 
 async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
     """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
-    # In one order for everybody, so that two writers don't wait for each other in a circle.
-    ordered = sorted(records, key=_place)
-    written = set()
-    for record in ordered:
-        if await append_record(connection, namespace, record):
-            written.add(_place(record))
-        elif record.must_be_new:
+    for record in records:
+        if not await append_record(connection, namespace, record) and record.must_be_new:
             raise ConflictError(taken_message(record))
-    if len(written) > 1 and ordered != list(records):
-        # New numbers, while nobody else sees them yet: the order of the call is what a scan shows.
-        for place in dict.fromkeys(place for place in map(_place, records) if place in written):
-            renumber = b"UPDATE records SET number = DEFAULT" + _ROW
-            await connection.execute(renumber, (namespace, *place), prepare=True)
-
-
-def _place(record: RecordRow) -> tuple[str, str]:
-    return record.collection, record.key
 
 
 async def get_record(
@@ -94,14 +79,12 @@ async def scan_records(
     return RecordPage(tuple(records), str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-async def delete_records(
-    connection: Connection, namespace: str, collection: str, keys: Sequence[str], about: About
-) -> int:
+async def delete_records(connection: Connection, namespace: str, collection: str, keys: Sequence[str]) -> int:
     """Delete records and return how many there were."""
-    gone = removal.RECORDS
-    return len(
-        await rows(connection, gone.statement(about), gone.parameters(namespace, collection, known(keys)))
+    statement = (
+        b"DELETE FROM records WHERE namespace = %b AND collection = %b AND key = ANY(%b::text[]) RETURNING 1"
     )
+    return len(await rows(connection, statement, (namespace, collection, known(keys))))
 
 
 def _value(text: str, collection: str, key: str) -> JSON:
