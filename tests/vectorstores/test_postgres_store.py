@@ -212,7 +212,10 @@ async def test_a_store_of_an_earlier_version_is_written_by_others_once_its_owner
         await owner.add([Chunk("there already", id="c")])
         await owner.secure(name, ["test"])
     run_sql(postgres_database, "DROP TABLE vectorstores.commits")
-    run_sql(postgres_database, "CREATE TABLE vectorstores.embeddings (key bytea)")
+    run_sql(
+        postgres_database,
+        "CREATE TABLE vectorstores.embeddings (key bytea); CREATE SEQUENCE vectorstores.embedding_clock",
+    )
     for address in (url, postgres_database):
         read_only = psycopg.conninfo.make_conninfo(address, options="-c default_transaction_read_only=on")
         async with store_at(read_only) as reader:

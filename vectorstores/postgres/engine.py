@@ -57,14 +57,6 @@ class _Known:
     searches: Searches
 
 
-@dataclass(slots=True)
-class _Loop:
-    """What belongs to one event loop."""
-
-    opening: asyncio.Task[None] | None = None
-    transactions: Transactions | None = None
-
-
 class PostgresEngine:
     """Rows of all namespaces in one schema of a database. Each event loop gets a pool of its own."""
 
@@ -72,7 +64,8 @@ class PostgresEngine:
         self._settings = settings
         self._embedder = embedder
         self._known: _Known | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        # In tasks of their own: callers with limits shorter than opening takes would else begin it anew each time.
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Transactions]] = {}
         self._closed = False
         self._process = os.getpid()
 
@@ -80,12 +73,10 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         loop = running_loop()
         self._check_usable()
-        state = self._loops.setdefault(loop, _Loop())
-        if state.transactions is None:
-            if state.opening is None or state.opening.done():
-                # In a task of its own: callers with limits shorter than this takes would else begin it anew each time.
-                state.opening = in_background(self._connect(state))
-            opening = state.opening
+        opening = self._opening.get(loop)
+        if opening is None or (opening.done() and _opened(opening) is None):
+            opening = self._opening[loop] = in_background(self._connect())
+        if not opening.done():
             await asyncio.wait([opening])
             opening.result()
         return self._ready().opened
@@ -103,24 +94,33 @@ class PostgresEngine:
         return self._known
 
     def _transactions(self) -> Transactions:
-        state = self._loops.get(running_loop())
-        if state is None or state.transactions is None:
+        opening = self._opening.get(running_loop())
+        if opening is None or not opening.done():
             raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
-        return state.transactions
+        return opening.result()
 
-    async def _connect(self, state: _Loop) -> None:
-        self._forget_ended_loops()
+    async def _connect(self) -> Transactions:
+        self._close_all([loop for loop in self._opening if loop.is_closed()])
         if self._known is None:
             self._known = await self._learn()
         known = self._known
         self._check_usable()
-        state.transactions = Transactions(Pool(known.place, self._settings.options, known.about))
+        return Transactions(Pool(known.place, self._settings.options, known.about))
 
-    def _forget_ended_loops(self) -> None:
-        for loop in [loop for loop in self._loops if loop.is_closed()]:
-            transactions = self._loops.pop(loop).transactions
-            if transactions is not None:
+    def _close_all(self, loops: Sequence[asyncio.AbstractEventLoop]) -> None:
+        here: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            here = asyncio.get_running_loop()
+        for loop in loops:
+            transactions = _opened(self._opening.pop(loop))
+            if transactions is None:
+                continue
+            if loop is here or loop.is_closed():
                 transactions.close()
+            else:
+                # Another thread's loop: its connections must be closed in it.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(transactions.close)
 
     async def _learn(self) -> _Known:
         settings = self._settings
@@ -148,21 +148,7 @@ class PostgresEngine:
         self._closed = True
         if os.getpid() != self._process:
             return
-        self._forget_ended_loops()
-        try:
-            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
-        for loop in list(self._loops):
-            transactions = self._loops.pop(loop).transactions
-            if transactions is None:
-                continue
-            if loop is here:
-                transactions.close()
-            else:
-                # Another thread's loop: its connections must be closed in it.
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(transactions.close)
+        self._close_all(list(self._opening))
 
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
         """Let a role work in these namespaces alone."""
@@ -270,3 +256,10 @@ class PostgresEngine:
         if "\0" in collection:
             return 0
         return await self._write(records.delete_records, namespace, collection, keys)
+
+
+def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:
+    """Return what a task has opened, None where it has not, or not yet."""
+    if not opening.done() or opening.cancelled() or opening.exception() is not None:
+        return None
+    return opening.result()

@@ -25,10 +25,10 @@ from vectorstores.postgres.schema import (
     add_column,
     add_index,
     describe,
-    execute_made,
     lock_schema,
     one,
     read_meta,
+    renew,
     require_vector,
 )
 from vectorstores.postgres.transaction import Transactions
@@ -60,12 +60,6 @@ _TRIGGER: Final = """
         EXECUTE FUNCTION {name}();
 """
 _PENDING: Final = "CREATE INDEX IF NOT EXISTS {} ON chunks (number) WHERE {} IS NULL"
-# Whoever was given the right to write single columns of chunks, by an earlier version, gets it for the new one.
-_COLUMN_GRANTS: Final = (
-    "SELECT format('GRANT UPDATE (%%I) ON chunks TO %%I', %s::text, r.rolname)"
-    " FROM pg_attribute a CROSS JOIN aclexplode(a.attacl) AS acl JOIN pg_roles r ON r.oid = acl.grantee"
-    " WHERE a.attrelid = 'chunks'::regclass AND a.attname = 'content' AND acl.privilege_type = 'UPDATE'"
-)
 
 
 class PostgresMove:
@@ -99,7 +93,9 @@ class PostgresMove:
         self._place = place
 
         async def look(connection: Connection) -> About:
-            return await describe(connection, place, await self._said(connection))
+            said = await self._said(connection)
+            await renew(connection, place)
+            return await describe(connection, place, said)
 
         about = await on_connection(place, options, look)
         self._opened = Transactions(Pool(place, options, about))
@@ -125,7 +121,6 @@ class PostgresMove:
         self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
         await connection.execute(add_column(self._generation, target.dim))
         await self._add_indexes(connection)
-        await execute_made(connection, _COLUMN_GRANTS, column_name(self._generation))
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         values = (target.embedder_id, repr(target.embedder), str(target.dim), str(self._generation))

@@ -36,9 +36,9 @@ MAX_HALF_DIM: Final = 4000
 INLINE_DIM: Final = 1024
 
 # By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
-_NAMES: Final = (
+_RELATIONS: Final = (
     "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relkind = 'r'"
+    " WHERE n.nspname = %s AND c.relkind IN ('r', 'S')"
 )
 _OWNER: Final = (
     "SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') FROM pg_class c"
@@ -135,7 +135,7 @@ async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, wanted)
     _check_embedder(said, place, wanted)
-    await _renew(connection, place)
+    await renew(connection, place)
     return await describe(connection, place, said)
 
 
@@ -193,7 +193,7 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
 
     Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` where something is missing.
     """
-    if "meta" not in await _tables(connection, place):
+    if "meta" not in await _names(connection, place):
         return None
     table = sql.Identifier(place.schema, "meta")
     found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
@@ -213,8 +213,8 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
     return said
 
 
-async def _tables(connection: Connection, place: Place) -> set[str]:
-    cursor = await connection.execute(_NAMES, (place.schema,))
+async def _names(connection: Connection, place: Place) -> set[str]:
+    cursor = await connection.execute(_RELATIONS, (place.schema,))
     return {name for (name,) in await cursor.fetchall()}
 
 
@@ -288,21 +288,22 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
     return said
 
 
-async def _renew(connection: Connection, place: Place) -> None:
+async def renew(connection: Connection, place: Place) -> None:
     """Bring a store of an earlier version up to date, if this role may; else it can be read."""
-    tables = await _tables(connection, place)
-    if "commits" in tables and "embeddings" not in tables:
+    names = await _names(connection, place)
+    if "commits" in names and "embedding_clock" not in names:
         return
     _, vector_schema, _ = await extension(connection, place)
     try:
         async with connection.transaction():
             await lock_schema(connection, place)
             await connection.execute(search_path(place.schema, vector_schema, local=True))
-            if "commits" not in await _tables(connection, place):
+            if "commits" not in await _names(connection, place):
                 await connection.execute(_COMMITS)
                 owner = sql.Identifier(await check_owner(connection, place))
                 await connection.execute(sql.SQL("ALTER TABLE commits OWNER TO {}").format(owner))
-            await connection.execute(_EARLIER)
+            if "embedding_clock" in names:
+                await connection.execute(_EARLIER)
             await execute_made(connection, _GRANTS, place.schema)
     except (StoreUnavailableError, pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
         # Such as another role than the owner, or a standby.
