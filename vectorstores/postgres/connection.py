@@ -23,10 +23,9 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from vectorstores.base import StoreUnavailableError, VectorStoreError
-from vectorstores.postgres.address import Place, embedded_folder, has_server, place_of
+from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder, has_server, place_of
 from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
 from vectorstores.postgres.errors import advice_on_connecting, is_coming, is_lost, is_passing, translated
-from vectorstores.postgres.options import PostgresOptions
 from vectorstores.postgres.values import Context
 
 T = TypeVar("T")

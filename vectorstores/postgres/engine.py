@@ -15,16 +15,13 @@ import anyio.to_thread
 from vectorstores._engine import Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
-from vectorstores.postgres import chunks, records, security
-from vectorstores.postgres.address import Place, embedded_folder
+from vectorstores.postgres import chunks, security
+from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder
 from vectorstores.postgres.connection import About, Connection, on_connection, resolve
 from vectorstores.postgres.filters import compile_filter
-from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.pool import Pool, in_background, running_loop
-from vectorstores.postgres.records import append_records
+from vectorstores.postgres.pool import Pool, Transactions, in_background, running_loop
 from vectorstores.postgres.schema import Wanted, prepare
 from vectorstores.postgres.search import Searches
-from vectorstores.postgres.transaction import Transactions
 from vectorstores.postgres.values import refuse_json, refuse_records, refuse_rows
 
 if TYPE_CHECKING:
@@ -188,7 +185,7 @@ class PostgresEngine:
 
         async def work(connection: Connection) -> None:
             await chunks.write_chunks(connection, namespace, rows, about)
-            await append_records(connection, namespace, records)
+            await chunks.append_records(connection, namespace, records)
 
         await self._transactions().write(work, size=len(rows))
 
@@ -198,7 +195,7 @@ class PostgresEngine:
 
         async def work(connection: Connection) -> int:
             count = await chunks.delete_chunks(connection, namespace, ids) if ids else 0
-            await append_records(connection, namespace, records)
+            await chunks.append_records(connection, namespace, records)
             return count
 
         return await self._transactions().write(work)
@@ -232,30 +229,30 @@ class PostgresEngine:
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
-        return await self._write(records.append_record, namespace, record)
+        return await self._write(chunks.append_record, namespace, record)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection + key:
             return None
-        return await self._read(records.get_record, namespace, collection, key)
+        return await self._read(chunks.get_record, namespace, collection, key)
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
-        return await self._write(records.swap_record, namespace, record, version)
+        return await self._write(chunks.swap_record, namespace, record, version)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return RecordPage((), None)
-        return await self._read(records.scan_records, namespace, collection, after, limit)
+        return await self._read(chunks.scan_records, namespace, collection, after, limit)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
-        return await self._write(records.delete_records, namespace, collection, keys)
+        return await self._write(chunks.delete_records, namespace, collection, keys)
 
 
 def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:

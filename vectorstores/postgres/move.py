@@ -16,10 +16,9 @@ from psycopg import sql
 
 from vectorstores._engine import embed_checked
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
-from vectorstores.postgres.address import split_schema
+from vectorstores.postgres.address import PostgresOptions, split_schema
 from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
-from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.pool import Pool, running_loop
+from vectorstores.postgres.pool import Pool, Transactions, running_loop
 from vectorstores.postgres.schema import (
     MAX_DIM,
     add_column,
@@ -31,7 +30,6 @@ from vectorstores.postgres.schema import (
     renew,
     require_vector,
 )
-from vectorstores.postgres.transaction import Transactions
 from vectorstores.postgres.values import Vector
 from vectorstores.reembedding import Reembedding
 

@@ -67,7 +67,7 @@ _TABLES: Final = """
     CREATE UNIQUE INDEX records_by_number ON records (namespace, collection, number);
     CREATE TABLE scopes (role name NOT NULL, namespace text COLLATE "C" NOT NULL, PRIMARY KEY (role, namespace));
 """
-# See vectorstores.postgres.transaction. Half of each page is left free, so that a row is replaced beside itself and its
+# See vectorstores.postgres.pool. Half of each page is left free, so that a row is replaced beside itself and its
 # index stays as it is.
 _COMMITS: Final = """
     CREATE TABLE commits (

@@ -27,8 +27,8 @@ from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
+    from vectorstores.postgres.address import PostgresOptions
     from vectorstores.postgres.filters import Where
-    from vectorstores.postgres.options import PostgresOptions
 
 Found = Sequence[tuple[Any, ...]]
 

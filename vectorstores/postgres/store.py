@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from vectorstores._checks import check_indexed, check_namespace
 from vectorstores.base import DEFAULT_INDEXED, Embedder
-from vectorstores.postgres.address import DEFAULT_SCHEMA, require_psycopg
-from vectorstores.postgres.options import PostgresOptions
+from vectorstores.postgres.address import DEFAULT_SCHEMA, PostgresOptions, require_psycopg
 from vectorstores.store import Store
 
 __all__ = ["PostgresOptions", "PostgresVectorStore"]

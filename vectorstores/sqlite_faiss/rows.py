@@ -236,7 +236,8 @@ def chunks_by_id(
     if None in kept:
         raise StoreCorruptError(f"the chunk {found[kept.index(None)][1]!r} has no vector; restore a backup")
     return [
-        replace(chunk, vector=vector) for chunk, vector in zip(chunks, vectors_of(kept, dim), strict=True)
+        replace(chunk, vector=vector.copy())
+        for chunk, vector in zip(chunks, vectors_of(kept, dim), strict=True)
     ]
 
 
