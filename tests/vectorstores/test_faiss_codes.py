@@ -52,13 +52,13 @@ def put(space: Namespace, rows: np.ndarray, vectors: np.ndarray) -> None:
 
 
 def found(space: Namespace, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
-    rows = [row for row, _ in space.search(Query(vector, k, None, 0.0, -1.0), mask)]
+    rows = [row for row, _ in space.search(Query(vector, k, None, -1.0), mask)]
     assert len(rows) == len({*rows})
     return rows
 
 
 def exactly(space: Namespace, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
-    return [row for row, _ in space.matrix.search(Query(vector, k, None, 0.0, -1.0), mask)]
+    return [row for row, _ in space.matrix.search(Query(vector, k, None, -1.0), mask)]
 
 
 def recall(space: Namespace, queries: np.ndarray, mask: np.ndarray | None = None) -> float:

@@ -192,6 +192,6 @@ def is_known(connection: sqlite3.Connection, found: Snapshot) -> bool:
 
 
 def _is_quick(space: Namespace, query: Query) -> bool:
-    if query.k > _FEW or query.diversity or not space.is_quick(filtered=query.where is not None):
+    if query.k > _FEW or not space.is_quick(filtered=query.where is not None):
         return False
     return query.where is None or keys_of(query.where) <= space.columns.keys()

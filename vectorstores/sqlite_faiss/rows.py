@@ -7,6 +7,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -220,11 +221,24 @@ def _damaged(name: str) -> StoreCorruptError:
     return StoreCorruptError(f"{name} is damaged: it is not what its checksum says; restore a backup")
 
 
-def chunks_by_id(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-    """Return chunks in the order of the ids."""
+def chunks_by_id(
+    connection: sqlite3.Connection, namespace: str, ids: Sequence[str], dim: int | None = None
+) -> list[Chunk]:
+    """Return chunks in the order of the ids; with their vectors, where ``dim`` says how long these are."""
     sql = f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?"  # noqa: S608
-    found = (connection.execute(sql, (namespace, id)).fetchone() for id in ids)
-    return [_chunk_of(fields) for fields in found if fields is not None]
+    asked = (connection.execute(sql, (namespace, id)).fetchone() for id in ids)
+    found = [fields for fields in asked if fields is not None]
+    chunks = [_chunk_of(fields) for fields in found]
+    if dim is None:
+        return chunks
+    sql = "SELECT row, vector, sum FROM vectors WHERE row = ?"
+    kept = [connection.execute(sql, (fields[0],)).fetchone() for fields in found]
+    if None in kept:
+        raise StoreCorruptError(f"the chunk {found[kept.index(None)][1]!r} has no vector; restore a backup")
+    return [
+        replace(chunk, vector=vector.copy())
+        for chunk, vector in zip(chunks, vectors_of(kept, dim), strict=True)
+    ]
 
 
 def chunks_by_row(connection: sqlite3.Connection, rows: Sequence[int]) -> list[Chunk]:

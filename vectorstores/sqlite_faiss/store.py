@@ -288,8 +288,9 @@ class _FaissEngine:
         state.upkeep.look_after(namespace)
         return hits
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-        return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids))
+    async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
+        dim = self._ready().opened.dim if vectors else None
+        return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids, dim))
 
     async def count(self, namespace: str, where: Node | None) -> int:
         return await self._read(lambda connection: rows.count_chunks(connection, namespace, where))
