@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
 
 from vectorstores._extras import installed, warn_once
 from vectorstores._json import check_text
 from vectorstores.base import EmbeddingError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from vectorstores.base import Embedder
+    from vectorstores.base import Embedder, FloatArray
     from vectorstores.embedders.cached import CachedEmbedder
     from vectorstores.embedders.hashing import HashingEmbedder
     from vectorstores.embedders.http import HttpEmbedder, HttpOptions
     from vectorstores.embedders.onnx import OnnxEmbedder
     from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder
+
+T = TypeVar("T")
 
 __all__ = [
     "CachedEmbedder",
@@ -28,6 +32,7 @@ __all__ = [
     "check_texts",
     "default_embedder",
     "embedder_or_default",
+    "in_parts",
 ]
 
 _HOMES = {
@@ -91,6 +96,28 @@ def check_texts(texts: Sequence[str]) -> list[str]:
     if isinstance(texts, str):
         raise TypeError("embed() takes a sequence of texts, not one string")
     return [check_text(text, f"texts[{index}]", EmbeddingError) for index, text in enumerate(texts)]
+
+
+async def in_parts(parts: Sequence[T], compute: Callable[[T], Awaitable[FloatArray]]) -> list[FloatArray]:
+    """Return what ``compute`` makes of each part, in their order, at the same time; the first error ends all."""
+    if len(parts) == 1:
+        return [await compute(parts[0])]
+    found: dict[int, FloatArray] = {}
+    failures: list[EmbeddingError] = []
+
+    async def one(number: int, part: T) -> None:
+        try:
+            found[number] = await compute(part)
+        except EmbeddingError as error:
+            failures.append(error)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for number, part in enumerate(parts):
+            tasks.start_soon(one, number, part)
+    if failures:
+        raise failures[0]
+    return [found[number] for number in range(len(parts))]
 
 
 def __getattr__(name: str) -> type:
