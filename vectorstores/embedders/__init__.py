@@ -71,23 +71,28 @@ def check_texts(texts: Sequence[str]) -> list[str]:
     return [check_text(text, f"texts[{index}]", EmbeddingError) for index, text in enumerate(texts)]
 
 
-async def in_parts(parts: Sequence[T], compute: Callable[[T], Awaitable[FloatArray]]) -> list[FloatArray]:
-    """Return what ``compute`` makes of each part, in their order, at the same time; the first error ends all."""
-    if len(parts) == 1:
-        return [await compute(parts[0])]
-    found: dict[int, FloatArray] = {}
-    failures: list[EmbeddingError] = []
+async def in_parts(
+    parts: Sequence[T], compute: Callable[[T], Awaitable[FloatArray]], most: int
+) -> list[FloatArray]:
+    """Return what ``compute`` makes of each part, in their order; the first error ends all.
 
-    async def one(number: int, part: T) -> None:
-        try:
-            found[number] = await compute(part)
-        except EmbeddingError as error:
-            failures.append(error)
-            tasks.cancel_scope.cancel()
+    No more than ``most`` are begun at a time, so that other callers have their turns in between.
+    """
+    found: dict[int, FloatArray] = {}
+    failures: list[Exception] = []
+    left = iter(enumerate(parts))
+
+    async def work() -> None:
+        for number, part in left:
+            try:
+                found[number] = await compute(part)
+            except Exception as error:  # noqa: BLE001 - it is raised below, by itself and in no group
+                failures.append(error)
+                tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        for number, part in enumerate(parts):
-            tasks.start_soon(one, number, part)
+        for _ in range(min(most, len(parts))):
+            tasks.start_soon(work)
     if failures:
         raise failures[0]
     return [found[number] for number in range(len(parts))]

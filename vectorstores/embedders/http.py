@@ -190,7 +190,8 @@ class HttpEmbedder:
         async def ask(part: tuple[int, list[str]]) -> FloatArray:
             return await self._fitting(endpoint, *part)
 
-        found = await in_parts([*_parts(checked, self._options.batch_size)], ask)
+        parts = [*_parts(checked, self._options.batch_size)]
+        found = await in_parts(parts, ask, self._options.concurrency)
         return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *found])
 
     async def _open(self) -> _Endpoint:

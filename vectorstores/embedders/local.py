@@ -75,7 +75,7 @@ class LocalEmbedder(ABC):
         async def compute(part: Sequence[int]) -> FloatArray:
             return await self._in_thread(partial(self._embed, [checked[index] for index in part]))
 
-        found = await in_parts(parts, compute)
+        found = await in_parts(parts, compute, self._threads)
         if not found:
             return await self._in_thread(lambda: np.empty((0, self.dim), dtype=np.float32))
         vectors = np.concatenate(found)
