@@ -71,7 +71,7 @@ _STRICT: Final = json.JSONDecoder(object_pairs_hook=_unique, strict=False)
 
 
 def _strictly_written(text: str, start: int) -> tuple[str, int]:
-    """Return the value that begins at ``start`` in the grammar of JSON, as far as its tokens tell, and where it ends."""
+    """Return the value that begins at ``start`` with its tokens as JSON writes them, and where it ends."""
     written: list[str] = []
     at, depth = start, 0
     while token := _TOKEN.match(text, at):

@@ -1,4 +1,3 @@
-from jeeves_reflexion.revisers.agent import AgentReviser as AgentReviser
 from jeeves_reflexion.revisers.blocks import Markers as Markers
 from jeeves_reflexion.revisers.blocks import ParsedEdits as ParsedEdits
 from jeeves_reflexion.revisers.blocks import markers_for as markers_for
@@ -9,6 +8,7 @@ from jeeves_reflexion.revisers.edits import Refused as Refused
 from jeeves_reflexion.revisers.edits import apply_edits as apply_edits
 from jeeves_reflexion.revisers.function import FunctionReviser as FunctionReviser
 from jeeves_reflexion.revisers.function import as_reviser as as_reviser
+from jeeves_reflexion.revisers.model import AgentReviser as AgentReviser
 from jeeves_reflexion.revisers.model import ModelReviser as ModelReviser
 from jeeves_reflexion.revisers.scope import Scope as Scope
 from jeeves_reflexion.revisers.scope import choose as choose

@@ -17,19 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from jeeves_reflexion.revisers.edits import Document, Edit
+from jeeves_reflexion.revisers.edits import Edit
 from jeeves_reflexion.text import abridge
 
-_READINGS = 20  # dividers of one block that are looked at: each costs a search through the text
-
-_Kind: TypeAlias = Literal["search", "divider", "replace"]
-_FORMS: dict[_Kind, re.Pattern[str]] = {
-    "search": re.compile(r"<{5,9} ?SEARCH(?: +(edit\d*))?", re.IGNORECASE),
-    "divider": re.compile(r"={5,9}(?: +(edit\d*))?", re.IGNORECASE),
-    "replace": re.compile(r">{5,9} ?REPLACE(?: +(edit\d*))?", re.IGNORECASE),
-}
+_MARK = re.compile(
+    r"(?:(?P<search><{5,9} ?SEARCH)|(?P<divider>={5,9})|(?P<replace>>{5,9} ?REPLACE))(?: +(?P<label>edit\d*))?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +75,29 @@ def markers_for(text: str) -> Markers:
     return Markers(label)
 
 
-def parse_edits(reply: str, text: str = "") -> ParsedEdits:
+def parse_edits(reply: str) -> ParsedEdits:
     """Read the search/replace blocks of a reply; never raises, whatever the reply.
 
     What stands around the blocks (prose, code fences) is left out. A marker is a line of its own, indented or not, of
     five to nine characters; the three of a block have the same label, or none. The indentation of a block's first
-    marker is taken off its lines if all have it. A block with several dividing lines is read at the last one whose
-    part above stands in ``text``, the text to be edited; else at the first. A block that does not end, or whose end
-    is in doubt, is a problem and no edit.
+    marker is taken off its lines if all have it. A block that does not end, that has no dividing line or several, or
+    whose end is in doubt, is a problem and no edit.
     """
     lines = [line.removesuffix("\r") for line in reply.split("\n")]
     marks = [mark for number, line in enumerate(lines) if (mark := _mark(number, line))]
-    document = Document(text) if marks else None
     edits: list[Edit] = []
     problems: list[str] = []
     last: _Mark | None = None  # the line that closed the last block, while that block counts
     at = 0
-    while at < len(marks) and document is not None:
+    while at < len(marks):
         mark = marks[at]
         if mark.kind == "search":
             end = _end(marks, at)
-            read = _read(lines, marks[at : end + 1], document) if end else _unclosed(lines, mark)
+            read = (
+                _read(lines, marks[at : end + 1])
+                if end
+                else _broken(lines, mark, "no", mark.closing, " at its end")
+            )
             if isinstance(read, Edit):
                 edits.append(read)
                 last = marks[end]
@@ -119,24 +117,22 @@ class _Mark(NamedTuple):
     """A line of a reply that is a marker."""
 
     line: int
-    kind: _Kind
+    kind: str
     label: str
     text: str
 
     @property
-    def usual(self) -> bool:
-        """Whether it has the usual seven characters, as against a line that underlines a heading."""
-        return len(self.text.split()[0]) == 7
+    def closing(self) -> str:
+        return Markers(self.label).replace
 
 
 def _mark(number: int, line: str) -> _Mark | None:
     text = line.strip()
-    if text[:5] not in {"<<<<<", "=====", ">>>>>"}:
+    match = _MARK.fullmatch(text) if text[:5] in {"<<<<<", "=====", ">>>>>"} else None
+    if match is None:
         return None
-    for kind, form in _FORMS.items():
-        if match := form.fullmatch(text):
-            return _Mark(number, kind, (match[1] or "").lower(), text)
-    return None
+    kind = next(kind for kind in ("search", "divider", "replace") if match[kind])
+    return _Mark(number, kind, (match["label"] or "").lower(), text)
 
 
 def _end(marks: Sequence[_Mark], at: int) -> int:
@@ -148,39 +144,28 @@ def _end(marks: Sequence[_Mark], at: int) -> int:
     return 0
 
 
-def _read(lines: Sequence[str], block: Sequence[_Mark], document: Document) -> Edit | str:
+def _read(lines: Sequence[str], block: Sequence[_Mark]) -> Edit | str:
     first, *inner, last = block
     dividers = [mark for mark in inner if mark.kind == "divider" and mark.label == first.label]
-    dividers = ([mark for mark in dividers if mark.usual] or dividers)[:_READINGS]
-    if not dividers:
-        return f"a block has no line {Markers(first.label).divider!r}: {_excerpt(lines, first)}"
-    readings = [
-        Edit(
-            "\n".join(_outdented(lines, first, first.line + 1, divider.line)),
-            "\n".join(_outdented(lines, first, divider.line + 1, last.line)),
-        )
-        for divider in dividers
-    ]
-    if len(readings) == 1:
-        return readings[0]
-    return next((edit for edit in reversed(readings) if document.holds(edit.search)), readings[0])
+    # A line of another length than the usual seven underlines a heading.
+    dividers = [mark for mark in dividers if len(mark.text.split()[0]) == 7] or dividers
+    if len(dividers) != 1:
+        return _broken(lines, first, "more than one" if dividers else "no", Markers(first.label).divider)
+    at = dividers[0].line
+    search = _outdented(lines[first.line], lines[first.line + 1 : at])
+    return Edit(search, _outdented(lines[first.line], lines[at + 1 : last.line]))
 
 
-def _outdented(lines: Sequence[str], first: _Mark, start: int, end: int) -> list[str]:
-    line = lines[first.line]
-    indent = line[: len(line) - len(line.lstrip())]
-    part = list(lines[start:end])
+def _outdented(first: str, part: Sequence[str]) -> str:
+    indent = first[: len(first) - len(first.lstrip())]
     if indent and all(line.startswith(indent) for line in part if line.strip()):
-        return [line.removeprefix(indent) for line in part]
-    return part
+        part = [line.removeprefix(indent) for line in part]
+    return "\n".join(part)
 
 
-def _unclosed(lines: Sequence[str], first: _Mark) -> str:
-    return f"a block has no line {Markers(first.label).replace!r} at its end: {_excerpt(lines, first)}"
-
-
-def _excerpt(lines: Sequence[str], first: _Mark) -> str:
-    return repr(abridge(" ".join(lines[first.line + 1 : first.line + 4]), 60))
+def _broken(lines: Sequence[str], first: _Mark, how_many: str, marker: str, where: str = "") -> str:
+    excerpt = abridge(" ".join(lines[first.line + 1 : first.line + 4]), 60)
+    return f"a block has {how_many} line {marker!r}{where}: {excerpt!r}"
 
 
 def _matters(line: str) -> bool:

@@ -102,11 +102,6 @@ class Document:
         self._starts = [0, *accumulate(len(line) + 1 for line in self._lines[:-1])]
         self._folded = [_folded(line) for line in self._lines]
 
-    def holds(self, search: str) -> bool:
-        """Whether a passage stands in the text at all, white space folded."""
-        search = _plain(search)
-        return bool(search.strip()) and bool(self._exact(search) or self._alike(search))
-
     def place(self, edit: Edit) -> _Place | str:
         """Return where an edit applies, or why it does not."""
         search, replace = _plain(edit.search), _plain(edit.replace)
