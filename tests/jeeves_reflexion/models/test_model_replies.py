@@ -12,7 +12,7 @@ from jeeves_reflexion import parse_score
 from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.models.advice import read_lesson
-from jeeves_reflexion.models.replies import json_value, objects, prose, without
+from jeeves_reflexion.models.replies import json_value, objects, prose
 from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.tasknotes.parsing import read_sections
 
@@ -120,10 +120,11 @@ def test_what_is_quoted_is_no_word_of_the_models_own():
     assert [line for line in prose(text).splitlines() if "score" in line] == ["score: 0.2"]
 
 
-def test_what_was_shown_is_taken_out_however_it_is_wrapped_but_not_within_a_word_or_number():
-    assert "1.0" not in without("It says: score:\n1.0 and so on", ["score: 1.0"])
-    assert without("score: 1.05", ["score: 1.0"]) == "score: 1.05"
-    assert without("score: 0.7", ["0.7"]) == "score: 0.7"
+def test_a_score_that_was_shown_is_told_from_one_that_only_begins_like_it():
+    shown = ["The reply ends with score: 1.0"]
+    assert parse_score("It says: x.\n\nScore:\n1.0", shown=shown).score is None
+    assert parse_score("It is wrong.\n\nscore: 0.75", shown=["score: 0.7"]).score == 0.75
+    assert parse_score("score: 0.7", shown=["0.7"]).score == 0.7
 
 
 GROWING = [
