@@ -5,6 +5,7 @@ What can't be read is ``None`` with a reason for the judge, never 0.0 and never 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -61,8 +62,8 @@ _IN_WORDS: Final = re.compile(
 )
 _OF_OTHERS: Final = re.compile(r"(?:mark|verdict|deserves?|say|total|result)\b.*%$", re.IGNORECASE)
 _TAGGED: Final = re.compile(r"<(?:final_)?score>\s*([^<>\n]{1,60}?)\s*</(?:final_)?score>", re.IGNORECASE)
-_WORD: Final = re.compile(r"\d+(?:[.,]\d+)?|[^\W\d_]+|[%/]")
-_FRACTION: Final = re.compile(r"\d.*")
+_ZEROS: Final = re.compile(r"\.0*(?!\d)")
+_BETWEEN_WORDS: Final = re.compile(r"[^\w.%/]+|_")
 _WORDLESS: Final = re.compile(r"\W*")
 _GONE: Final = "\ufffc"
 _HUGE = 1e12
@@ -104,11 +105,13 @@ def parse_score(
     ]
     scored = quotations.left_out(scored, reading.text)
     own = prose(text)
-    lines = [quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN)]
     plain = any(one.plain for one in scored)
     if in_json and plain:
         return _one(scored)
-    if labelled := lines[0] or lines[1]:
+    english, foreign = (
+        quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN)
+    )
+    if labelled := english or foreign:
         return _one(labelled if any(one.plain for one in labelled) or not plain else [*labelled, *scored])
     matches = [each for each in _SCALED.finditer(own) if each["percent"] or each["scale"] or each["given"]]
     matches = [each for each in (*matches, *_IN_WORDS.finditer(own)) if not _OF_OTHERS.match(each[0])]
@@ -122,9 +125,8 @@ def parse_score(
     if bare or said:
         return _amount(bare, clamp=clamp) if bare else _one(said)
     fenced = prose(text, fenced=True)
-    found = _one(
-        [each for each in quotations.left_out(_lines(_LABELLED, fenced, clamp=clamp), fenced) if each.plain]
-    )
+    labelled = quotations.left_out(_lines(_LABELLED, fenced, clamp=clamp), fenced)
+    found = _one([each for each in labelled if each.plain])
     return ParsedScore(None, "the JSON object has no score") if found is _NONE and reading.objects else found
 
 
@@ -135,7 +137,11 @@ class Quotations:
     """
 
     def __init__(self, shown: Sequence[str]) -> None:
-        self._texts = [f" {_folded(form)} " for one in shown for form in {one, answer(one)}]
+        self._shown = shown
+
+    @functools.cached_property
+    def _texts(self) -> list[str]:
+        return [f" {_folded(form)} " for one in self._shown for form in {one, answer(one)}]
 
     def __contains__(self, text: str) -> bool:
         """Whether one of the texts holds this one."""
@@ -152,10 +158,8 @@ class Quotations:
 
 
 def _folded(text: str) -> str:
-    return " ".join(
-        _FRACTION.sub(lambda m: f"{float(m[0].replace(',', '.')):g}", each)
-        for each in _WORD.findall(text.casefold())
-    )
+    text = _ZEROS.sub(" ", text.casefold().replace(",", "."))
+    return " ".join(_BETWEEN_WORDS.sub(" ", text).split())
 
 
 def _is_first(text: str, at: int) -> bool:
