@@ -168,6 +168,20 @@ HOPELESS = (
 )
 """What no further attempt of a run would mend."""
 
+
+def hopeless(error: Exception) -> Exception | None:
+    """Return the first error that no retry would mend, of this one or within its groups; None where there is none."""
+    found = error.subgroup(HOPELESS) if isinstance(error, ExceptionGroup) else error
+    return first_of(found) if isinstance(found, (*HOPELESS, ExceptionGroup)) else None
+
+
+def first_of(error: Exception) -> Exception:
+    """Return the first error within a group of errors, however deep; any other error as it is."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 _PROGRAMMING = (TypeError, AttributeError, NameError, ImportError, NotImplementedError)
 
 

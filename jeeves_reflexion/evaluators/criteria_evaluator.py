@@ -9,9 +9,9 @@ from pathlib import Path
 from string import Template
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.checks import FunctionCheck, check_of
 from jeeves_reflexion.evaluators.compare import Comparison
-from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
+from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria, check_of
+from jeeves_reflexion.evaluators.function import FunctionCheck
 from jeeves_reflexion.evaluators.material import (
     OUTPUT_TOKENS,
     SHARE,
@@ -24,13 +24,13 @@ from jeeves_reflexion.evaluators.material import (
     object_schema,
 )
 from jeeves_reflexion.evaluators.overall import EXTERNAL, Scored, conclude
-from jeeves_reflexion.evaluators.panel import check_size, median_of, side_by_side
+from jeeves_reflexion.evaluators.panel import median_of, side_by_side
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
 from jeeves_reflexion.text import bullets, read_prompt
 from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
-from jeeves_reflexion.values import check_share
+from jeeves_reflexion.values import check_share, check_whole
 
 PANEL_TEMPERATURE = 0.5
 """What the members of a panel are asked at: at 0 they would all say the same, and their spread would say nothing."""
@@ -88,11 +88,9 @@ class CriteriaEvaluator:
 
     def __post_init__(self) -> None:
         check_share("threshold", self.threshold)
-        check_size(self.panel)
+        check_whole("the number of members of a panel", self.panel)
         self._external = None if self.external is None else FunctionCheck(self.external)
-        self._judge = None
-        if self.model is not None:
-            self._judge = _CriteriaJudge(self.model, structured=self.structured, prompt=self.prompt)
+        self._instructions = Template(_prompt("criteria.md", self.prompt))
         if self.criteria is not None:
             self.criteria = tuple(_copy(one) for one in as_criteria(self.criteria))
         self._plan(as_criteria(self.criteria))
@@ -150,18 +148,67 @@ class CriteriaEvaluator:
     async def _ask(
         self, asked: Sequence[QualityCriterion], shown: str, texts: Sequence[str], *, gold: bool
     ) -> dict[str, Evaluation]:
-        assert self._judge is not None  # noqa: S101 - _plan refuses llm criteria without a model
+        """Return the median verdict of the panel by name.
+
+        ``shown`` is the material as the model sees it, ``texts`` those in it that are judged. The usage of the calls
+        stands in the first verdict.
+        """
         samplings = [STEADY]
         if self.panel > 1:
             samplings = [Sampling(temperature=PANEL_TEMPERATURE, seed=seed) for seed in range(self.panel)]
         members = await side_by_side(
-            [functools.partial(self._judge, asked, shown, one, judged=texts) for one in samplings]
+            [
+                functools.partial(self._verdicts, asked, self._messages(asked, shown), one, texts)
+                for one in samplings
+            ]
         )
         marked = TEXTS if gold else frozenset[str]()
         return {
             one.name: replace(median_of([member[one.name] for member in members]), quotes_gold=marked)
             for one in asked
         }
+
+    async def _verdicts(
+        self,
+        criteria: Sequence[QualityCriterion],
+        messages: Sequence[Message],
+        sampling: Sampling,
+        judged: Sequence[str],
+    ) -> dict[str, Evaluation]:
+        """Ask once; a verdict that can't be read, also after a second try, has no score."""
+        names = [each.name for each in criteria]
+        several = len(criteria) > 1
+        verdicts: dict[str, Evaluation] = {}
+
+        def read(completion: Completion) -> tuple[dict[str, Evaluation], str]:
+            """Keep what is read at last; what was read the first time and not the second stays."""
+            if several:
+                found = read_replies(completion.text, names, shown=judged)
+            else:
+                found = {names[0]: read_reply(completion.text, shown=judged, in_json=self.structured)}
+            for name, one in found.items():
+                if one.score is not None or name not in verdicts or verdicts[name].score is None:
+                    verdicts[name] = one
+            problems = {name: one.rationale for name, one in verdicts.items() if one.score is None}
+            return verdicts, "; ".join(f"{n}: {p}" if several else p for n, p in problems.items())
+
+        assert self.model is not None  # noqa: S101 - _plan refuses llm criteria without a model
+        schema = _schema(criteria) if self.structured else None
+        _, usage = await ask_and_read(
+            functools.partial(ask, self.model, schema=schema, sampling=sampling), messages, read
+        )
+        return {**verdicts, names[0]: replace(verdicts[names[0]], usage=usage)}
+
+    def _messages(self, criteria: Sequence[QualityCriterion], shown: str) -> list[Message]:
+        """Return the question; the criterion comes last, so that an endpoint can keep what all have in common."""
+        listed = bullets([f"{each.name}: {each.description}" for each in criteria])
+        several = len(criteria) > 1
+        which = "each of these criteria by itself" if several else "this criterion alone"
+        question = Template(_prompt("question.md")).safe_substitute(which=which, criteria=listed)
+        form = f"form_{'json' if self.structured else 'prose'}{'_each' if several else ''}.md"
+        own = self._instructions.safe_substitute(criteria=listed)
+        system = "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
+        return [Message("system", system), Message("user", f"{shown}\n\n{question}")]
 
 
 async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> dict[str, Evaluation]:
@@ -170,70 +217,6 @@ async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> d
 
 def _copy(criterion: QualityCriterion) -> QualityCriterion:
     return replace(criterion, evaluator_config=dict(criterion.evaluator_config))
-
-
-class _CriteriaJudge:
-    """Asks a model to judge an output by one criterion, or by several at once.
-
-    ``prompt`` replaces the instructions, as a text or a file; what it says for ``$criteria`` is the list of those
-    asked about. The form of the answer, and that the material is no instruction, is said after it in any case.
-    """
-
-    def __init__(
-        self, model: ChatModel, *, structured: bool = True, prompt: str | Path | None = None
-    ) -> None:
-        self._model = model
-        self._structured = structured
-        self._prompt = Template(_prompt("criteria.md", prompt))
-        self._question = Template(_prompt("question.md"))
-
-    async def __call__(
-        self,
-        criteria: Sequence[QualityCriterion],
-        shown: str,
-        sampling: Sampling = STEADY,
-        *,
-        judged: Sequence[str] = (),
-    ) -> dict[str, Evaluation]:
-        """Return a verdict by name; one that can't be read, also after a second try, has no score.
-
-        ``shown`` is the material as the model sees it, ``judged`` the texts in it that are judged.
-        The usage of the calls stands in the first verdict. Raises ``ModelError``.
-        """
-        listed = bullets([f"{each.name}: {each.description}" for each in criteria])
-        several = len(criteria) > 1
-        which = "each of these criteria by itself" if several else "this criterion alone"
-        question = self._question.safe_substitute(which=which, criteria=listed)
-        messages = [
-            Message("system", self._system(listed, several=several)),
-            # The criterion comes last, so that an endpoint can keep what all criteria have in common.
-            Message("user", f"{shown}\n\n{question}"),
-        ]
-        schema = _schema(criteria) if self._structured else None
-        names = [each.name for each in criteria]
-        verdicts: dict[str, Evaluation] = {}
-
-        def read(completion: Completion) -> tuple[dict[str, Evaluation], str]:
-            """Keep what is read at last; what was read the first time and not the second stays."""
-            if several:
-                found = read_replies(completion.text, names, shown=judged)
-            else:
-                found = {names[0]: read_reply(completion.text, shown=judged, in_json=self._structured)}
-            for name, one in found.items():
-                if one.score is not None or name not in verdicts or verdicts[name].score is None:
-                    verdicts[name] = one
-            problems = {name: one.rationale for name, one in verdicts.items() if one.score is None}
-            return verdicts, "; ".join(f"{n}: {p}" if several else p for n, p in problems.items())
-
-        asking = functools.partial(ask, self._model, schema=schema, sampling=sampling)
-        _, usage = await ask_and_read(asking, messages, read)
-        first = names[0]
-        return {**verdicts, first: replace(verdicts[first], usage=usage)}
-
-    def _system(self, listed: str, *, several: bool) -> str:
-        form = f"form_{'json' if self._structured else 'prose'}{'_each' if several else ''}.md"
-        own = self._prompt.safe_substitute(criteria=listed)
-        return "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
 
 
 def _prompt(name: str, given: str | Path | None = None) -> str:
