@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -58,6 +58,11 @@ def fence(name: str, body: str, *, note: str = "") -> str:
         inner = re.sub(rf"<(?=\s*/?\s*{re.escape(name)}(?!\w))", "&lt;", body, flags=re.IGNORECASE)
     head = f"{note}\n" if note else ""
     return f"{head}<{name}>\n{inner}\n</{name}>"
+
+
+def render_blocks(blocks: Mapping[str, str]) -> str:
+    """Write each memory block that isn't empty as a fenced section, marked as data; empty where there is none."""
+    return "\n\n".join(fence(name, body, note=LESSONS_NOTE) for name, body in blocks.items() if body.strip())
 
 
 def bullets(lines: Sequence[str]) -> str:
