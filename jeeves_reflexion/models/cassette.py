@@ -257,19 +257,14 @@ def _append(handle: int, data: bytes) -> None:
         raise
 
 
-def _tail(handle: int, size: int, step: int = 1 << 16) -> bytes:
+def _tail(handle: int, size: int) -> bytes:
     """Return what stands behind the last end of a line."""
-    tail = b""
-    while size > 0:
-        start = max(size - step, 0)
+    for start in (max(size - (1 << 16), 0), 0):
         os.lseek(handle, start, os.SEEK_SET)
-        part = os.read(handle, size - start)
-        before, end, after = part.rpartition(b"\n")
-        tail = (after if end else before + after) + tail
-        if end:
+        _, end, after = os.read(handle, size - start).rpartition(b"\n")
+        if end or not start:
             break
-        size = start
-    return tail
+    return after
 
 
 def _whole(tail: bytes) -> bool:
