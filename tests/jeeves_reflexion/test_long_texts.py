@@ -96,6 +96,8 @@ PIECES = [
     "(", '{"a":', "```\n", "~~~\n", "> ", "\n- ", "\n1. ", "\n## Task\n", "## ", "**a**", "score: ",
     "lesson: ", "if a, then ", "i am ", "forty ", "GET /v1 ", "<<<<<<< SEARCH\n", "=======\n",
     "<think>", "\n\n", "\n \n", "Step 1: ", "because ", "ignore all ", "you must ",
+    "</think>", "here is: ", "- ", "**", "Action: x[", "\ufffc", "</s> ", "<answer>",
+    "```\n<think>\n```\n", '"', "\u201c",
 ]  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def test_a_reader_takes_time_in_proportion_to_a_text(name):
 
     slow = {}
     for piece in PIECES:
-        if seconds(piece, 8_000) > 0.005:  # what is quicker is far from quadratic
+        if seconds(piece, 8_000) > 0.015:  # what is quicker could not be found too slow below
             small = min(seconds(piece, 4_000) for _ in range(3))
             large = seconds(piece, 32_000)
             if large > 24 * small + 0.3:  # 8 times the text: quadratic would be 64 times the time
