@@ -16,8 +16,7 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.ask import ask, asked_again
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
-from jeeves_reflexion.revisers.blocks import Markers, markers_for, parse_edits
-from jeeves_reflexion.revisers.edits import Edited, apply_edits
+from jeeves_reflexion.revisers.edits import Edited, Markers, apply_edits, markers_for, parse_edits
 from jeeves_reflexion.revisers.material import Shown, free_tag, material
 from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
 from jeeves_reflexion.session import Session, current_scope

@@ -31,8 +31,7 @@ from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
 from jeeves_reflexion.reflections.principles import principle_of, procedure_in, steps_of
 from jeeves_reflexion.reflections.replies import read_form
-from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
-from jeeves_reflexion.revisers.edits import Edit, apply_edits
+from jeeves_reflexion.revisers import Edit, apply_edits, markers_for, parse_edits
 from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
