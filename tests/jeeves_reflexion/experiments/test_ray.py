@@ -36,9 +36,6 @@ from benchmarks.hotpotqa import experiment as hotpotqa
 from benchmarks.hotpotqa import questions as hotpotqa_questions
 from benchmarks.humaneval import experiment as humaneval
 from benchmarks.humaneval import problems as humaneval_problems
-from benchmarks.refinement import grid
-from benchmarks.refinement.spread import spreading
-from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
@@ -352,15 +349,6 @@ async def test_alfworld_loses_nothing_when_a_process_with_its_engine_is_killed(
     assert not engines(), "engines end with their workers"
     assert found[0] == found[1]
     assert any(row.get("recalled") for row in found[0][0])
-
-
-def test_refinement_comes_to_the_same_and_a_killed_call_is_made_again(node, tmp_path):
-    jobs = [grid.Basis(tuple(keys(3, (seed,)))).job(0.1, 0.1) for seed in range(3)]
-    with spreading(2, RayOptions()) as spread:
-        assert list(spread(grid.figures_of, jobs)) == list(map(grid.figures_of, jobs))
-        assert list(spread(treasure.calls_of, [tmp_path / "calls"])) == [".."]
-        with pytest.raises(ConfigurationError, match=r"7 is wrong \(in a worker process\)"):
-            list(spread(treasure.wrong, [7]))
 
 
 # -- the command line --------------------------------------------------------------------------------------------------
