@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
@@ -46,6 +46,8 @@ from vectorstores.store import Store
 __all__ = ["RayExecutor", "RayOptions"]
 
 T = TypeVar("T")
+Actor: TypeAlias = Any
+"""Ray's handle of a :class:`Worker`."""
 
 MOST_DEATHS: Final = 5
 """So often may the process of one try die before the experiment stops, in a state to resume from."""
@@ -69,7 +71,7 @@ class DiedError(Exception):
 class Process:
     """A worker process: Ray's handle of it, and how many tries it is at; ``failed`` where it could not be started."""
 
-    actor: Any
+    actor: Actor
     busy: int = 0
     failed: bool = False
 
@@ -177,7 +179,7 @@ class RayExecutor:
         )
 
     @contextlib.asynccontextmanager
-    async def _started(self) -> AsyncIterator[Any]:
+    async def _started(self) -> AsyncIterator[Actor]:
         """Give the least busy process of those that can be started, with its setup open.
 
         Raises what opening the setup raised, and :class:`ExperimentError` where none can be started.
@@ -205,31 +207,38 @@ class RayExecutor:
             finally:
                 process.busy -= 1
 
-    async def _made(self, actor: Any, data: bytes, calls: Calls) -> Finished | Failed | DiedError:  # noqa: ANN401
+    async def _made(self, actor: Actor, data: bytes, calls: Calls) -> Finished | Failed | DiedError:
         """Hear a try out. A death is returned, not raised: answers on their way, which are paid for, still come in."""
         self._tries += 1
         number = self._tries
+        said: Finished | Failed | DiedError
         async with anyio.create_task_group() as answering:
             try:
                 await self._call(actor, actor.begin.remote(number, data))
-                while True:
-                    heard = actor.listen.remote(number, POLL_SECONDS)
-                    said: Said | None = await self._call(actor, heard, POLL_SECONDS + CALL_SECONDS)
-                    if isinstance(said, Asked):
-                        answering.start_soon(self._answer, actor, number, said, calls)
-                    elif said is not None:
-                        break
+                said = await self._listen(actor, number, calls, answering)
             except DiedError as died:
-                return died
-            answering.cancel_scope.cancel()  # nobody waits for an answer any more
+                said = died
+            else:
+                answering.cancel_scope.cancel()  # nobody waits for an answer any more
         return said
 
-    async def _answer(self, actor: Any, number: int, asked: Asked, calls: Calls) -> None:  # noqa: ANN401
+    async def _listen(
+        self, actor: Actor, number: int, calls: Calls, answering: anyio.abc.TaskGroup
+    ) -> Finished | Failed:
+        while True:
+            heard = actor.listen.remote(number, POLL_SECONDS)
+            said: Said | None = await self._call(actor, heard, POLL_SECONDS + CALL_SECONDS)
+            if isinstance(said, Asked):
+                answering.start_soon(self._answer, actor, number, said, calls)
+            elif said is not None:
+                return said
+
+    async def _answer(self, actor: Actor, number: int, asked: Asked, calls: Calls) -> None:
         reply = await calls.answer(asked)
         with contextlib.suppress(DiedError):  # whoever listens finds out as well
             await self._call(actor, actor.answer.remote(number, asked.number, reply))
 
-    async def _call(self, actor: Any, reference: Awaitable[T], seconds: float = CALL_SECONDS) -> T:  # noqa: ANN401
+    async def _call(self, actor: Actor, reference: Awaitable[T], seconds: float = CALL_SECONDS) -> T:
         """Wait for an answer of a worker process; raises :class:`DiedError` where none will come."""
         said = self._ray.exceptions
         future = asyncio.ensure_future(reference)
@@ -252,12 +261,12 @@ class RayExecutor:
             failure.add_note(told)
             raise failure from error
 
-    async def _end(self, actor: Any) -> None:  # noqa: ANN401
+    async def _end(self, actor: Actor) -> None:
         with contextlib.suppress(DiedError, ExperimentError):  # it is killed in any case
             await self._call(actor, actor.stop.remote(), STOP_SECONDS)
         await self._kill(actor, no_restart=True)
 
-    async def _kill(self, actor: Any, *, no_restart: bool) -> None:  # noqa: ANN401
+    async def _kill(self, actor: Actor, *, no_restart: bool) -> None:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(partial(self._ray.kill, actor, no_restart=no_restart))
 
