@@ -15,9 +15,6 @@ from jeeves_reflexion.types import Evaluation, Step, Task, Trial
 MAX_CHARACTERS: Final = 12_000_000
 """So many characters of tries are shown at most, about: a browser opens that within a second or two."""
 
-_MARKUP: Final = 450
-"""What a try costs in elements, about, and a step or a lesson a tenth of it."""
-
 _FILTERS: Final = {
     "all": "all tasks",
     "differs": "solved by some arms or seeds",
@@ -34,39 +31,17 @@ class Detail:
     characters: int
     recalled: int
 
-    def size(self, row: Tried) -> int:
-        """Return about how many characters a try takes."""
-        trial = row.trial
-        shown = trial.attempt.steps[-self.steps :] if self.steps else ()
-        offered = trial.recall.offered[: self.recalled] if trial.recall else ()
-        texts = [trial.attempt.output, trial.attempt.error or "", trial.evaluation.rationale]
-        texts += [*trial.evaluation.issues, *trial.problems, *(item.lesson.text for item in offered)]
-        texts += [part for step in shown for part in (step.thought, step.action, step.observation)]
-        if trial.reflection:
-            texts += [trial.reflection.lesson, *trial.reflection.fields.values()]
-        letters = sum(min(len(each), self.characters) for each in texts)
-        return letters + _MARKUP + (len(shown) + len(offered)) * _MARKUP // 10
+    @classmethod
+    def of(cls, tries: int) -> Detail:
+        """Return how much there is room for, of so many tries."""
+        room = MAX_CHARACTERS // max(tries, 1)
+        return cls(min(room // 500, 200), min(max(room // 8, 160), 8000), min(max(room // 1000, 2), 50))
 
     def __str__(self) -> str:
         return (
             f"Of each try the last {self.steps} steps are shown, of each text at most {self.characters} characters,"
             f" and the first {self.recalled} of the lessons recalled; the journal of the run has all of it."
         )
-
-
-DETAILS: Final = (
-    Detail(200, 8000, 50),
-    Detail(20, 1000, 10),
-    Detail(8, 500, 5),
-    Detail(2, 200, 3),
-    Detail(0, 160, 2),
-)
-
-
-def fitting(rows: Iterable[Tried], room: int = MAX_CHARACTERS) -> Detail:
-    """Return the most detail with which the tries have room; the least there is, if none is little enough."""
-    known = list(rows)
-    return next((each for each in DETAILS if sum(map(each.size, known)) <= room), DETAILS[-1])
 
 
 @dataclass(slots=True)
@@ -96,7 +71,7 @@ def _cut(text: str, characters: int, *, head: int) -> str:
 
 def stories(results: Results) -> Html:
     """Return the stories of all tasks, with a choice of which to show."""
-    shorten = Shortener(fitting(results.rows))
+    shorten = Shortener(Detail.of(len(results.rows)))
     by_task: dict[tuple[Split, str], list[Tried]] = {}
     for row in results.rows:
         by_task.setdefault((row.split, row.task.id), []).append(row)

@@ -294,7 +294,7 @@ def test_costs_of_an_arm_by_solved_task():
         return Tried("retry", 0, TASKS[0], trial)
 
     results = Results(tuple(TASKS), ("retry",), (0,), 1)
-    results.rows = [row(True, Usage(1, 100, 20, 0.5)), row(False, Usage(1, 100, 20, 0.25))]
+    results.rows = [row(False, Usage(1, 100, 20, 0.5)), row(True, Usage(1, 100, 20, 0.25))]
     cost = results.cost("retry").as_json()
     assert (cost["tokens_per_solved"], cost["cost_usd_per_solved"], cost["seconds_per_solved"]) == (
         240,
