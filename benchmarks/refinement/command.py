@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,7 +21,7 @@ from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import numbers
 from jeeves_reflexion.types import JSON
 
-from ..report import out_option, write_result
+from ..report import out_option, tell_quarters, write_result
 from .figures import figures
 from .real import Cast, errors_of, play_real
 from .report import model_json, model_page, page, page_json
@@ -179,7 +180,4 @@ def _listed(numbers: Sequence[float]) -> str:
     return ",".join(f"{one:g}" for one in numbers)
 
 
-def _tell(what: str, done: int, total: int) -> None:
-    """Write a line at each quarter."""
-    if done == total or done * 4 // total > (done - 1) * 4 // total:
-        click.echo(f"{what}: {done} of {total}", err=True)
+_tell = partial(tell_quarters, partial(click.echo, err=True))

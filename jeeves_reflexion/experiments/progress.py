@@ -16,9 +16,6 @@ from jeeves_reflexion.experiments.results import Results, Tried
 class Watcher:
     """What an experiment tells while it runs; every method may be overridden, none must be."""
 
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Some of what the experiment needs is ready, before its first batch."""
-
     def resumed(self, skipped: str) -> None:
         """The run goes on where it was; ``skipped`` says what is not done again."""
 
@@ -52,11 +49,6 @@ class PlainProgress(Watcher):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Write a line at each quarter."""
-        if done == total or done * 4 // total > (done - 1) * 4 // total:
-            self._say(f"{what}: {done} of {total}")
 
     def resumed(self, skipped: str) -> None:
         """Say what is skipped."""
@@ -101,10 +93,6 @@ class RichProgress(PlainProgress):
 
     def __init__(self, console: Console | None = None) -> None:
         self._status = Status("", console=console or Console(stderr=True))
-
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Show how far it is."""
-        self._show(f"{what}: {done} of {total}")
 
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """Start counting."""

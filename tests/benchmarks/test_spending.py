@@ -132,7 +132,7 @@ def test_the_cost_is_told_before_and_after_and_a_limit_leaves_a_run_to_go_on_wit
     reports = list(out.rglob("report.html"))
     assert len(reports) == 1
     page = reports[0].read_text(encoding="utf-8")
-    assert "USD per solved" in page
+    assert "USD / solved" in page
     assert "0.4500" in page
 
 
