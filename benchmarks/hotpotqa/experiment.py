@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Literal, TypeAlias
 
 import anyio.to_thread
@@ -21,7 +20,6 @@ from jeeves_reflexion import (
     LessonSettings,
     LoopOptions,
     Reflexion,
-    Session,
 )
 from jeeves_reflexion.experiments import (
     ArmName,
@@ -38,26 +36,20 @@ from jeeves_reflexion.experiments import (
 )
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
-from jeeves_reflexion.text import bullets
-from vectorstores import JSON, Embedder, FaissVectorStore, HashingEmbedder, VectorStore
+from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
 
-from ..options import check_last_attempt
 from ..report import write_run_report
 from .environment import CONTEXT_LIMIT, STEP_LIMIT
-from .evaluators import JudgeName, evaluator, measure
-from .extractive import LESSONS_BLOCK, ExtractiveAgent
-from .lesson_words import write_lesson
+from .evaluators import JudgeName, evaluator
 from .model_agents import CotAgent, ReActAgent
 from .outcomes import Outcome, outcomes_of
-from .pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
+from .pages import PagesFor, WordPages, all_pages, own_pages, shared_pages
 from .questions import Question, paragraphs_of
-from .rules_reflector import write_reflection
 from .scorer import ExactMatch
 from .wikipedia import Wikipedia
-from .wording import wanted, wording_of
 
-AgentName: TypeAlias = Literal["extractive", "react", "cot"]
-PagesName: TypeAlias = Literal["question", "bm25", "dense", "wikipedia"]
+AgentName: TypeAlias = Literal["react", "cot"]
+PagesName: TypeAlias = Literal["question", "bm25", "wikipedia"]
 ContextName: TypeAlias = Literal["none", "all", "supporting"]
 
 NAMESPACE = "hotpotqa"
@@ -81,11 +73,11 @@ class Setting:
     plan: Plan
     out: Path
     embedder: Embedder
+    model: ChatModel
     judge: JudgeName = "oracle"
-    agent: AgentName = "extractive"
+    agent: AgentName = "react"
     pages: PagesName = "question"
     context: ContextName = "all"
-    model: ChatModel | None = None
     step_limit: int = STEP_LIMIT
     context_limit: int = CONTEXT_LIMIT
     cache: Path = Path("runs/wikipedia")
@@ -96,16 +88,10 @@ class Setting:
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)
-        if self.runs_on.ray and self.pages in {"dense", "wikipedia"}:
+        if self.runs_on.ray and self.pages == "wikipedia":
             raise ConfigurationError(
-                f"--executor ray: the pages {self.pages!r} are on this machine alone; choose question or bm25"
+                "--executor ray: answers of Wikipedia are kept on this machine alone; choose the pages question or bm25"
             )
-        if self.agent != "extractive" and self.model is None:
-            raise ConfigurationError(f"the agent {self.agent} needs a model: name one with --model")
-        if self.agent == "extractive" and self.model is not None:
-            raise ConfigurationError("the extractive agent has no model: choose react or cot")
-        if self.agent == "extractive":
-            check_last_attempt(self.plan, "the extractive agent")
 
     @property
     def gold(self) -> dict[str, str]:
@@ -115,17 +101,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: every attempt scored, and where its lessons are.
-
-    ``told`` is the share of questions that the extractive agent answers right when the reflector's whole table of
-    wordings is told it beforehand; None for other agents.
-    """
+    """What a run leaves: every attempt scored, and where its lessons are."""
 
     setting: Setting
     outcomes: list[Outcome]
     lessons_at: Path
     lessons: list[str]
-    told: tuple[float, float] | None
     interrupted: str = ""
     costs: Mapping[ArmName, Cost] = field(default_factory=dict)
 
@@ -163,11 +144,10 @@ async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
             interrupted = results.interrupted
             if interrupted:
                 break
-        told = await _told(setting, pages) if setting.agent == "extractive" else None
     lines = "".join(json.dumps(row.as_json(), ensure_ascii=False) + "\n" for row in outcomes)
     write = partial((setting.out / "outcomes.jsonl").write_text, lines, encoding="utf-8")
     await anyio.to_thread.run_sync(write)
-    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), told, interrupted, costs)
+    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), interrupted, costs)
 
 
 async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher | None) -> Results:
@@ -175,14 +155,14 @@ async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher |
     plan = replace(setting.plan, seeds=(seed,), split_seed=seed, judged_by=setting.judge)
     log = RunLog(setting.out / f"seed-{seed}")
     await log.open(config(setting), resume=setting.resume)
-    models = {} if setting.model is None else {MODEL: await log.recorded(setting.model)}
+    models = {MODEL: await log.recorded(setting.model)}
     place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
     kit = QuestionsKit.of(setting, place)
     async with (
         place.store(setting.embedder) as store,
         setting.runs_on.executor(kit, workers=plan.workers, models=models) as executor,
     ):
-        tools = _tools(replace(setting, model=models.get(MODEL)), pages, place, store)
+        tools = _tools(replace(setting, model=models[MODEL]), pages, place, store)
         results = await run_experiment(
             plan,
             [question.task for question in setting.questions],
@@ -204,9 +184,9 @@ def _tools(setting: Setting, pages: PagesFor, place: LessonLocation, store: Vect
         """The loop of one arm: all arms share everything but how they remember."""
         scope = place.scope(store, arm, seed)
         return Reflexion(
-            _agent(setting, pages, seed),
+            _agent(setting, pages),
             evaluator=evaluator(setting.judge, model),
-            reflector=write_reflection if model is None else LessonReflector(model),
+            reflector=LessonReflector(model),
             lesson_store=arm_lessons(arm, scope, tasks, settings=setting.settings, seed=seed),
             max_attempts=setting.plan.trials,
             top_k_lessons=setting.plan.k,
@@ -227,15 +207,15 @@ class QuestionsKit:
     @classmethod
     def of(cls, setting: Setting, place: LessonLocation) -> QuestionsKit:
         """Return the kit of a run."""
-        model = None if setting.model is None else AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
+        bare = replace(
+            setting, model=AbsentModel(setting.model.name), embedder=HashingEmbedder(), runs_on=RunLocation()
+        )
         return cls(bare, place, embedder_factory(setting.embedder))
 
     @contextlib.asynccontextmanager
     async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
         """Open the pages and the lessons."""
-        model = None if self.setting.model is None else models(MODEL)
-        setting = replace(self.setting, model=model, embedder=self.make_embedder())
+        setting = replace(self.setting, model=models(MODEL), embedder=self.make_embedder())
         async with open_pages(setting) as pages, self.place.store(setting.embedder) as store:
             yield _tools(setting, pages, self.place, store)
 
@@ -249,21 +229,13 @@ async def open_pages(setting: Setting) -> AsyncIterator[PagesFor]:
             yield own_pages(paragraphs)
         case "bm25":
             yield shared_pages(await anyio.to_thread.run_sync(WordPages, all_pages(paragraphs)))
-        case "dense":
-            place = setting.out / "pages"
-            async with FaissVectorStore(place, embedder=setting.embedder, namespace="pages") as store:
-                pages = DensePages(store, all_pages(paragraphs))
-                await pages.fill()
-                yield shared_pages(pages)
         case "wikipedia":
             async with Wikipedia(setting.cache, contact=setting.contact) as wikipedia:
                 yield shared_pages(wikipedia)
 
 
-def _agent(setting: Setting, pages: PagesFor, seed: int) -> Agent:
+def _agent(setting: Setting, pages: PagesFor) -> Agent:
     model = setting.model
-    if model is None:
-        return ExtractiveAgent(pages, seed=seed, step_limit=setting.step_limit)
     if setting.agent == "react":
         return ReActAgent(model, pages, step_limit=setting.step_limit, context_limit=setting.context_limit)
     supporting = setting.context == "supporting"
@@ -273,25 +245,13 @@ def _agent(setting: Setting, pages: PagesFor, seed: int) -> Agent:
     return CotAgent(model, paragraphs, context_limit=setting.context_limit)
 
 
-async def _told(setting: Setting, pages: PagesFor) -> tuple[float, float]:
-    """EM and F1 of the extractive agent's first attempt with the kind of each question told; all seeds."""
-    scores = []
-    for seed in setting.plan.seeds:
-        agent = ExtractiveAgent(pages, seed=seed, step_limit=setting.step_limit)
-        for question in setting.questions:
-            lesson = write_lesson(question.text, kind=wanted(wording_of(question.text)))
-            session = Session(attempt=1).for_attempt(1, {LESSONS_BLOCK: bullets([lesson])})
-            scores.append(measure(await agent(question.task.public(), session), question.answer))
-    return fmean(score.em for score in scores), fmean(score.f1 for score in scores)
-
-
 def config(setting: Setting) -> dict[str, JSON]:
     """Return what a run is, as its log keeps it."""
     plan = setting.plan
     return {
         "benchmark": "hotpotqa",
         "agent": setting.agent,
-        "model": setting.model.name if setting.model else None,
+        "model": setting.model.name,
         "pages": setting.pages if setting.agent != "cot" else None,
         "context": setting.context if setting.agent == "cot" else None,
         "judged_by": setting.judge,

@@ -263,7 +263,6 @@ async def test_hotpotqa_with_a_model_comes_to_the_same(node, tmp_path, postgres_
             Plan(("selective",), trials=2, workers=1),
             tmp_path / ("far" if place.ray else "here"),
             HashingEmbedder(),
-            agent="react",
             model=model,
             runs_on=place,
         )
@@ -285,9 +284,7 @@ async def test_humaneval_comes_to_the_same(node, tmp_path, postgres_dsn):
     prompt = 'def double(n):\n    """Return twice n.\n\n    >>> double(2)\n    4\n    """\n'
     test = "def check(candidate):\n    assert candidate(21) == 42\n"
     problem = {"task_id": "Tiny/double", "prompt": prompt, "entry_point": "double", "test": test}
-    logged = {"task_id": "Tiny/double", "solution": "def double(n):\n    return n * 2\n"}
-    for name, row in (("problems.jsonl", problem), ("logged.jsonl", logged)):
-        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    (tmp_path / "problems.jsonl").write_text(json.dumps(problem) + "\n")
     found = []
     for place in (RunLocation(), RunLocation(RayOptions(), postgres_dsn)):
         out = tmp_path / ("far" if place.ray else "here")
@@ -296,7 +293,7 @@ async def test_humaneval_comes_to_the_same(node, tmp_path, postgres_dsn):
             out,
             HashingEmbedder(),
             humaneval_problems.load_problems(tmp_path / "problems.jsonl"),
-            logged=humaneval_problems.load_samples(tmp_path / "logged.jsonl"),
+            ScriptedModel(["def double(n):\n    return n + 3", "Multiply by two, and add nothing."]),
             runs_on=place,
         )
         await humaneval.run(setting, say=lambda _: None)
