@@ -17,10 +17,9 @@ from jeeves_reflexion.experiments import (
     Results,
     RunLog,
     Watcher,
-    early_share,
     estimate,
     run_experiment,
-    withheld_share,
+    withholding_json,
 )
 from jeeves_reflexion.experiments.comparisons import counted
 from vectorstores import JSON, FaissVectorStore, VectorStore
@@ -200,8 +199,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         "embedder": setting.embedder.id,
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
-        "withhold": withheld_share(setting.settings),
-        "withhold_early": early_share(setting.settings),
+        **withholding_json(setting.settings),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,15 +30,14 @@ from jeeves_reflexion.experiments import (
     Watcher,
     arm_lessons,
     arm_of,
-    early_share,
-    run_experiment,
-    withheld_share,
+    withholding_json,
 )
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
-from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
+from vectorstores import JSON, Embedder, VectorStore
 
 from ..report import write_run_report
+from ..runs import play
 from .environment import CONTEXT_LIMIT, STEP_LIMIT
 from .evaluators import JudgeName, evaluator
 from .model_agents import CotAgent, ReActAgent
@@ -53,7 +52,6 @@ PagesName: TypeAlias = Literal["question", "bm25", "wikipedia"]
 ContextName: TypeAlias = Literal["none", "all", "supporting"]
 
 NAMESPACE = "hotpotqa"
-MODEL = "model"
 CONTROL: ArmName = "retry"
 """The arm that the others are held against."""
 
@@ -130,54 +128,39 @@ async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
     lessons: dict[str, None] = {}
     costs: dict[ArmName, Cost] = {}
     interrupted = ""
-    async with open_pages(setting) as pages:
-        for seed in setting.plan.seeds:
-            left = less(setting, spent(costs))
-            if left is None:
-                interrupted = f"the spending limit is reached before seed {seed}"
-                break
-            results = await _seed(left, pages, seed, watcher)
-            outcomes += outcomes_of(results.rows, setting.gold)
-            for arm in results.arms:
-                lessons.update(dict.fromkeys(results.lessons(arm)))
-                costs[arm] = costs[arm] + results.cost(arm) if arm in costs else results.cost(arm)
-            interrupted = results.interrupted
-            if interrupted:
-                break
+    for seed in setting.plan.seeds:
+        left = less(setting, spent(costs))
+        if left is None:
+            interrupted = f"the spending limit is reached before seed {seed}"
+            break
+        results = await _seed(left, seed, watcher)
+        outcomes += outcomes_of(results.rows, setting.gold)
+        for arm in results.arms:
+            lessons.update(dict.fromkeys(results.lessons(arm)))
+            costs[arm] = costs[arm] + results.cost(arm) if arm in costs else results.cost(arm)
+        interrupted = results.interrupted
+        if interrupted:
+            break
     lines = "".join(json.dumps(row.as_json(), ensure_ascii=False) + "\n" for row in outcomes)
     write = partial((setting.out / "outcomes.jsonl").write_text, lines, encoding="utf-8")
     await anyio.to_thread.run_sync(write)
     return Finished(setting, outcomes, setting.out / "lessons", list(lessons), interrupted, costs)
 
 
-async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher | None) -> Results:
+async def _seed(setting: Setting, seed: int, watcher: Watcher | None) -> Results:
     """One seed of a run: its split of the questions, and its folder, which it can be resumed from."""
     plan = replace(setting.plan, seeds=(seed,), split_seed=seed, judged_by=setting.judge)
     log = RunLog(setting.out / f"seed-{seed}")
     await log.open(config(setting), resume=setting.resume)
-    models = {MODEL: await log.recorded(setting.model)}
-    place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
-    kit = QuestionsKit.of(setting, place)
-    async with (
-        place.store(setting.embedder) as store,
-        setting.runs_on.executor(kit, workers=plan.workers, models=models) as executor,
-    ):
-        tools = _tools(replace(setting, model=models[MODEL]), pages, place, store)
-        results = await run_experiment(
-            plan,
-            [question.task for question in setting.questions],
-            tools.make_loop,
-            log=log,
-            watcher=watcher,
-            scorer=tools.scorer,
-            executor=executor,
-        )
+    tasks = [question.task for question in setting.questions]
+    results = await play(setting, plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher)
     title = f"HotpotQA, {setting.agent}, seed {seed}, judged by {setting.judge}"
     await write_run_report(results, log.folder, title=title, unit="question")
     return results
 
 
-def _tools(setting: Setting, pages: PagesFor, place: LessonLocation, store: VectorStore) -> Tools:
+@contextlib.asynccontextmanager
+async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStore) -> AsyncIterator[Tools]:
     model, tasks = setting.model, [question.task for question in setting.questions]
 
     def loop(arm: ArmName, seed: int) -> Reflexion:
@@ -193,31 +176,8 @@ def _tools(setting: Setting, pages: PagesFor, place: LessonLocation, store: Vect
             options=LoopOptions(learn=arm_of(arm).learns),
         )
 
-    return Tools(loop, ExactMatch())
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionsKit:
-    """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
-
-    setting: Setting
-    place: LessonLocation
-    make_embedder: Callable[[], Embedder]
-
-    @classmethod
-    def of(cls, setting: Setting, place: LessonLocation) -> QuestionsKit:
-        """Return the kit of a run."""
-        bare = replace(
-            setting, model=AbsentModel(setting.model.name), embedder=HashingEmbedder(), runs_on=RunLocation()
-        )
-        return cls(bare, place, embedder_factory(setting.embedder))
-
-    @contextlib.asynccontextmanager
-    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Open the pages and the lessons."""
-        setting = replace(self.setting, model=models(MODEL), embedder=self.make_embedder())
-        async with open_pages(setting) as pages, self.place.store(setting.embedder) as store:
-            yield _tools(setting, pages, self.place, store)
+    async with open_pages(setting) as pages:
+        yield Tools(loop, ExactMatch())
 
 
 @contextlib.asynccontextmanager
@@ -266,6 +226,5 @@ def config(setting: Setting) -> dict[str, JSON]:
         "embedder": setting.embedder.id,
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
-        "withhold": withheld_share(setting.settings),
-        "withhold_early": early_share(setting.settings),
+        **withholding_json(setting.settings),
     }

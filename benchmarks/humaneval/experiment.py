@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,15 +27,15 @@ from jeeves_reflexion.experiments import (
     Watcher,
     arm_lessons,
     estimate,
-    run_experiment,
 )
 from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.models import Prices
-from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
+from vectorstores import JSON, Embedder, VectorStore
 
 from ..report import write_run_report
+from ..runs import play
 from .agent import CodeAgent, CodeReflexion, metadata_of, prompt_text
 from .checking import OwnTestRunner
 from .evaluator import (
@@ -56,7 +56,6 @@ FORGETFUL: Final = frozenset({"react", "retry"})
 """Arms whose attempts see nothing of the attempts before."""
 
 NAMESPACE = "humaneval"
-MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +96,16 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
     """Try the problems in every arm and score every attempt by the hidden tests; the log is in ``setting.out``."""
     tasks = [task_of(problem) for problem in setting.problems]
     log = RunLog(setting.out)
-    async with setting.runs_on.lesson_location(NAMESPACE, setting.out).store(setting.embedder) as store:
-        await log.open(_config(setting, len(tasks)), resume=setting.resume)
-        before = estimate(setting.plan, tasks, setting.expected, setting.prices)
-        say(f"{counted(len(tasks), 'problem')}: {before}")
-        models = {MODEL: await log.recorded(setting.model)}
-        place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
-        kit = ProblemsKit.of(setting, place)
-        tools = _tools(replace(setting, model=models[MODEL]), place, store)
-        async with setting.runs_on.executor(kit, workers=setting.plan.workers, models=models) as executor:
-            results = await run_experiment(
-                setting.plan,
-                tasks,
-                tools.make_loop,
-                log=log,
-                watcher=watcher,
-                scorer=tools.scorer,
-                executor=executor,
-            )
+    await log.open(_config(setting, len(tasks)), resume=setting.resume)
+    try:
+        say(
+            f"{counted(len(tasks), 'problem')}: {estimate(setting.plan, tasks, setting.expected, setting.prices)}"
+        )
+        results = await play(
+            setting, setting.plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher
+        )
+    finally:
+        log.close()
     await write_run_report(results, setting.out, title=f"HumanEval, {setting.model.name}", unit="problem")
     return results
 
@@ -169,7 +160,8 @@ class _Parts:
     sources: dict[int, OwnTestSource] = field(default_factory=dict)
 
 
-def _tools(setting: Setting, place: LessonLocation, store: VectorStore) -> Tools:
+@asynccontextmanager
+async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStore) -> AsyncIterator[Tools]:
     oracle = OracleEvaluator(
         {problem.id: problem for problem in setting.problems}, HiddenTests(seconds=setting.seconds)
     )
@@ -179,30 +171,7 @@ def _tools(setting: Setting, place: LessonLocation, store: VectorStore) -> Tools
     def loop(arm: ArmName, seed: int) -> Reflexion:
         return _loop(setting, parts, place.scope(store, arm, seed), arm, seed)
 
-    return Tools(loop, scorer)
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemsKit:
-    """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
-
-    setting: Setting
-    place: LessonLocation
-    make_embedder: Callable[[], Embedder]
-
-    @classmethod
-    def of(cls, setting: Setting, place: LessonLocation) -> ProblemsKit:
-        """Return the kit of a run."""
-        model = AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
-        return cls(bare, place, embedder_factory(setting.embedder))
-
-    @asynccontextmanager
-    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Open the lessons."""
-        setting = replace(self.setting, model=models(MODEL), embedder=self.make_embedder())
-        async with self.place.store(setting.embedder) as store:
-            yield _tools(setting, self.place, store)
+    yield Tools(loop, scorer)
 
 
 def _loop(setting: Setting, parts: _Parts, scope: VectorStore, arm: ArmName, seed: int) -> Reflexion:

@@ -130,16 +130,6 @@ class Cost:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """A task that failed, the lessons recalled for it afterwards, and the try that then succeeded."""
-
-    task: Task
-    failed: Trial
-    solved: Trial
-    arm: ArmName
-
-
 @dataclass(slots=True)
 class Results:
     """The rows of an experiment; grows as it runs.
@@ -250,17 +240,6 @@ class Results:
         solved = sum(self.passed(row, judge) for row in last.values())
         return Cost(total(rows), sum(row.trial.seconds for row in rows), len(rows), solved)
 
-    def stories(self, arm: ArmName) -> list[Story]:
-        """Return the tasks that failed and were solved right after lessons were recalled, quickest success first."""
-        last: dict[tuple[int, str], Trial] = {}
-        stories = []
-        for row in (row for row in self.rows if row.arm == arm):
-            key = (row.seed, row.task.id)
-            if row.trial.passed and key in last and row.trial.recall and row.trial.recall.offered:
-                stories.append(Story(row.task, last[key], row.trial, arm))
-            last[key] = row.trial
-        return sorted(stories, key=lambda story: len(story.solved.attempt.steps))
-
     def lessons(self, arm: ArmName) -> list[str]:
         """Return the lessons that an arm wrote, in order, each once."""
         texts = (row.trial.reflection.lesson for row in self.rows if row.arm == arm and row.trial.reflection)
@@ -293,22 +272,6 @@ class Results:
                 f"these results are judged by {self.judged_by}, and there was no scorer beside it"
             )
         return judge
-
-
-def together(results: Iterable[Results]) -> JudgedBy:
-    """Return who judged results that are to stand in one column.
-
-    Raises :class:`ConfigurationError` where some are judged by an oracle and others by the agent's own side: what one
-    calls solved is not what the other does.
-    """
-    judges = {each.judged_by for each in results}
-    if len(judges) != 1:
-        raise ConfigurationError(
-            "oracle-judged and self-judged results can't stand in one column: give each a column of its own"
-            if judges
-            else "there are no results"
-        )
-    return judges.pop()
 
 
 def total(rows: Iterable[Tried]) -> Usage:
