@@ -41,10 +41,10 @@ class UnusableEndpointError(errors.ConfigurationError):
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Tell the user of an error and return the exit code: JSON on stdout, else a line on stderr."""
-    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - rich, which most calls of --help don't need
+    from jeeves_reflexion.cli.screen import Screen
 
     shown = _cause(error)
-    screen = Screen(quiet=False)
+    screen = Screen()
     if debug:
         screen.raw_note("".join(traceback.format_exception(error)))
     stopped = isinstance(shown, KeyboardInterrupt)
@@ -59,7 +59,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def _of_file(error: OSError) -> str:
-    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - most calls of --help don't need it
+    from jeeves_reflexion.redaction import redact
 
     return f"{redact(str(error.filename)):.200}: {error.strerror}"
 

@@ -1,22 +1,46 @@
-"""``jeeves-reflexion notes``: its commands and their options."""
+"""``jeeves-reflexion notes``: how tasks improved their instructions, and how to take it back."""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
 import click
 
-from jeeves_reflexion.cli.options import renamed, served_by, where_options
+from jeeves_reflexion.cli.options import Asking, Where, answered_by, renamed
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.text import abridge
 
-_common = where_options(
+if TYPE_CHECKING:
+    from jeeves_reflexion.cli.screen import Answers
+    from jeeves_reflexion.tasknotes import NoteHistory, VersionedReflectionStore
+
+T = TypeVar("T")
+
+_SHORT_ID = 8
+_SHORTEST_ID = 4
+_EXCERPT = 80
+
+
+def _answers(where: Where) -> object:
+    from jeeves_reflexion.cli.screen import Answers
+    from jeeves_reflexion.loop.note_address import default_notes_place
+
+    return Answers(where, default_notes_place())
+
+
+_over_notes = answered_by(
+    _answers,
     renamed(
         "--notes",
         "--place",
-        "place",
+        "address",
         metavar="ADDRESS",
         help="A SQLite file, a folder of notes, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
-    )
+    ),
 )
-_service = served_by("note_service:NoteService")
 
 
 @click.group(short_help="See how tasks improved their instructions, and take it back.")
@@ -28,26 +52,42 @@ def notes() -> None:
 
 
 @notes.command("list")
-@_common
-@_service
-def list_() -> None:
+@_over_notes
+def list_(answers: Answers) -> None:
     """List the tasks that have notes: id, date, version, runs, description."""
+    found = _within(answers, _all)
+    answers.give(
+        {"count": len(found), "notes": [_document(each) for each in found]},
+        rows=map(_row, found),
+        note="" if found else f"there are no task notes {answers.where}",
+    )
 
 
 @notes.command()
 @click.argument("task")
-@_common
-@_service
-def show() -> None:
+@_over_notes
+def show(answers: Answers, task: str) -> None:
     """Show what the next run of a task gets to read."""
+    found = _within(answers, lambda store: _one(answers, store, task))
+    if answers.as_json:
+        answers.give({"notes": _document(found)})
+    else:
+        answers.screen.details(_details(found))
 
 
 @notes.command()
 @click.argument("task")
-@_common
-@_service
-def history() -> None:
+@_over_notes
+def history(answers: Answers, task: str) -> None:
     """Show a task's versions with the scores of their runs, and what was taken back and why."""
+    from jeeves_reflexion.tasknotes.evolution import document_of
+
+    found = _within(answers, lambda store: _one(answers, store, task))
+    answers.give({"history": document_of(found)}, rows=_versions(found))
+    for change in found.changes:
+        if change.kind != "stored":
+            at = _when(change.at, "%Y-%m-%d %H:%M")
+            answers.screen.note(f"{at}  {change.old} -> {change.new}: {change.reason}")
 
 
 @notes.command()
@@ -58,16 +98,153 @@ def history() -> None:
     type=click.IntRange(min=0),
     help="The version to go to; 0 is no notes.  [default: the one that the current was made of]",
 )
-@_common
-@_service
-def rollback() -> None:
+@_over_notes
+def rollback(answers: Answers, task: str, to: int | None) -> None:
     """Go back to an earlier version of a task's notes; nothing is lost by it."""
+
+    async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
+        old = await _one(answers, store, task)
+        return old, await store.rollback(old.identity, to=to)
+
+    old, new = _within(answers, rolled_back)
+    said = f"rolled back from version {old.current} to {new.current}"
+    if old.current == new.current:
+        said = f"version {new.current} is the current one already"
+    answers.give({"identity": new.identity, "old": old.current, "new": new.current}, said)
 
 
 @notes.command()
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@_common
-@_service
-def forget() -> None:
+@_over_notes
+def forget(answers: Answers, tasks: Sequence[str], *, yes: bool) -> None:
     """Remove the notes of tasks for good, all versions."""
+
+    async def named(store: VersionedReflectionStore) -> dict[str, NoteHistory]:
+        found = [await _one(answers, store, task) for task in tasks]
+        return {each.identity: each for each in found}
+
+    async def forgotten(store: VersionedReflectionStore) -> list[str]:
+        return [identity for identity in found if await store.forget(identity)]
+
+    found = _within(answers, named)
+    number = counted(len(found), "task")
+    rows = [{"id": each.identity[:_SHORT_ID], "description": each.description} for each in found.values()]
+    if answers.agreed(Asking(yes, dry_run=False), f"Forget the notes of {number} for good?", {}, rows):
+        answers.give({"forgotten": _within(answers, forgotten)}, f"forgot the notes of {number}")
+
+
+def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
+    import anyio
+
+    from jeeves_reflexion.loop.note_address import open_notes
+
+    async def opened() -> T:
+        async with open_notes(answers.address, namespace=answers.namespace, create=False) as store:
+            return await work(store)
+
+    return anyio.run(opened)
+
+
+async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> NoteHistory:
+    """Return the notes of a task, by its description or by its id, whole or cut short."""
+    from jeeves_reflexion.redaction import redact
+    from jeeves_reflexion.tasknotes import ReflectionStoreError, task_identity
+
+    found = await store.history(task_identity(task))
+    if found is not None:
+        return found
+    start = task.strip().lower()
+    if not start or set(start) - set("0123456789abcdef"):
+        raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {answers.where}")
+    if len(start) < _SHORTEST_ID:
+        raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
+    matches = [each for each in await _all(store) if each.identity.startswith(start)]
+    if not matches:
+        raise ReflectionStoreError(f"there are no notes on a task {task!r} {answers.where}")
+    if len(matches) > 1:
+        ids = ", ".join(each.identity[:16] for each in matches[:5])
+        raise ReflectionStoreError(f"{len(matches)} tasks {answers.where} begin with {task!r}: {ids}")
+    return matches[0]
+
+
+async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
+    page = await store.list(limit=500)
+    found = [*page.histories]
+    while page.next is not None:
+        page = await store.list(after=page.next, limit=500)
+        found += page.histories
+    return found
+
+
+def _row(history: NoteHistory) -> dict[str, str]:
+    times = [change.at for change in history.changes]
+    times = times or [each.reflection.reflected_at for each in history.versions]
+    return {
+        "id": history.identity[:_SHORT_ID],
+        "date": _when(max(times)) if times else "-",
+        "version": f"version {history.current}",
+        "reflections": f"{history.run_count} reflections",
+        "description": abridge(history.description, _EXCERPT) or "(no description)",
+    }
+
+
+def _versions(history: NoteHistory) -> Iterator[dict[str, str]]:
+    """One row for each version, after one for the runs without notes."""
+    found = [(0, "", history.baseline, "no notes", False)]
+    found += [
+        (
+            each.number,
+            _when(each.reflection.reflected_at),
+            each.scores,
+            each.reflection.refined_description,
+            each.withdrawn,
+        )
+        for each in history.versions
+    ]
+    for number, date, scores, text, withdrawn in found:
+        yield {
+            "version": str(number),
+            "date": date,
+            "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
+            "runs": counted(len(scores), "run"),
+            "state": "taken back" if withdrawn else "current" if number == history.current else "",
+            "text": abridge(text, 2 * _EXCERPT),
+        }
+
+
+def _details(history: NoteHistory) -> dict[str, str]:
+    details = {
+        "id": history.identity,
+        "task": history.description,
+        "version": f"{history.current} of {len(history.versions)}",
+        "reflections": str(history.run_count),
+    }
+    reflection = history.reflection
+    if reflection is not None:
+        details |= {
+            "written": _when(reflection.reflected_at, "%Y-%m-%d %H:%M:%S %z"),
+            "instructions": reflection.refined_description,
+            "output": reflection.refined_expected_output,
+        }
+        details |= {f"observed {n}": text for n, text in enumerate(reflection.observations, 1)}
+        details |= {f"suggested {n}": text for n, text in enumerate(reflection.suggestions, 1)}
+        details["failed"] = reflection.failure or ""
+    return details
+
+
+def _document(history: NoteHistory) -> dict[str, object]:
+    from jeeves_reflexion.tasknotes.evolution import reflection_document
+
+    reflection = history.reflection
+    return {
+        "identity": history.identity,
+        "description": history.description,
+        "version": history.current,
+        "run_count": history.run_count,
+        "reflection": None if reflection is None else reflection_document(reflection),
+    }
+
+
+def _when(moment: datetime.datetime, form: str = "%Y-%m-%d") -> str:
+    return moment.astimezone().strftime(form)

@@ -7,7 +7,7 @@ import click
 from jeeves_reflexion import __version__
 from jeeves_reflexion.cli.bench import bench
 from jeeves_reflexion.cli.failures import CAUGHT, report
-from jeeves_reflexion.cli.lessons.commands import lessons
+from jeeves_reflexion.cli.lessons import lessons
 from jeeves_reflexion.cli.notes import notes
 from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
 from jeeves_reflexion.cli.run import run
@@ -19,7 +19,7 @@ Exit codes:
   1    for run and workflow run: it ended without success; else: you said no, an import was refused whole, or a
        benchmark could not go on
   2    the command line can't be read
-  3    configuration: a key, an optional package, the place of the lessons, a file that can't be reached
+  3    configuration: a key, an optional package, the address of the lessons, a file that can't be reached
   4    the model's endpoint
   5    the lesson store, or that of task notes
   130  interrupted

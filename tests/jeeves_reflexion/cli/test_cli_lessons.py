@@ -56,9 +56,9 @@ def test_search_finds_the_nearest_first(cli, fill):
     assert found[0]["similarity"] == pytest.approx(float(rows[0][3]), abs=0.006)
 
 
-def test_search_with_another_embedder_names_both(cli, fill):
+def test_a_lesson_for_another_embedder_than_the_stores_names_both(cli, fill):
     fill(PAIRS, dim=128)
-    result = cli("lessons", "search", "mug", "--embedder", "hashing")
+    result = cli("lessons", "add", "Look first.", "--task", "Cross the road", "--embedder", "hashing")
     assert result.exit_code == 5
     assert "HashingEmbedder(dim=128)" in result.stderr
     assert "HashingEmbedder(dim=512)" in result.stderr
@@ -91,7 +91,7 @@ def test_forget_several_without_asking(cli, fill, place):
     result = cli("lessons", "forget", ids[0], ids[2][:8], ids[0][:8], "--yes", "--json")
     assert json.loads(result.stdout)["forgotten"] == [ids[0], ids[2]]
     assert cli("lessons", "count", "--json").stdout == (
-        f'{{"place": "{place}", "namespace": "default", "count": 1}}\n'
+        f'{{"place": "{place}", "address": "{place}", "namespace": "default", "count": 1}}\n'
     )
     assert cli("lessons", "show", ids[0]).exit_code == 5
 
@@ -278,7 +278,7 @@ def test_reembed_moves_every_namespace_and_says_how_far_it_is(cli, fill, place):
     assert result.stdout.strip() == f"all 6 entries of {place} are found by hashing now"
     assert "clean mug" in cli("lessons", "search", "carry a clean mug", "--top-k", "1").stdout
     again = json.loads(cli("lessons", "reembed", "--embedder", "hashing", "--json").stdout)
-    assert again == {"place": str(place), "embedder": "hashing", "embedded": 6}
+    assert again == {"place": str(place), "address": str(place), "embedder": "hashing", "embedded": 6}
 
 
 def test_reembed_says_beforehand_what_it_would_take(cli, fill, place):

@@ -46,7 +46,7 @@ def test_lessons_move_to_another_embedder(cli, fill, place):
     result = cli("lessons", "reembed", "--lessons", place, "--embedder", "hashing")
     assert result.exit_code == 0
     assert "all" in result.stdout
-    assert cli("lessons", "search", "mug", "--embedder", "hashing").exit_code == 0
+    assert cli("lessons", "search", "mug").exit_code == 0
     assert cli("lessons", "count").stdout == "2\n"
 
 

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from jeeves_reflexion.cli.run_service import Watch
 from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.events import LessonsRecalled, RunFinished
 from jeeves_reflexion.types import StopReason
 from vectorstores import origin_of
@@ -70,7 +70,7 @@ def test_json_is_one_object_with_everything(run, server, place):
     assert [trial["attempt"]["output"] for trial in answer["trials"]] == ["France", "Paris"]
     assert answer["trials"][1]["recall"]["offered"][0]["lesson"]["text"].startswith("Name the capital")
     assert [lesson["text"] for lesson in answer["lessons"]] == ["Name the capital, not the country."]
-    assert answer["store"] == {"place": str(place), "namespace": "default"}
+    assert answer["store"] == {"place": str(place), "address": str(place), "namespace": "default"}
     assert answer["usage"]["total"]["calls"] == 5
     assert answer["usage"]["reflector"]["input_tokens"] == 40
     assert "attempt 2 of 3" in result.stderr
@@ -134,8 +134,8 @@ def test_a_command_line_that_cannot_be_read_ends_with_2(run, server):
         (["--lessons", "here", "--no-lessons"], "exclude each other"),
         (["--threshold", "1.5"], "--threshold"),
         (["--max-attempts", "0"], "--max-attempts"),
-        (["--budget-seconds", "nan"], "--budget-seconds must be a number of seconds"),
-        (["--timeout", "nan"], "--timeout must be a number of seconds"),
+        (["--budget-seconds", "nan"], "'--budget-seconds': it must be a finite number"),
+        (["--timeout", "nan"], "'--timeout': it must be a finite number"),
         (["--timeout", "inf"], "--timeout"),
         (["--timeout", "0"], "--timeout"),
         (["--embedder", "other"], "--embedder"),
