@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jeeves_reflexion.cli import task_run
 from jeeves_reflexion.cli.bench_options import (
     embedder_option,
     executor_options,
@@ -95,8 +96,6 @@ def bench_tasks(ctx: click.Context, /, **options: object) -> None:
     reference reaches evaluators alone. The run's folder holds everything that happened, and a run that was stopped
     goes on with --resume.
     """
-    from jeeves_reflexion.cli import task_run
-
     ctx.exit(task_run.run(task_run.order_of(options), as_json=bool(options["as_json"])))
 
 
@@ -162,7 +161,7 @@ def _load(entry: EntryPoint) -> click.Command:
     return command if "--debug" in options else debug_option(command)
 
 
-@click.group(cls=Benchmarks, short_help="Run a benchmark and see the learning curve.")
+@click.group(cls=Benchmarks)
 def bench() -> None:
     """Run a benchmark: tasks, tried again and again, with and without lessons.
 

@@ -41,7 +41,7 @@ class UnusableEndpointError(errors.ConfigurationError):
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Tell the user of an error and return the exit code: JSON on stdout, else a line on stderr."""
-    from jeeves_reflexion.cli.screen import Screen
+    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - not for --help
 
     shown = _cause(error)
     screen = Screen()
@@ -59,7 +59,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def _of_file(error: OSError) -> str:
-    from jeeves_reflexion.redaction import redact
+    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - not for --help
 
     return f"{redact(str(error.filename)):.200}: {error.strerror}"
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+import anyio
 import click
 
-from jeeves_reflexion.cli.options import Asking, Where, answered_by, renamed
+from jeeves_reflexion.cli.options import Asking, answered_by, renamed
+from jeeves_reflexion.cli.screen import Answers
+from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.summary import counted
+from jeeves_reflexion.tasknotes import (
+    NoteHistory,
+    ReflectionStoreError,
+    VersionedReflectionStore,
+    task_identity,
+)
+from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
 from jeeves_reflexion.text import abridge
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.screen import Answers
-    from jeeves_reflexion.tasknotes import NoteHistory, VersionedReflectionStore
 
 T = TypeVar("T")
 
@@ -23,15 +30,8 @@ _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-def _answers(where: Where) -> object:
-    from jeeves_reflexion.cli.screen import Answers
-    from jeeves_reflexion.loop.note_address import default_notes_place
-
-    return Answers(where, default_notes_place())
-
-
 _over_notes = answered_by(
-    _answers,
+    lambda where: Answers(where, default_notes_place()),
     renamed(
         "--notes",
         "--place",
@@ -43,7 +43,7 @@ _over_notes = answered_by(
 )
 
 
-@click.group(short_help="See how tasks improved their instructions, and take it back.")
+@click.group()
 def notes() -> None:
     """See how tasks improved their own instructions, and take it back.
 
@@ -69,10 +69,8 @@ def list_(answers: Answers) -> None:
 def show(answers: Answers, task: str) -> None:
     """Show what the next run of a task gets to read."""
     found = _within(answers, lambda store: _one(answers, store, task))
-    if answers.as_json:
-        answers.give({"notes": _document(found)})
-    else:
-        answers.screen.details(_details(found))
+    told = _document(found)
+    answers.give({"notes": told}, details=({**told, "reflection": None}, told["reflection"] or {}))
 
 
 @notes.command()
@@ -80,8 +78,6 @@ def show(answers: Answers, task: str) -> None:
 @_over_notes
 def history(answers: Answers, task: str) -> None:
     """Show a task's versions with the scores of their runs, and what was taken back and why."""
-    from jeeves_reflexion.tasknotes.evolution import document_of
-
     found = _within(answers, lambda store: _one(answers, store, task))
     answers.give({"history": document_of(found)}, rows=_versions(found))
     for change in found.changes:
@@ -135,9 +131,6 @@ def forget(answers: Answers, tasks: Sequence[str], *, yes: bool) -> None:
 
 
 def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
-    import anyio
-
-    from jeeves_reflexion.loop.note_address import open_notes
 
     async def opened() -> T:
         async with open_notes(answers.address, namespace=answers.namespace, create=False) as store:
@@ -148,9 +141,6 @@ def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitab
 
 async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> NoteHistory:
     """Return the notes of a task, by its description or by its id, whole or cut short."""
-    from jeeves_reflexion.redaction import redact
-    from jeeves_reflexion.tasknotes import ReflectionStoreError, task_identity
-
     found = await store.history(task_identity(task))
     if found is not None:
         return found
@@ -213,29 +203,7 @@ def _versions(history: NoteHistory) -> Iterator[dict[str, str]]:
         }
 
 
-def _details(history: NoteHistory) -> dict[str, str]:
-    details = {
-        "id": history.identity,
-        "task": history.description,
-        "version": f"{history.current} of {len(history.versions)}",
-        "reflections": str(history.run_count),
-    }
-    reflection = history.reflection
-    if reflection is not None:
-        details |= {
-            "written": _when(reflection.reflected_at, "%Y-%m-%d %H:%M:%S %z"),
-            "instructions": reflection.refined_description,
-            "output": reflection.refined_expected_output,
-        }
-        details |= {f"observed {n}": text for n, text in enumerate(reflection.observations, 1)}
-        details |= {f"suggested {n}": text for n, text in enumerate(reflection.suggestions, 1)}
-        details["failed"] = reflection.failure or ""
-    return details
-
-
 def _document(history: NoteHistory) -> dict[str, object]:
-    from jeeves_reflexion.tasknotes.evolution import reflection_document
-
     reflection = history.reflection
     return {
         "identity": history.identity,

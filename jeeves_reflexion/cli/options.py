@@ -158,14 +158,6 @@ def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-def _clean(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Take secrets and what hides out of a text that goes into the history."""
-    from jeeves_reflexion.redaction import redact
-    from jeeves_reflexion.text import one_line
-
-    return one_line(redact(value))
-
-
 debug_option = click.option(
     "--debug",
     is_flag=True,
@@ -215,7 +207,6 @@ by_option = click.option(
     "--by",
     metavar="NAME",
     default="the command line",
-    callback=_clean,
     show_default=True,
     help="Who says so; kept in the history.",
 )
@@ -251,7 +242,7 @@ why_options = gathered(
     "why",
     Why,
     by_option,
-    click.option("--reason", metavar="TEXT", default="", callback=_clean, help="Why; kept in the history."),
+    click.option("--reason", metavar="TEXT", default="", help="Why; kept in the history."),
 )
 
 
@@ -260,6 +251,7 @@ _LESSONS: Final[dict[str, Any]] = {
     "help": "The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
 }
 lessons_option = click.option("--lessons", "address", **_LESSONS)
+lessons_or_place = renamed("--lessons", "--place", "address", **_LESSONS)
 
 
 def answered_by(make: Callable[[Where], object], address_option: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -274,16 +266,6 @@ def answered_by(make: Callable[[Where], object], address_option: Callable[[Any],
         return gathered("where", Where, *options)(cast("F", call))
 
     return add
-
-
-def _library(where: Where) -> object:
-    from jeeves_reflexion.cli.lessons.library import Library
-
-    return Library(where)
-
-
-lessons_or_place = renamed("--lessons", "--place", "address", **_LESSONS)
-over_lessons = answered_by(_library, lessons_or_place)
 
 
 class Sections(click.Group):

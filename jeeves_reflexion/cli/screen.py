@@ -6,12 +6,13 @@ Text of models and lessons is data: nothing in it may move the cursor, set a tit
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 from rich.console import Console
@@ -23,6 +24,7 @@ from rich.text import Text
 from jeeves_reflexion.cli.options import Asking, Where
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line, visible
+from jeeves_reflexion.types import Lift
 
 _FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*(?: points \([-+\d.;, a-z]*\))?$)")
 _BELOW: Final = {"was": "was: ", "change": "", "reason": "", "why": "", "task": "task: "}
@@ -48,6 +50,44 @@ def plain(value: object) -> object:
     if isinstance(value, AbstractSet):
         return sorted(map(str, value))
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def in_words(value: object, name: str = "") -> str:
+    """Say a value on one line, empty for what says nothing; numbers of names such as ``created_at`` are times."""
+    if isinstance(value, bool) or value is None:
+        return "yes" if value else ""
+    if isinstance(value, str | int):
+        return one_line(visible(str(value)))
+    if isinstance(value, float):
+        return _number_in_words(value, name)
+    if isinstance(value, Lift):
+        return lift_words(value)
+    if isinstance(value, list | tuple | AbstractSet):
+        return "; ".join(filter(None, map(in_words, value)))
+    parts = ((key, in_words(part, key)) for key, part in _fields(value).items())
+    return ", ".join(f"{key.replace('_', ' ') or 'none'} {text}" for key, text in parts if text)
+
+
+def _number_in_words(value: float, name: str) -> str:
+    if name != "at" and not name.endswith("_at"):
+        return f"{value:.4g}"
+    moment = datetime.datetime.fromtimestamp(value, datetime.UTC).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S %z") if value else ""
+
+
+def _fields(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", plain(value))
+
+
+def lift_words(lift: Lift | None) -> str:
+    """Say a lift in points of score, with its interval and numbers."""
+    if lift is None:
+        return "unknown"
+    of = f"{lift.n_with} with, {lift.n_without} without"
+    if lift.value is None or lift.low is None or lift.high is None:
+        return f"not enough data ({of})"
+    value, low, high = (f"{100 * each:+.0f}" for each in (lift.value, lift.low, lift.high))
+    return f"{value} points ({low} to {high}; {of})"
 
 
 class Screen:
@@ -85,15 +125,17 @@ class Screen:
         else:
             click.echo("\t".join(map(cell, fields.values())))
 
-    def details(self, fields: Mapping[str, str]) -> None:
-        """Print those fields of one item that say something, a line for each; for a person, wrapped."""
-        told = {name: one_line(visible(value)) for name, value in fields.items() if value}
-        width = max(map(len, told)) + 2
+    def details(self, *parts: object) -> None:
+        """Print what is known of one item, a line for each field that says something; wrapped for a person."""
+        fields = {name: value for part in parts for name, value in _fields(part).items()}
+        told = {name.replace("_", " "): in_words(value, name) for name, value in fields.items()}
+        told = {name: text for name, text in told.items() if text}
         if self._out.is_terminal:
-            self._out.print(_grid((Text(name, "dim"), Text(value)) for name, value in told.items()))
+            self._out.print(_grid((Text(name, "dim"), Text(text)) for name, text in told.items()))
             return
-        for name, value in told.items():
-            click.echo(f"{name:<{width}}{value}")
+        width = max(map(len, told)) + 2
+        for name, text in told.items():
+            click.echo(f"{name:<{width}}{text}")
 
     # -- stderr
 
@@ -116,11 +158,6 @@ class Screen:
     def error(self, text: str, *, label: str = "error") -> None:
         """Say what went wrong, on one line."""
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
-
-    def gap(self) -> None:
-        """Set a result apart from what a person saw before it."""
-        if self._err.is_terminal and not self.quiet:
-            self._err.print()
 
     @contextmanager
     def busy(self, doing: str = "starting") -> Iterator[None]:
@@ -164,14 +201,17 @@ class Answers:
         answer: Mapping[str, object],
         said: str = "",
         *,
+        details: Sequence[object] = (),
         rows: Iterable[Mapping[str, str]] = (),
         note: str = "",
     ) -> None:
-        """Print an answer as JSON, or as the rows and words that it comes to."""
+        """Print an answer as JSON, or as the details, rows and words that it comes to."""
         if self.as_json:
             about = {"place": self.shown, "address": self.shown, "namespace": self.namespace}
             self.screen.document({**about, **answer})
             return
+        if details:
+            self.screen.details(*details)
         for row in rows:
             self.screen.entry(row)
         if said:

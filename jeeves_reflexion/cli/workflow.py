@@ -10,26 +10,29 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import anyio
 import click
 
+from jeeves_reflexion import events
+from jeeves_reflexion.cli.endpoints import key_of, model_at
 from jeeves_reflexion.cli.options import Endpoint, debug_option, endpoint_options, json_option, quiet_option
+from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.events import Event
+from jeeves_reflexion.models import OpenAIModel
+from jeeves_reflexion.sandbox import Sandbox
+from jeeves_reflexion.session import logger
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import JSON
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.screen import Screen
-    from jeeves_reflexion.events import Event
-    from jeeves_reflexion.models import OpenAIModel
-    from jeeves_reflexion.workflows import Workflow
+from jeeves_reflexion.workflows import Workflow
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _MOST_STATE: Final = 10_000_000
 
 
-@click.group(short_help="Run a workflow file, or check it.")
+@click.group()
 def workflow() -> None:
     """Workflows in YAML: nodes that generate, evaluate and correct."""
 
@@ -75,13 +78,6 @@ def run(
 
     The exit code is 1 where the state says "success": false: no output was valid.
     """
-    import anyio
-
-    from jeeves_reflexion.cli.endpoints import key_of
-    from jeeves_reflexion.cli.screen import Screen
-    from jeeves_reflexion.session import logger
-    from jeeves_reflexion.workflows import Workflow
-
     # The screen shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
     key_of(endpoint)  # a key that is not there is told before anything else
@@ -99,9 +95,6 @@ def run(
 @debug_option
 def check(file: Path, *, as_json: bool) -> None:
     """Check FILE: its keys, values, templates, schemas and routes. The first problem is an error with its line."""
-    from jeeves_reflexion.cli.screen import Screen
-    from jeeves_reflexion.workflows import Workflow
-
     loaded = Workflow.load(file)
     loaded.check()
     nodes = [node.name for node in loaded.plan.nodes]
@@ -153,9 +146,6 @@ async def _run(
     allow_weaker: bool,
 ) -> dict[str, JSON]:
     """Run a workflow; ``model=None`` asks the models that the file names."""
-    from jeeves_reflexion.cli.endpoints import model_at
-    from jeeves_reflexion.sandbox import Sandbox
-
     opened: dict[str, OpenAIModel] = {}
     async with AsyncExitStack() as open_things:
 
@@ -179,8 +169,6 @@ async def _run(
 
 def _show(screen: Screen, event: Event) -> None:
     """Tell a person what a workflow does."""
-    from jeeves_reflexion import events
-
     match event:
         case events.AgentEvent(name="workflow.node_started", data=data):
             screen.note(f"node {data['node']}", "bold")

@@ -29,7 +29,7 @@ _SECTIONS = {
 }
 
 
-@click.group(cls=Sections, sections=_SECTIONS, short_help="See, judge, change and carry what was learned.")
+@click.group(cls=Sections, sections=_SECTIONS)
 def lessons() -> None:
     """See, judge, change and carry what was learned.
 

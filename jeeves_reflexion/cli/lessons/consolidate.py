@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from jeeves_reflexion.cli.endpoints import ProvenModel, model_at
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons
 from jeeves_reflexion.cli.lessons.stats import usage_of
 from jeeves_reflexion.cli.lessons.views import brief, change_of, short
 from jeeves_reflexion.cli.options import (
@@ -15,16 +17,12 @@ from jeeves_reflexion.cli.options import (
     asking_options,
     by_option,
     endpoint_options,
-    over_lessons,
 )
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.consolidation.consolidators import Evidence, LLMConsolidator, RuleConsolidator
+from jeeves_reflexion.lessons.consolidation.planning import MOST, Plan, apply, clusters, plan
 from jeeves_reflexion.summary import counted
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lessons.library import Library
-    from jeeves_reflexion.lessons import VectorLessonStore
-    from jeeves_reflexion.lessons.consolidation.consolidators import Evidence
-    from jeeves_reflexion.lessons.consolidation.planning import Plan
-    from jeeves_reflexion.types import Lesson
+from jeeves_reflexion.types import Lesson
 
 _REVIEW: Final = (
     'lessons to review are near one another and may say the same: "lessons merge" merges them, --model has '
@@ -47,8 +45,6 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str
 
     With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
     """
-    from jeeves_reflexion.lessons.consolidation.planning import MOST, apply
-
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
     found, in_parts = library.within(lambda store: _plan(store, model, endpoint), doing="consolidating")
@@ -82,15 +78,6 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str
 
 async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> tuple[Plan, bool]:
     """What a model, or the rules, would do, and whether some lessons were looked at in parts."""
-    from jeeves_reflexion.cli.endpoints import ProvenModel, model_at
-    from jeeves_reflexion.cli.lessons.library import all_lessons
-    from jeeves_reflexion.lessons.consolidation.consolidators import (
-        Evidence,
-        LLMConsolidator,
-        RuleConsolidator,
-    )
-    from jeeves_reflexion.lessons.consolidation.planning import MOST, clusters, plan
-
     lessons, usage = await all_lessons(store), await usage_of(store.records)
     known_of = await store.ledger.credits(max_age=0.0)
 

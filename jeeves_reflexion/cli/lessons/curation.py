@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
+from jeeves_reflexion.cli.lessons.library import Found, Library, over_lessons
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
-from jeeves_reflexion.cli.lessons.views import brief, change_of, held_document, short, waiting_row
+from jeeves_reflexion.cli.lessons.views import brief, change_of, held_document, row, short
 from jeeves_reflexion.cli.options import (
     Asking,
     Number,
     Why,
     asking_options,
     options_of,
-    over_lessons,
     why_options,
 )
 from jeeves_reflexion.errors import LessonStoreError
+from jeeves_reflexion.lessons import Curator, VectorLessonStore
+from jeeves_reflexion.lessons.curation import Decision
+from jeeves_reflexion.lessons.gate import clean_words
+from jeeves_reflexion.lessons.history import Rollback, has_before
+from jeeves_reflexion.lessons.schema import MERGED_INTO
 from jeeves_reflexion.summary import counted
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lessons.library import Found, Library
-    from jeeves_reflexion.lessons import Curator, VectorLessonStore
-    from jeeves_reflexion.lessons.credit.ledger import Feedback
-    from jeeves_reflexion.lessons.curation import Decision
-    from jeeves_reflexion.lessons.history import Rollback
-    from jeeves_reflexion.types import Lesson
-
-_SHORTEST_RUN: Final = 4
+from jeeves_reflexion.types import Lesson
 
 
 class _Rule(NamedTuple):
@@ -63,11 +59,12 @@ def review(library: Library) -> None:
     """Show what waits for approve or reject: proposed lessons, and texts in quarantine."""
     waiting = library.within(lambda store: library.curator(store).waiting())
     rows = [
-        waiting_row(each, each.provenance.created_at, each.state, each.state_reason or "-")
+        row(each, state=each.state, trust=each.trust, why=each.state_reason or "-")
         for each in waiting.proposed
     ]
     rows += [
-        waiting_row(each.lesson, each.at, "quarantine", f"{each.kind}: {each.why}") for each in waiting.held
+        row(each.lesson, state="quarantine", trust=each.lesson.trust, why=f"{each.kind}: {each.why}")
+        for each in waiting.held
     ]
     proposed, texts = counted(len(waiting.proposed), "proposed lesson"), counted(len(waiting.held), "text")
     note = f"{proposed}, {texts} in quarantine; approve or reject takes their ids"
@@ -129,8 +126,6 @@ def _decide(
     everything: bool = False,
 ) -> None:
     """Decide on each of several lessons; on none of them unless it can be done to all."""
-    from jeeves_reflexion.cli.lessons.library import Found
-
     if everything == bool(lesson_ids):
         raise click.UsageError(f"name the lessons to {decision}, or say --all")
 
@@ -201,8 +196,6 @@ def merge(
     library: Library, into: str, others: Sequence[str], text: str | None, why: Why, asking: Asking
 ) -> None:
     """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
-    from jeeves_reflexion.lessons.gate import clean_words
-    from jeeves_reflexion.lessons.schema import MERGED_INTO
 
     async def checked(store: VectorLessonStore) -> list[Lesson]:
         found = [each.lesson for each in await _fit(library, store, (into, *others), "merge")]
@@ -285,8 +278,6 @@ def rollback(library: Library, lesson_id: str, to: int | None, why: Why, *, dry_
 
 async def _last_but_one(curator: Curator, lesson_id: str) -> int:
     """Return the number of the change that a lesson goes back to where none is named."""
-    from jeeves_reflexion.lessons.history import has_before
-
     history = await curator.history(lesson_id)
     if len(history) > 1:
         return history[-2].number
@@ -313,27 +304,9 @@ def outcome(
     library: Library, run: str, score: float, attempt: int | None, task: str | None, why: Why
 ) -> None:
     """Say afterwards how an attempt of RUN went: SCORE from 0 to 1 counts instead of what was noted before."""
-
-    async def noted_in(store: VectorLessonStore) -> tuple[str, Feedback]:
-        run_id = run if await store.ledger.run(run) else await _run_beginning(store, run)
-        return run_id, await store.feedback(
-            run_id, score, by=why.by, reason=why.reason, attempt=attempt, task_id=task
-        )
-
-    run_id, noted = library.within(noted_in)
+    noted = library.within(
+        lambda store: store.feedback(run, score, by=why.by, reason=why.reason, attempt=attempt, task_id=task)
+    )
     was = "none counted until now" if noted.before is None else f"{noted.before:.2f} counted until now"
-    said = f"noted {score:.2f} for attempt {noted.attempt} of run {run_id}; {was}"
-    library.give({"run_id": run_id, "feedback": noted}, said)
-
-
-async def _run_beginning(store: VectorLessonStore, start: str) -> str:
-    """Return the one run whose id begins so; ``start`` itself where there is none, for the ledger to say so."""
-    from jeeves_reflexion.lessons.credit.ledger import RUNS
-    from jeeves_reflexion.lessons.credit.records import each_record
-
-    if len(start) < _SHORTEST_RUN:
-        return start
-    found = [each.key async for each in each_record(store.records, RUNS) if each.key.startswith(start)]
-    if len(found) > 1:
-        raise LessonStoreError(f"{len(found)} runs begin with {start!r}: {', '.join(found[:5])}")
-    return found[0] if found else start
+    said = f"noted {score:.2f} for attempt {noted.attempt} of run {run}; {was}"
+    library.give({"run_id": run, "feedback": noted}, said)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import anyio.to_thread
+import click
 
-from jeeves_reflexion.cli.lessons.files import Importing
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons
 from jeeves_reflexion.cli.stores import origin_at
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
@@ -98,6 +98,26 @@ def orders(finding: Finding) -> str:
 
 
 # -- imports
+
+
+@dataclass(frozen=True, slots=True)
+class Importing:
+    """What is imported, and how; ``restore`` takes one's own lessons back as they were written."""
+
+    source: Path
+    approve: bool
+    restore: bool
+    force: bool
+    create: bool
+    skip_bad: bool
+
+    def __post_init__(self) -> None:
+        if self.approve and self.restore:
+            raise click.UsageError(
+                "--approve and --restore exclude each other: --restore keeps the state as it was"
+            )
+        if self.force and not self.restore:
+            raise click.UsageError("--force goes with --restore: nothing else goes back to an older state")
 
 
 @dataclass(frozen=True, slots=True)

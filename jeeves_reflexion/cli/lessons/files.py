@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import anyio
 import click
 
+from jeeves_reflexion.cli.lessons.exchange import (
+    MANIFEST,
+    Importing,
+    Planned,
+    edits_of,
+    export_folder,
+    orders,
+    planned_import,
+    take_in,
+    take_over,
+    with_tasks,
+)
+from jeeves_reflexion.cli.lessons.library import Library, over_lessons
 from jeeves_reflexion.cli.lessons.look import create_option, state_option
 from jeeves_reflexion.cli.lessons.views import brief, short, task_excerpt
 from jeeves_reflexion.cli.options import (
@@ -20,19 +32,19 @@ from jeeves_reflexion.cli.options import (
     by_option,
     embedder_option,
     gathered,
-    over_lessons,
 )
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.exchange.files import ImportReport, Line, export_file
+from jeeves_reflexion.lessons.exchange.lines import to_line
+from jeeves_reflexion.reflections.folder import place
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import LessonState
 
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lessons.exchange import Planned
-    from jeeves_reflexion.cli.lessons.library import Library
-    from jeeves_reflexion.lessons import VectorLessonStore
-    from jeeves_reflexion.lessons.exchange.files import ImportReport, Line
-
 _SHOWN: Final = 20
+_STDOUT: Final = ("-", "/dev/stdout", "/dev/fd/1")
 
 
 @click.command(short_help="Write lessons to a file or a folder.")
@@ -52,13 +64,7 @@ _SHOWN: Final = 20
 @over_lessons
 def export(library: Library, target: str, form: str, state: LessonState | None, *, overwrite: bool) -> None:
     """Write lessons to a file, or to a folder of Markdown files that people read and edit."""
-    import anyio
-
-    from jeeves_reflexion.cli.lessons.exchange import export_folder, with_tasks
-    from jeeves_reflexion.lessons.exchange.files import export_file
-    from jeeves_reflexion.lessons.exchange.lines import to_line
-
-    path = None if target == "-" or _is_stdout(target) else Path(target)
+    path = None if target in _STDOUT else Path(target)
     if path is None and library.as_json:
         raise click.UsageError("--json would stand among the lessons: name a file")
     _check_target(path, form, overwrite=overwrite)
@@ -102,37 +108,9 @@ def _check_target(path: Path | None, form: str, *, overwrite: bool) -> None:
             raise click.UsageError(f"{path} is there already: add --overwrite to replace it")
 
 
-def _is_stdout(target: str) -> bool:
-    """Whether a name, such as /dev/stdout, is where results are printed anyway."""
-    try:
-        return os.path.samestat(Path(target).stat(), os.fstat(1))
-    except OSError:
-        return False
-
-
 def _takes_writing(path: Path) -> bool:
     """Whether a file is a pipe or a character device: it is written to, for there is nothing in it to replace."""
     return path.exists() and (stat.S_ISFIFO(mode := path.stat().st_mode) or stat.S_ISCHR(mode))
-
-
-@dataclass(frozen=True, slots=True)
-class Importing:
-    """What is imported, and how; ``restore`` takes one's own lessons back as they were written."""
-
-    source: Path
-    approve: bool
-    restore: bool
-    force: bool
-    create: bool
-    skip_bad: bool
-
-    def __post_init__(self) -> None:
-        if self.approve and self.restore:
-            raise click.UsageError(
-                "--approve and --restore exclude each other: --restore keeps the state as it was"
-            )
-        if self.force and not self.restore:
-            raise click.UsageError("--force goes with --restore: nothing else goes back to an older state")
 
 
 @click.command("import", short_help="Take lessons in, after a look.")
@@ -180,8 +158,6 @@ def import_(
     to agents as data. --restore leaves a lesson alone that was changed since it was exported, unless --force is given;
     one that was forgotten comes back with both alone.
     """
-    from jeeves_reflexion.cli.lessons.exchange import planned_import, take_in
-
     # Not in an event loop: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
     planned = planned_import(library, order)
     report = planned.report
@@ -216,8 +192,6 @@ def _show_import(library: Library, planned: Planned, limit: int | None) -> None:
 
 
 def _line_row(what: str, line: Line, planned: Planned) -> dict[str, str]:
-    from jeeves_reflexion.cli.lessons.exchange import orders
-
     lesson, finding = line.lesson, planned.held.get(line.lesson.id)
     state, why = str(lesson.state), f"undoes {line.undoes}" if line.undoes else "-"
     if line.reason:
@@ -264,8 +238,6 @@ def sync(
 
     Shows what was added, changed and removed, and asks. A lesson whose file was removed is retired.
     """
-    from jeeves_reflexion.cli.lessons.exchange import MANIFEST, edits_of, take_over
-
     if not folder.is_dir():
         raise ConfigurationError(f"there is no folder {folder}")
     exported = (folder / MANIFEST).exists()
@@ -301,10 +273,6 @@ def sync(
 
 
 def _sync_reflections(library: Library, folder: Path, asking: Asking) -> None:
-    from jeeves_reflexion.reflections.folder import place
-    from jeeves_reflexion.reflections.journal import ReflectionJournal
-    from jeeves_reflexion.reflections.library import ReflectionLibrary
-
     def files(store: VectorLessonStore) -> ReflectionLibrary:
         return ReflectionLibrary(ReflectionJournal(folder), store.store)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 import click
 
-from jeeves_reflexion.cli.options import EmbedderChoice, Where
+from jeeves_reflexion.cli.options import EmbedderChoice, Where, answered_by, lessons_or_place
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.cli.stores import open_existing, open_or_make
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
@@ -97,6 +97,9 @@ class Library(Answers):
             ids = ", ".join(found.lesson.id for found in matches[:5])
             raise LessonStoreError(f"{len(matches)} lessons {self.where} begin with {start!r}: {ids}")
         return matches[0]
+
+
+over_lessons = answered_by(Library, lessons_or_place)
 
 
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 
+from jeeves_reflexion.cli.lessons.library import Found, Library, all_lessons, over_lessons
 from jeeves_reflexion.cli.lessons.views import (
     brief,
-    details,
     entry_row,
     held_document,
-    lift_words,
     row,
     short,
 )
@@ -24,17 +23,13 @@ from jeeves_reflexion.cli.options import (
     asking_options,
     by_option,
     embedder_option,
-    over_lessons,
     top_k_option,
 )
+from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import LessonState
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lessons.library import Found, Library
-    from jeeves_reflexion.lessons import VectorLessonStore
-    from jeeves_reflexion.lessons.history import Entry
-    from jeeves_reflexion.types import Lift
+from jeeves_reflexion.types import LessonState, Lift
 
 lesson_id = click.argument("lesson_id", metavar="ID")
 lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=True)
@@ -52,8 +47,6 @@ kind_option = click.option("--kind", metavar="KIND", help="The kind of the task.
 @over_lessons
 def list_(library: Library, limit: int, state: LessonState | None, *, everything: bool) -> None:
     """List lessons, the newest first: id, date, score, state, task, sentence."""
-    from jeeves_reflexion.cli.lessons.library import all_lessons
-
     found = [each for each in library.within(all_lessons) if state in (None, each.state)][::-1]
     shown = found if everything else found[:limit]
     note = "" if len(shown) == len(found) else f"{len(shown)} of {len(found)} lessons; --all shows the rest"
@@ -91,13 +84,12 @@ def show(library: Library, lesson_id: str) -> None:
         return found, known.lift(id), (await store.repository.tasks_of([id])).get(id, ())
 
     found, lift, tasks = library.within(whole)
-    if library.as_json and found.held is not None:
-        library.give({"held": held_document(found.held)})
-    elif library.as_json:
-        library.give({"lesson": found.lesson, "tasks": tasks, "lift": lift})
+    if found.held is not None:
+        state = {"state": "in quarantine", "kind of order": found.held.kind, "why": found.held.why}
+        library.give({"held": held_document(found.held)}, details=(found.lesson, state))
     else:
-        known = {} if found.held else {"lift": lift_words(lift)}
-        library.screen.details({**details(found, tasks), **known})
+        known = {"tasks": tasks, "lift": lift}
+        library.give({"lesson": found.lesson, **known}, details=(found.lesson, known))
 
 
 @click.command(short_help="Every change of a lesson, with its number.")
@@ -181,8 +173,6 @@ async def _to_forget(
     library: Library, store: VectorLessonStore, lesson_ids: Sequence[str]
 ) -> dict[str, dict[str, str]]:
     """Return what a question shows of each id; one that can't be read is found by its whole id alone."""
-    from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
-
     shown: dict[str, dict[str, str]] = {}
     for given in map(str.strip, lesson_ids):
         try:

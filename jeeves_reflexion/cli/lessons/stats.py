@@ -6,22 +6,21 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import click
 
-from jeeves_reflexion.cli.lessons.views import brief, lift_words
-from jeeves_reflexion.cli.options import over_lessons
-from jeeves_reflexion.summary import counted
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons
+from jeeves_reflexion.cli.lessons.views import brief
+from jeeves_reflexion.cli.screen import lift_words
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
+from jeeves_reflexion.lessons.credit.records import each_record
+from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
+from jeeves_reflexion.types import Lesson
+from vectorstores.base import RecordStore
 
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lessons.library import Library
-    from jeeves_reflexion.lessons import VectorLessonStore
-    from jeeves_reflexion.lessons.credit.tally import Credits
-    from jeeves_reflexion.types import Lesson
-    from vectorstores.base import RecordStore
-
-_MOST_KINDS: Final = 10
 _COUNTS: Final = (
     "recalls",
     "recalls_empty",  # found nothing to offer
@@ -56,9 +55,6 @@ class Usage:
 
 async def usage_of(records: RecordStore) -> Usage:
     """Read a ledger from its beginning."""
-    from jeeves_reflexion.lessons.credit.records import each_record
-    from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
-
     usage = Usage()
     async for record in each_record(records, RECALLS):
         _count_recall(usage, cast("Mapping[str, Any]", record.value))
@@ -97,8 +93,6 @@ def _count_recall(usage: Usage, entry: Mapping[str, Any]) -> None:
 @over_lessons
 def stats(library: Library, top: int) -> None:
     """Show what the library holds, how it is used, and what it does for scores."""
-    from jeeves_reflexion.cli.lessons.library import all_lessons
-    from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
 
     async def read(store: VectorLessonStore) -> tuple[list[Lesson], int, Usage, Credits]:
         held = len(await store.quarantine.all())
@@ -106,43 +100,49 @@ def stats(library: Library, top: int) -> None:
         return await all_lessons(store), held, await usage_of(store.records), known
 
     lessons, held, usage, known = library.within(read, doing="reading lessons and the ledger")
-    lifts = [(known.lift(each.id), each) for each in lessons]
-    ranked = sorted((-lift.value, each.id, lift, each) for lift, each in lifts if lift.value is not None)
-    best = [(lift, each) for worth, _, lift, each in ranked if worth < 0][:top]
-    worst = [(lift, each) for worth, _, lift, each in ranked[::-1] if worth >= 0][:top]
+    ranked = _ranked(lessons, known)
+    best = [each for each in ranked if each["lift"].value > 0][:top]
+    worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:top]
     stale = [each for each in _idle(lessons, usage) if each["days"] >= HALF_LIFE_DAYS]
-    by: dict[str, Counter[Any]] = {
+    numbers = {
+        "count": len(lessons),
         "by_state": Counter(each.state for each in lessons),
         "by_trust": Counter(each.trust for each in lessons),
         "by_kind": Counter(each.task_kind or "" for each in lessons),
         "by_support": Counter(sorted(each.support for each in lessons)),
+        "quarantine": held,
+        **usage.counts,
+        "share_withheld": usage.share_withheld(),
+        "library_lift": known.library_lift(),
+        "stale": len(stale),
     }
-    if library.as_json:
-        numbers = {**usage.counts, "share_withheld": usage.share_withheld()}
-        ends = {
-            name: [{"lesson": each, "lift": lift} for lift, each in found]
-            for name, found in (("helps_most", best), ("helps_least", worst))
-        }
-        lift, stalest = known.library_lift(), {"stale": len(stale), "stalest": stale[:top]}
-        held_too = {"count": len(lessons), **by, "quarantine": held}
-        library.give({**held_too, **numbers, "library_lift": lift, **ends, **stalest})
-        return
-    waiting = counted(by["by_state"]["proposed"], "proposed lesson")
-    library.screen.details(
-        {
-            "lessons": str(len(lessons)),
-            **_holds(by),
-            **_use(usage, known, len(ranked)),
-            "stale": f"{counted(len(stale), 'lesson')} not recalled for {HALF_LIFE_DAYS:.0f} days",
-            "waiting": f"{waiting}, {counted(held, 'text')} in quarantine",
-        }
+    library.give(
+        {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:top]},
+        details=(numbers,),
+        rows=[
+            *(_row("helps most", each, lift_words(each["lift"])) for each in best),
+            *(_row("helps least", each, lift_words(each["lift"])) for each in worst),
+            *(
+                _row(
+                    "stale", each, f"{'not' if each['ever'] else 'never'} recalled in {each['days']:.0f} days"
+                )
+                for each in stale[:top]
+            ),
+        ],
     )
-    for what, found in (("helps most", best), ("helps least", worst)):
-        for lift, each in found:
-            library.screen.entry(brief(each, what=what, state=each.state, lift=lift_words(lift)))
-    for one in stale[:top]:
-        since = f"{'not' if one['ever'] else 'never'} recalled in {one['days']:.0f} days"
-        library.screen.entry(brief(one["lesson"], what="stale", state=one["lesson"].state, since=since))
+
+
+def _row(what: str, about: Mapping[str, Any], known: str) -> dict[str, str]:
+    return brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
+
+
+def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
+    """The lessons with enough data, those that help most first."""
+    lifts = ((each, known.lift(each.id)) for each in lessons)
+    found: list[dict[str, Any]] = [
+        {"lesson": each, "lift": lift} for each, lift in lifts if lift.value is not None
+    ]
+    return sorted(found, key=lambda each: (-each["lift"].value, each["lesson"].id))
 
 
 def _idle(lessons: Sequence[Lesson], usage: Usage) -> list[dict[str, Any]]:
@@ -154,44 +154,3 @@ def _idle(lessons: Sequence[Lesson], usage: Usage) -> list[dict[str, Any]]:
         if each.state == "active" and (each.provenance.created_at or each.id in usage.last)
     ]
     return sorted(found, key=lambda each: -each["days"])
-
-
-def _holds(by: Mapping[str, Counter[Any]]) -> dict[str, str]:
-    kinds = {kind or "without a kind": number for kind, number in by["by_kind"].most_common(_MOST_KINDS)}
-    more, once = len(by["by_kind"]) - len(kinds), by["by_support"][1]
-    return {
-        "state": _tallied(by["by_state"]),
-        "trust": _tallied(by["by_trust"]),
-        "kind of task": _tallied(kinds) + (f", and {more} more kinds" if more else ""),
-        "learned": f"{once} once, {by['by_support'].total() - once} more often",
-    }
-
-
-def _tallied(counts: Mapping[str, int]) -> str:
-    """Counts by name on one line, the largest first."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{number} {name}" for name, number in ordered)
-
-
-def _use(usage: Usage, known: Credits, with_lift: int) -> dict[str, str]:
-    from jeeves_reflexion.lessons.credit.effects import MIN_EACH
-
-    counts, library_lift = usage.counts, known.library_lift()
-    empty = f", {counts['recalls_empty']} of them without a lesson" if counts["recalls_empty"] else ""
-    whole = counts["recalls_withheld_whole"]
-    of_whole = f"; {counted(whole, 'recall')} as a whole" if whole else ""
-    drawn = f"{counts['lessons_withheld']} withheld by the draw ({usage.share_withheld():.0%}{of_whole})"
-    offered = f"{counted(counts['lessons_offered'], 'lesson')} offered, {drawn}"
-    later = f"; {counted(counts['later_scores'], 'score')} given later" if counts["later_scores"] else ""
-    compared = "" if library_lift.value is None else ": recalling against not recalling"
-    lifts = f"known of {counted(with_lift, 'lesson')}"
-    if not with_lift:
-        lifts = (
-            f"known of none: a lesson needs {MIN_EACH} scored attempts with it and {MIN_EACH} drawn without"
-        )
-    return {
-        "recalls": f"{counts['recalls']}{empty}; {offered}" if counts["recalls"] else "none",
-        "scored": f"{counted(counts['scored_attempts'], 'attempt')}{later}",
-        "library lift": lift_words(library_lift) + compared,
-        "lesson lifts": lifts,
-    }

@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 
+from jeeves_reflexion.cli.lessons.library import Library, over_lessons
 from jeeves_reflexion.cli.lessons.look import kind_option
-from jeeves_reflexion.cli.lessons.views import lift_words, short, task_excerpt
-from jeeves_reflexion.cli.options import COUNT, Number, credit_option, over_lessons, top_k_option
+from jeeves_reflexion.cli.lessons.views import short, task_excerpt
+from jeeves_reflexion.cli.options import COUNT, Number, credit_option, top_k_option
+from jeeves_reflexion.cli.screen import lift_words
+from jeeves_reflexion.cli.stores import credit_of
+from jeeves_reflexion.lessons import LessonSettings, Picking, VectorLessonStore
+from jeeves_reflexion.loop.presets import preset_of
+from jeeves_reflexion.redaction import redact_record
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import JSON, RecalledLesson, Task
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.lessons.library import Library
-    from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
-    from jeeves_reflexion.types import Recall
+from jeeves_reflexion.types import JSON, Recall, RecalledLesson, Task
 
 
 def _settings(given: Mapping[str, Any]) -> LessonSettings:
     """The settings of a program's lesson store; what is None is as a store does by itself."""
-    from jeeves_reflexion.cli.stores import credit_of
-    from jeeves_reflexion.lessons import LessonSettings, Picking
-
     for name in ("half_life", "utility_weight"):
         if given["credit"] is False and given[name] is not None:
             option = f"--{name.replace('_', '-')}"
@@ -121,10 +119,6 @@ def why(library: Library, task: str, kind: str | None, tools: tuple[str, ...], *
     Settings that a program gives its lesson store or its loop are given here, too; what they are is shown. Nothing is
     noted as a recall, nothing is retired, and nothing is withheld by a draw.
     """
-    from jeeves_reflexion.lessons import VectorLessonStore
-    from jeeves_reflexion.loop.presets import preset_of
-    from jeeves_reflexion.redaction import redact_record
-
     if not task.strip():
         raise click.UsageError("the task is empty: say what would be asked")
     asked, settings = Task(task, kind=kind, tools=tools), _settings(given)

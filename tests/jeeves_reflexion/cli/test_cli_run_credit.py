@@ -48,7 +48,7 @@ def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, serve
         made.append(given[3].credit)
         return open_or_make(*given, **named)
 
-    monkeypatch.setattr("jeeves_reflexion.cli.stores.open_or_make", opened)
+    monkeypatch.setattr("jeeves_reflexion.cli.run.open_or_make", opened)
     for given in ((), ("--credit",), ("--no-credit",)):
         run("What is the capital of France?", *given)
         why = ("lessons", "why", "What is the capital of France?", "--lessons", place, "--json")
