@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 from typing import Final
@@ -50,7 +51,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     stopped = isinstance(shown, KeyboardInterrupt)
     name = "Interrupted" if stopped else type(shown).__name__
     message = _of_file(shown) if isinstance(shown, OSError) else str(shown)
-    message = message or ("the command was stopped" if stopped else name)
+    message = re.sub(r"\[Errno \d+\] ", "", message) or ("the command was stopped" if stopped else name)
     if as_json:
         sys.stdout.write(json.dumps({"error": {"kind": name, "message": message}}) + "\n")
     else:

@@ -275,6 +275,18 @@ def test_a_folder_of_other_things_is_no_store(run, server, place):
     assert not server.asked
 
 
+def test_a_file_is_no_address_of_lessons(run, cli, server, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    for result in (
+        run("Say something.", "--lessons", str(file)),
+        cli("lessons", "add", "Look first.", "--task", "Cross", "--create", "--lessons", file),
+    ):
+        assert result.exit_code == 3
+        assert result.stderr == f"error: {file} is a file, not the folder of a lesson store\n"
+    assert (file.read_text(), server.asked) == ("mine", [])
+
+
 def test_a_damaged_store_is_an_error_and_stays_as_it_is(run, server, place):
     place.mkdir()
     (place / "store.sqlite3").write_bytes(b"no database " * 100)
@@ -405,3 +417,36 @@ def test_an_agent_of_ones_own_is_judged_and_taught_by_the_model(run, server, tmp
     missing = run("Anything?", "--agent", "own_agent:nobody")
     assert missing.exit_code == 3
     assert "--agent own_agent:nobody can't be loaded" in missing.stderr
+
+
+BUGGY = """
+import json
+
+def bug(prompt):
+    return undefined + prompt
+
+def deep(prompt):
+    return json.loads(7)
+
+def raises(prompt):
+    raise ValueError("as agents do")
+"""
+
+
+def test_a_mistake_in_ones_own_agent_is_one_line_that_names_its_place(run, server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "buggy_agent.py").write_text(BUGGY)
+    for name, said in (
+        ("bug", "buggy_agent.py, line 5, in bug: NameError: name 'undefined' is not defined"),
+        ("deep", "buggy_agent.py, line 8, in deep: TypeError: the JSON object must be str"),
+    ):
+        result = run("Anything?", "--agent", f"buggy_agent:{name}", "--no-lessons")
+        assert result.exit_code == 3
+        assert result.stderr.splitlines()[-1].startswith(f"error: {said}")
+        assert "Traceback" not in result.stderr
+    assert "Traceback" in run("Anything?", "--agent", "buggy_agent:bug", "--no-lessons", "--debug").stderr
+    told = json.loads(run("Anything?", "--agent", "buggy_agent:bug", "--no-lessons", "--json").stdout)
+    assert told["error"]["kind"] == "ConfigurationError"
+    server.verdicts = ["score: 0.1"]
+    tried = run("Anything?", "--agent", "buggy_agent:raises", "--no-lessons", "--max-attempts", "1")
+    assert tried.exit_code == 1, "what an agent raises otherwise is an attempt"
