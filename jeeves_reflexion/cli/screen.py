@@ -139,13 +139,6 @@ class Screen:
 
     # -- stderr
 
-    def asked(self, fields: Mapping[str, str]) -> None:
-        """Show one item that a question is about."""
-        if self._err.is_terminal:
-            self._err.print(_item(fields))
-        else:
-            self.note("  ".join(fields.values()))
-
     def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """Say what is going on."""
         if not self.quiet:
@@ -235,7 +228,7 @@ class Answers:
             if self.as_json:
                 raise click.UsageError("--json can't ask: add --yes or --dry-run")
             for row in rows:  # a part of the question, and no result
-                self.screen.asked(row)
+                self.screen.note("  ".join(row.values()))
             click.confirm(question, abort=True, err=True)
         return not asking.dry_run
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -44,13 +44,12 @@ _RULES: Final = {
     # Some may have been merged into it before.
     "merge": _Rule("merged", ("active", "proposed", "retired")),
 }
-_waiting = options_of(
+_waiting = (
     click.argument("lesson_ids", metavar="[ID...]", nargs=-1),
     click.option(
         "--all", "everything", is_flag=True, help="All proposed lessons, and no text in quarantine."
     ),
 )
-_changing = options_of(why_options, asking_options, over_lessons)
 
 
 @click.command(short_help="What waits for a decision.")
@@ -75,84 +74,70 @@ def review(library: Library) -> None:
     )
 
 
-@click.command(short_help="Let what waits in.")
-@_waiting
-@_changing
-def approve(
-    library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking, *, everything: bool
-) -> None:
-    """Let proposed lessons be recalled, and texts in quarantine become lessons that are."""
-    _decide(library, "approve", lesson_ids, why, asking, everything=everything)
+def _decision(
+    decision: Decision, short_help: str, text: str, *arguments: Callable[[Any], Any]
+) -> click.Command:
+    """Return the command that decides on each of several lessons; on none of them unless it can be done to all."""
+    rule = _RULES[decision]
+
+    @click.command(decision, short_help=short_help, help=text)
+    @options_of(*arguments, why_options, asking_options, over_lessons)
+    def command(
+        library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking, *, everything: bool = False
+    ) -> None:
+        if everything == bool(lesson_ids):
+            raise click.UsageError(f"name the lessons to {decision}, or say --all")
+        if decision == "retire" and not why.reason:
+            raise click.UsageError("a lesson is retired for a reason: say it with --reason")
+
+        async def decidable(store: VectorLessonStore) -> list[Found]:
+            if everything:
+                return [Found(lesson) for lesson in (await library.curator(store).waiting()).proposed]
+            return await _fit(library, store, lesson_ids, decision)
+
+        found = library.within(decidable)
+        lost = decision == "reject" and any(each.held for each in found)
+        number, end = counted(len(found), "lesson"), ", texts in quarantine for good" if lost else ""
+        answer = {rule.done: [each.lesson.id for each in found]}
+        rows = [brief(each.lesson, state=each.state) for each in found]
+        sure = not found or (len(found) == 1 and not lost)
+        if library.agreed(asking, f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
+            if found:
+                library.within(lambda store: _decide(library.curator(store, why.by), decision, found, why))
+            library.give(answer, f"{rule.done} {number}")
+
+    return command
 
 
-@click.command(short_help="Keep what waits out.")
-@_waiting
-@_changing
-def reject(
-    library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking, *, everything: bool
-) -> None:
-    """Retire proposed lessons, and throw texts in quarantine away.
-
-    A rejected lesson stays, so that it is not learned again.
-    """
-    _decide(library, "reject", lesson_ids, why, asking, everything=everything)
+async def _decide(curator: Curator, decision: Decision, found: Sequence[Found], why: Why) -> None:
+    lessons = [each.lesson.id for each in found if each.held is None]
+    await curator.decide(decision, lessons, reason=why.reason)
+    for each in found:
+        if each.held is not None:
+            one = curator.approve if decision == "approve" else curator.reject
+            await one(each.lesson.id, reason=why.reason)
 
 
-@click.command(short_help="Recall lessons no more, for a reason.")
-@lesson_ids
-@_changing
-def retire(library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking) -> None:
-    """Keep lessons, and recall them no more; --reason is required."""
-    if not why.reason:
-        raise click.UsageError("a lesson is retired for a reason: say it with --reason")
-    _decide(library, "retire", lesson_ids, why, asking)
-
-
-@click.command(short_help="Recall retired lessons again.")
-@lesson_ids
-@_changing
-def restore(library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking) -> None:
-    """Recall retired lessons again."""
-    _decide(library, "restore", lesson_ids, why, asking)
-
-
-def _decide(
-    library: Library,
-    decision: Decision,
-    lesson_ids: Sequence[str],
-    why: Why,
-    asking: Asking,
-    *,
-    everything: bool = False,
-) -> None:
-    """Decide on each of several lessons; on none of them unless it can be done to all."""
-    if everything == bool(lesson_ids):
-        raise click.UsageError(f"name the lessons to {decision}, or say --all")
-
-    async def decidable(store: VectorLessonStore) -> list[Found]:
-        if everything:
-            return [Found(lesson) for lesson in (await library.curator(store).waiting()).proposed]
-        return await _fit(library, store, lesson_ids, decision)
-
-    async def decide(store: VectorLessonStore) -> None:
-        curator = library.curator(store, why.by)
-        lessons = [each.lesson.id for each in found if each.held is None]
-        await curator.decide(decision, lessons, reason=why.reason)
-        for each in found:
-            if each.held is not None:
-                one = curator.approve if decision == "approve" else curator.reject
-                await one(each.lesson.id, reason=why.reason)
-
-    found, done = library.within(decidable), _RULES[decision].done
-    lost = decision == "reject" and any(each.held for each in found)
-    number, end = counted(len(found), "lesson"), ", texts in quarantine for good" if lost else ""
-    answer = {done: [each.lesson.id for each in found]}
-    rows = [brief(each.lesson, state=each.state) for each in found]
-    sure = not found or (len(found) == 1 and not lost)
-    if library.agreed(asking, f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
-        if found:
-            library.within(decide)
-        library.give(answer, f"{done} {number}")
+approve = _decision(
+    "approve",
+    "Let what waits in.",
+    "Let proposed lessons be recalled, and texts in quarantine become lessons that are.",
+    *_waiting,
+)
+reject = _decision(
+    "reject",
+    "Keep what waits out.",
+    "Retire proposed lessons, and throw texts in quarantine away.\n\nA rejected lesson stays, so that it is not learned"
+    " again.",
+    *_waiting,
+)
+retire = _decision(
+    "retire",
+    "Recall lessons no more, for a reason.",
+    "Keep lessons, and recall them no more; --reason is required.",
+    lesson_ids,
+)
+restore = _decision("restore", "Recall retired lessons again.", "Recall retired lessons again.", lesson_ids)
 
 
 async def _fit(
@@ -191,7 +176,9 @@ def edit(library: Library, lesson_id: str, text: str, why: Why) -> None:
 @click.argument("into", metavar="INTO")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @click.option("--text", metavar="TEXT", help="New words for the one that stays.")
-@_changing
+@why_options
+@asking_options
+@over_lessons
 def merge(
     library: Library, into: str, others: Sequence[str], text: str | None, why: Why, asking: Asking
 ) -> None:
@@ -222,8 +209,7 @@ def merge(
 
     merged = library.within(made)
     done = f"merged {counted(len(ids) - len(before), 'lesson')} into {short(kept.id)}"
-    were = "was" if len(before) == 1 else "were"
-    known = f"; {counted(len(before), 'lesson')} {were} merged into it before" if before else ""
+    known = f"; {counted(len(before), 'lesson')} merged into it before" if before else ""
     library.give({"lesson": merged, **answer}, f"{done}, learned {merged.support} times now{known}")
 
 

@@ -38,7 +38,7 @@ def test_merging_again_says_that_it_was_done_before(cli, fill):
     first, second, other = fill([CAPITAL, SORT, MUG])
     cli("lessons", "merge", first, other, "--yes")
     assert cli("lessons", "merge", first, other, "--yes").stdout == (
-        f"merged no lessons into {first[:8]}, learned 2 times now; 1 lesson was merged into it before\n"
+        f"merged no lessons into {first[:8]}, learned 2 times now; 1 lesson merged into it before\n"
     )
     both = json.loads(cli("lessons", "merge", first, second, other, "--yes", "--json").stdout)
     assert (both["merged"], both["merged_before"]) == ([second], [other])
