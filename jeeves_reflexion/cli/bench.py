@@ -24,17 +24,8 @@ from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 GROUP = "jeeves_reflexion.benchmarks"
 
 
-class _OfAFile(click.Command):
-    """The command of a file of tasks: what stands for its name is the file's own."""
-
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the usage with the file once."""
-        group = ctx.parent.command_path if ctx.parent else ctx.command_path
-        formatter.write_usage(group, "TASKS.jsonl [OPTIONS]")
-
-
-@click.command("TASKS.jsonl", cls=_OfAFile, short_help="Your own tasks: JSON lines with a prompt each.")
-@click.argument("tasks", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.command("TASKS.jsonl", short_help="Your own tasks: JSON lines with a prompt each.")
+@click.argument("tasks", metavar="", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--agent",
     metavar="MODULE:NAME",

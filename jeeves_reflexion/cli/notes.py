@@ -181,26 +181,25 @@ def _row(history: NoteHistory) -> dict[str, str]:
 
 def _versions(history: NoteHistory) -> Iterator[dict[str, str]]:
     """One row for each version, after one for the runs without notes."""
-    found = [(0, "", history.baseline, "no notes", False)]
-    found += [
-        (
-            each.number,
-            _when(each.reflection.reflected_at),
-            each.scores,
-            each.reflection.refined_description,
-            each.withdrawn,
+    yield _version(history, 0, history.baseline, "no notes")
+    for each in history.versions:
+        shown = _version(history, each.number, each.scores, each.reflection.refined_description)
+        yield (
+            shown
+            | {"date": _when(each.reflection.reflected_at)}
+            | ({"state": "taken back"} if each.withdrawn else {})
         )
-        for each in history.versions
-    ]
-    for number, date, scores, text, withdrawn in found:
-        yield {
-            "version": str(number),
-            "date": date,
-            "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
-            "runs": counted(len(scores), "run"),
-            "state": "taken back" if withdrawn else "current" if number == history.current else "",
-            "text": abridge(text, 2 * _EXCERPT),
-        }
+
+
+def _version(history: NoteHistory, number: int, scores: Sequence[float], text: str) -> dict[str, str]:
+    return {
+        "version": str(number),
+        "date": "",
+        "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
+        "runs": counted(len(scores), "run"),
+        "state": "current" if number == history.current else "",
+        "text": abridge(text, 2 * _EXCERPT),
+    }
 
 
 def _document(history: NoteHistory) -> dict[str, object]:

@@ -16,7 +16,7 @@ import anyio
 import click
 
 from jeeves_reflexion import events
-from jeeves_reflexion.cli.endpoints import key_of, model_at
+from jeeves_reflexion.cli.connections import key_of, model_at
 from jeeves_reflexion.cli.options import Endpoint, debug_option, endpoint_options, json_option, quiet_option
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError

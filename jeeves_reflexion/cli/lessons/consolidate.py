@@ -7,10 +7,9 @@ from typing import Final
 
 import click
 
-from jeeves_reflexion.cli.endpoints import ProvenModel, model_at
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons
+from jeeves_reflexion.cli.connections import ProvenModel, model_at
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
 from jeeves_reflexion.cli.lessons.stats import usage_of
-from jeeves_reflexion.cli.lessons.views import brief, change_of, short
 from jeeves_reflexion.cli.options import (
     Asking,
     Endpoint,

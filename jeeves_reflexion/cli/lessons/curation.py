@@ -7,9 +7,17 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from jeeves_reflexion.cli.lessons.library import Found, Library, over_lessons
+from jeeves_reflexion.cli.lessons.library import (
+    Found,
+    Library,
+    brief,
+    change_of,
+    held_document,
+    over_lessons,
+    row,
+    short,
+)
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
-from jeeves_reflexion.cli.lessons.views import brief, change_of, held_document, row, short
 from jeeves_reflexion.cli.options import (
     Asking,
     Number,

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import anyio.to_thread
 import click
 
+from jeeves_reflexion.cli.connections import origin_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons
-from jeeves_reflexion.cli.stores import origin_at
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.lessons import Curator, Finding, VectorLessonStore, gate, shape_problem

@@ -22,9 +22,8 @@ from jeeves_reflexion.cli.lessons.exchange import (
     take_over,
     with_tasks,
 )
-from jeeves_reflexion.cli.lessons.library import Library, over_lessons
+from jeeves_reflexion.cli.lessons.library import Library, brief, over_lessons, short, task_excerpt
 from jeeves_reflexion.cli.lessons.look import create_option, state_option
-from jeeves_reflexion.cli.lessons.views import brief, short, task_excerpt
 from jeeves_reflexion.cli.options import (
     Asking,
     EmbedderChoice,

@@ -8,11 +8,14 @@ from typing import get_args
 
 import click
 
-from jeeves_reflexion.cli.lessons.library import Found, Library, all_lessons, over_lessons
-from jeeves_reflexion.cli.lessons.views import (
+from jeeves_reflexion.cli.lessons.library import (
+    Found,
+    Library,
+    all_lessons,
     brief,
     entry_row,
     held_document,
+    over_lessons,
     row,
     short,
 )

@@ -8,9 +8,9 @@ from typing import get_args
 import anyio
 import click
 
+from jeeves_reflexion.cli.connections import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.cli.lessons.library import Library
 from jeeves_reflexion.cli.options import NamedEmbedder, Where, debug_option, json_option, lessons_or_place
-from jeeves_reflexion.cli.stores import embedder_for, existing, lesson_store_errors
 from vectorstores import Reembedding, ReembeddingEstimate, estimate_reembedding
 from vectorstores import reembed as move
 

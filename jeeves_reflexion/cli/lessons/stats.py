@@ -10,8 +10,7 @@ from typing import Any, Final, cast
 
 import click
 
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, over_lessons
-from jeeves_reflexion.cli.lessons.views import brief
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons
 from jeeves_reflexion.cli.screen import lift_words
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS

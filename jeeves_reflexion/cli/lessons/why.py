@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import click
 
-from jeeves_reflexion.cli.lessons.library import Library, over_lessons
+from jeeves_reflexion.cli.connections import credit_of
+from jeeves_reflexion.cli.lessons.library import Library, over_lessons, short, task_excerpt
 from jeeves_reflexion.cli.lessons.look import kind_option
-from jeeves_reflexion.cli.lessons.views import short, task_excerpt
 from jeeves_reflexion.cli.options import COUNT, Number, credit_option, top_k_option
 from jeeves_reflexion.cli.screen import lift_words
-from jeeves_reflexion.cli.stores import credit_of
 from jeeves_reflexion.lessons import LessonSettings, Picking, VectorLessonStore
 from jeeves_reflexion.loop.presets import preset_of
 from jeeves_reflexion.redaction import redact_record

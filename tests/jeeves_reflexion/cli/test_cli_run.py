@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
+from jeeves_reflexion.cli.run import Watch
 from jeeves_reflexion.cli.screen import Screen
-from jeeves_reflexion.cli.watch import Watch
 from jeeves_reflexion.events import LessonsRecalled, RunFinished
 from jeeves_reflexion.types import StopReason
 from vectorstores import origin_of

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import Attempt, RunResult, Step, Task, Trial, Usage
+from jeeves_reflexion.cli.run import result_document
 from jeeves_reflexion.cli.screen import plain, visible
-from jeeves_reflexion.cli.watch import result_document
 from jeeves_reflexion.types import Evaluation
 
 
