@@ -107,11 +107,10 @@ def test_each_kind_of_error_has_its_exit_code():
 
 
 def test_a_reader_that_leaves_early_is_no_error(fill, process):
-    fill([(f"Task number {n}", f"Lesson number {n} " + "and so on " * 40) for n in range(300)])
-    listing = process("lessons", "list", "--all")
+    fill([("Boil an egg.", "Prick the egg before you boil it.")])
+    listing = process("lessons", "list")
     assert listing.stdout is not None
-    listing.stdout.readline()
-    listing.stdout.close()
+    listing.stdout.close()  # before there is anything to read
     listing.stdout = None
     _, err = listing.communicate(timeout=30)
     assert err == ""
