@@ -297,6 +297,29 @@ def test_what_cannot_work_is_refused_before_anything_is_tried(cli, here):
         assert not Path("agent.log").exists()
 
 
+BUGGY = """
+def agent(prompt):
+    return undefined
+
+def other(task, given):
+    return undefined
+"""
+
+
+def test_a_mistake_in_ones_own_parts_is_one_line_that_names_its_place(cli, here, tmp_path):
+    (tmp_path / "buggy_parts.py").write_text(BUGGY)
+    for option, name, line in (
+        ("--agent", "agent", 3),
+        ("--evaluator", "other", 6),
+        ("--reflector", "other", 6),
+        ("--scorer", "other", 6),
+    ):
+        result = cli(*arguments(here, option, f"buggy_parts:{name}", "--out", option.strip("-")))
+        told = json.loads(result.stdout)["error"]
+        assert (result.exit_code, told["kind"]) == (3, "ConfigurationError"), option
+        assert told["message"].startswith(f"buggy_parts.py, line {line}, in {name}: NameError")
+
+
 def test_nobody_reflects_or_tries(cli, here):
     base = ["bench", "tasks.jsonl", "--embedder", "hashing", "--out", "out"]
     assert "nobody tries the tasks" in cli(*base).stderr
