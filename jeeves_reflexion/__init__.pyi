@@ -19,6 +19,7 @@ from jeeves_reflexion.errors import MissingDependencyError as MissingDependencyE
 from jeeves_reflexion.errors import ModelAuthError as ModelAuthError
 from jeeves_reflexion.errors import ModelConnectionError as ModelConnectionError
 from jeeves_reflexion.errors import ModelError as ModelError
+from jeeves_reflexion.errors import ModelRequestError as ModelRequestError
 from jeeves_reflexion.errors import ModelResponseError as ModelResponseError
 from jeeves_reflexion.errors import ModelTimeoutError as ModelTimeoutError
 from jeeves_reflexion.errors import ReflexionError as ReflexionError

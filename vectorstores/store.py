@@ -14,7 +14,6 @@ import anyio.to_thread
 import numpy as np
 
 from vectorstores._checks import (
-    Row,
     cache_key,
     check_chunks,
     check_ids,
@@ -51,9 +50,8 @@ R = TypeVar("R")
 # Checking a chunk takes some 10 microseconds, and a millisecond for 100 kB of it: more would be felt on the event loop.
 _INLINE: Final = 32
 _LIGHT: Final = 64 * 1024
-# A value of a filter takes some microseconds; an id less than one.
-_LIGHT_FILTER: Final = 8 * 1024
-_MANY_IDS: Final = 1000
+# Values of a filter, and ids, take some microseconds each.
+_LIGHT_LIST: Final = 8 * 1024
 # More than any store holds, and a number that every one of them can take.
 _MANY: Final = 2**31 - 1
 
@@ -101,10 +99,12 @@ class Store:
         :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
         """
         opened = await self._open()
-        heavy = len(chunks) > _INLINE or _heavy(*chunks, *records)
-        rows = await _offload(heavy, partial(check_chunks, chunks, opened.dim))
-        record_rows = await _offload(heavy, partial(check_records, records))
-        fresh = await self._fill_vectors(opened, [row for row in rows if row.vector is None])
+        rows = await _checked(partial(check_chunks, chunks, opened.dim), *chunks)
+        record_rows = await _checked(partial(check_records, records), *records)
+        lacking = [row for row in rows if row.vector is None]
+        vectors, fresh = await self._embed(opened, [row.searched_text for row in lacking])
+        for row, vector in zip(lacking, vectors, strict=True):
+            row.vector = vector
         if rows or record_rows:
             await self._engine.write(self._namespace, rows, record_rows, fresh)
         return [row.id for row in rows]
@@ -112,8 +112,8 @@ class Store:
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
         """Delete chunks by id and return how many there were; unknown ids are passed over."""
         await self._open()
-        wanted = await _distinct(ids)
-        record_rows = await _offload(_heavy(*records), partial(check_records, records))
+        wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
+        record_rows = await _checked(partial(check_records, records), *records)
         return await self._engine.delete(self._namespace, wanted, record_rows) if wanted or record_rows else 0
 
     async def search(
@@ -182,7 +182,7 @@ class Store:
 
         With their ``vectors``, if asked: those of one embedder are compared by their inner product.
         """
-        wanted = await _distinct(ids)
+        wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
         await self._open()
         return await self._engine.get(self._namespace, wanted, vectors=vectors)
 
@@ -199,7 +199,7 @@ class Store:
         """
         await self._open()
         (known,) = check_ids([id])
-        text = await _offload(_heavy(patch), partial(metadata_json, patch, f"patch of {id!r}"))
+        text = await _checked(partial(metadata_json, patch, f"patch of {id!r}"), patch)
         return await self._engine.update(self._namespace, known, text)
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
@@ -214,7 +214,7 @@ class Store:
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record unless the key exists; return whether it was written. Never replaces."""
-        row = await _offload(_heavy(value), partial(record_row, collection, key, value))
+        row = await _checked(partial(record_row, collection, key, value), value)
         await self._open()
         return await self._engine.append_once(self._namespace, row)
 
@@ -233,7 +233,7 @@ class Store:
         """
         if version is not None:
             version = _index("version", version)
-        row = await _offload(_heavy(value), partial(record_row, collection, key, value))
+        row = await _checked(partial(record_row, collection, key, value), value)
         await self._open()
         return await self._engine.swap_record(self._namespace, row, version)
 
@@ -249,7 +249,7 @@ class Store:
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Delete records by key and return how many there were."""
         check_ids([collection], "collection")
-        wanted = await _distinct(keys, "keys")
+        wanted = await _checked(partial(check_ids, keys, "keys"), keys, light=_LIGHT_LIST)
         await self._open()
         return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
 
@@ -267,20 +267,13 @@ class Store:
             )
         return await self._engine.open()
 
-    async def _fill_vectors(self, opened: Opened, rows: Sequence[Row]) -> dict[bytes, FloatArray]:
-        if not rows:
-            return {}
-        vectors, fresh = await self._embed(opened, [row.searched_text for row in rows])
-        for row, vector in zip(rows, vectors, strict=True):
-            row.vector = vector
-        return fresh
-
     async def _embed(
         self, opened: Opened, texts: Sequence[str]
     ) -> tuple[list[FloatArray], dict[bytes, FloatArray]]:
         """Return the embeddings of the texts, and by key those that the embedder was asked for."""
-        heavy = len(texts) > _INLINE or _heavy(*texts)
-        keys = await _offload(heavy, partial(_cache_keys, opened.embedder_id, texts))
+        if not texts:
+            return [], {}
+        keys = await _checked(lambda: [cache_key(opened.embedder_id, text) for text in texts], *texts)
         known = await self._engine.cached(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         fresh: dict[bytes, FloatArray] = {}
@@ -290,38 +283,16 @@ class Store:
         return [known[key] if key in known else fresh[key] for key in keys], fresh
 
 
-async def _offload(heavy: bool, work: Callable[[], R]) -> R:  # noqa: FBT001 - the one thing it is about
-    """Do work where it does not hold up the event loop."""
-    return await anyio.to_thread.run_sync(work) if heavy else work()
-
-
-def _heavy(*items: object) -> bool:
-    """Whether checking these, of any type, would be felt on the event loop."""
-    parts: list[object] = []
-    for item in items:
-        if isinstance(item, Chunk):
-            parts += (item.id, item.content, item.embed_text, item.metadata)
-        elif isinstance(item, RecordWrite):
-            parts.append(item.value)
-        else:
-            parts.append(item)
-    return weigh(parts, _LIGHT) > _LIGHT
-
-
-def _cache_keys(embedder_id: str, texts: Sequence[str]) -> list[bytes]:
-    return [cache_key(embedder_id, text) for text in texts]
-
-
-async def _distinct(ids: Sequence[str], name: str = "ids") -> list[str]:
-    """Return ids, or keys, without repetitions."""
-    return await _offload(len(ids) > _MANY_IDS, partial(check_ids, ids, name))
+async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -> R:
+    """Do work over these items; off the event loop where it would be felt there."""
+    if len(items) > _INLINE or weigh(items, light) > light:
+        return await anyio.to_thread.run_sync(work)
+    return work()
 
 
 async def _parsed(filter: Filter | None) -> Node | None:
     """Read a filter, of thousands of values perhaps."""
-    if filter is None:
-        return None
-    return await _offload(weigh([filter], _LIGHT_FILTER) > _LIGHT_FILTER, partial(parse, filter))
+    return None if filter is None else await _checked(partial(parse, filter), filter, light=_LIGHT_LIST)
 
 
 def _within(name: str, value: T, low: float, high: float) -> T:

@@ -164,6 +164,8 @@ async def test_vectors_come_with_their_chunks_when_they_are_asked_for(store):
     assert (texts.content, other.id) == ("text", "other")
     assert np.allclose(other.vector, unit(0.6, 0.8), atol=1e-6)
     assert np.isclose(np.linalg.norm(texts.vector), 1.0, atol=1e-6)
+    other.vector[:] = 0.0  # the reader's own
+    assert (await store.search(unit(3, 4), k=1))[0].score == pytest.approx(1.0, abs=1e-5)
     assert [chunk.vector for chunk in await store.get_by_ids(["other"])] == [None]
     assert await store.get_by_ids([], vectors=True) == await store.get_by_ids(["nobody"], vectors=True) == []
 

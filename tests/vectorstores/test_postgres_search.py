@@ -154,7 +154,9 @@ async def test_equal_vectors_come_in_the_order_of_insertion_by_the_index_too(pos
         assert [hit.chunk.id for hit in hits] == [f"s{n:02}" for n in range(12)]
 
 
-async def test_where_many_were_admitted_and_few_are_left_they_are_compared(postgres_database):
+async def test_where_many_were_admitted_and_few_are_left_they_are_compared(postgres_database, monkeypatch):
+    # As some seconds later.
+    monkeypatch.setattr(search, "_BELIEVED_FOR", -1.0)
     count = 1000
     vectors = clustered(count)
     async with store_at(postgres_database, exact_below=200, ef_search=40) as store:

@@ -1,8 +1,7 @@
 """What is nearest: exactly when few chunks are admitted, by a walk through the index when many are.
 
 Filters and the namespace hold before the best are taken, on both ways. The admitted are counted, up to the number
-where they are many, and for a minute or until much was changed that is believed. A walk that found too few is done
-again exactly.
+where they are many, and that is believed for some seconds. A walk that found too few is done again exactly.
 
 How many are few depends on the table: what makes a walk through the index miss is that few of the chunks around
 the query are admitted. Measured on clustered vectors, recall@5 of the index, at 100,000 and at 300,000 (with
@@ -14,33 +13,28 @@ At a million (with 200) it was 0.989 unfiltered, 0.986 with 25 % or 18 % admitte
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 from vectorstores.base import SearchHit
 from vectorstores.postgres.chunks import chunk_of, count_chunks, require_vector
-from vectorstores.postgres.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
+from vectorstores.postgres.connection import About, Connection
+from vectorstores.postgres.connection import rows as rows_of
 from vectorstores.postgres.filters import EVERYTHING
-from vectorstores.postgres.session import rows as rows_of
+from vectorstores.postgres.schema import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
 from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
+    from vectorstores.postgres.address import PostgresOptions
     from vectorstores.postgres.filters import Where
-    from vectorstores.postgres.options import PostgresOptions
-    from vectorstores.postgres.session import About, Connection
 
 Found = Sequence[tuple[Any, ...]]
 
 _MOST_WANTED: Final = 2**31 - 2
-# What others delete makes it untrue meanwhile, and a walk among few finds fewer of the nearest.
-_BELIEVED_FOR: Final = 60.0
-# What this process changes is counted: at one part in so many of the bound it is looked at again.
-_CHANGED: Final = 20
+# What is deleted makes it untrue meanwhile, and a walk among few finds fewer of the nearest.
+_BELIEVED_FOR: Final = 10.0
 _SIZED_FOR: Final = 30.0
 # Up to this share of the table, chunks are compared one by one, within ``exact_below``; few always are.
 _SHARE: Final = 0.15
@@ -66,25 +60,15 @@ _KEPT: Final = 2048
 _FIELDS: Final = "c.number, c.id, c.content, c.embed_text, c.metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class _Belief:
-    """Whether a filter in a namespace admits many, until when that holds, and how much was changed by then."""
-
-    many: bool
-    until: float
-    changes: int
-
-
 class Searches:
     """The searches of a store, and what was learned of them."""
 
     def __init__(self, about: About, options: PostgresOptions) -> None:
         self._about = about
         self._options = options
-        self._beliefs: dict[tuple[str, tuple[object, ...]], _Belief] = {}
-        self._changes: Counter[str] = Counter()
+        # By namespace and filter: whether many are admitted, and until when that is believed.
+        self._beliefs: dict[tuple[str, tuple[object, ...]], tuple[bool, float]] = {}
         self._bound, self._effort, self._sized_until = 0, 0, 0.0
-        self._efforts: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     async def search(
         self, connection: Connection, namespace: str, query: Query, where: Where
@@ -99,22 +83,16 @@ class Searches:
             found = await self._nearest(connection, namespace, query, where, wanted)
         return _best(query, found, wanted)
 
-    def changed(self, namespace: str, rows: int) -> None:
-        """Hear that this process has written or deleted rows: filters may admit few now that admitted many."""
-        self._changes[namespace] += rows
-
     async def _admits_many(self, connection: Connection, namespace: str, where: Where) -> bool:
         await self._measure(connection)
         key, now = (namespace, where.key), time.monotonic()
-        changes = self._changes[namespace]
-        belief = self._beliefs.get(key)
-        if belief is None or now > belief.until or changes - belief.changes > self._bound // _CHANGED:
+        many, until = self._beliefs.get(key, (False, 0.0))
+        if now > until:
             many = await count_chunks(connection, namespace, where, self._bound + 1) > self._bound
-            belief = _Belief(many, now + _BELIEVED_FOR, changes)
             if len(self._beliefs) >= _KEPT:
                 self._beliefs.clear()
-            self._beliefs[key] = belief
-        return belief.many
+            self._beliefs[key] = (many, now + _BELIEVED_FOR)
+        return many
 
     async def _measure(self, connection: Connection) -> None:
         """Set how many admitted chunks are many, and how far a walk goes, by the size of the table."""
@@ -157,9 +135,9 @@ class Searches:
             # A halfvec has three digits: more candidates, so that the exact scores decide.
             walked_for = max(walked_for, _SPREAD * wanted)
         effort = min(max(self._effort, _PER_RESULT * walked_for), _MOST)
-        if self._efforts.get(connection) != effort:
+        if connection.effort != effort:
             await connection.execute(b"SELECT set_config('hnsw.ef_search', %b, false)", (str(effort),))
-            self._efforts[connection] = effort
+            connection.effort = effort
         order = f"{column}::halfvec({dim}) <#> %b::halfvec({dim})" if by_half else "distance"
         statement = (
             f"SELECT {_FIELDS}, {column} <#> %b AS distance FROM chunks c"  # noqa: S608
