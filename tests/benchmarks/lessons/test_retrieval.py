@@ -166,7 +166,11 @@ def data(tmp_path):
 
 def test_sets_are_read_without_repetitions_and_without_tasks_that_nobody_said(data):
     lessons = alfworld_lessons(data / "alfworld" / "logged_reflections.jsonl", read_goals())
-    assert [each.text for each in lessons] == ["Wash the plate.", "Take the plate to the sink.", "Heat it first."]
+    assert [each.text for each in lessons] == [
+        "Wash the plate.",
+        "Take the plate to the sink.",
+        "Heat it first.",
+    ]
     assert [(each.apart, each.task.id) for each in held_out_queries(lessons)] == [
         (f"env_{n}", f"env_{n}") for n in (2, 54, 20)
     ]
