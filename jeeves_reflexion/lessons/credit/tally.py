@@ -34,8 +34,8 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     needs_recall,
     written_at,
 )
-from jeeves_reflexion.types import JSON, Lift
-from vectorstores.base import Record, RecordPage, RecordStore
+from jeeves_reflexion.types import Lift
+from vectorstores.base import RecordPage, RecordStore
 
 SETTLE_SECONDS: Final = 300.0
 _PAGE: Final = 300  # few enough to be counted in a few milliseconds of the event loop's time
@@ -223,16 +223,13 @@ class VerdictReader:
 
     async def _count(self, page: RecordPage) -> None:
         new = [record for record in page.records if record.key not in self._counted]
-        recalls = {record.key: await self._recall_of(record) for record in new if needs_recall(record)}
+        old = [record.key for record in new if needs_recall(record)]
+        recalls = {key: await self._records.get(RECALLS, key) for key in old}
         # All of a page at once, so that a cancelled reader leaves none half counted.
         for record, verdict in [(each, Verdict.read(each, recalls.get(each.key))) for each in new]:
             self._tallies.add(verdict)
             self._counted.add(record.key)
             self._read += 1
-
-    async def _recall_of(self, record: Record) -> Mapping[str, JSON] | None:
-        found = await self._records.get(RECALLS, record.key)
-        return found.value if found is not None and isinstance(found.value, Mapping) else None
 
     async def _sum(self) -> Credits:
         known = self._tallies.credits(self._prior)
