@@ -170,8 +170,10 @@ class VectorLessonStore:
             if stored is None or len(stored.tasks) + len(new) > MOST_TASKS:
                 return [], None
             after = supported(stored.lesson, lesson, another_task=bool(new))
-            # Its own words were taught on tasks that a merge may have brought: these are named once more.
-            taught = cleaned.tasks if stored.tasks and len(passed) == 1 else new
+            # Its own words were taught on a task that a merge may have brought: it is named once more.
+            taught = (
+                [task for task in cleaned.tasks if task not in stored.tasks[:1]] if len(passed) == 1 else new
+            )
             return [Revision(stored, after, Change(SUPPORT, change.reason, change.by), taught)], after
 
         try:
