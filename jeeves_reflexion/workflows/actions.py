@@ -27,7 +27,7 @@ from jeeves_reflexion.types import Evaluation as EngineVerdict
 from jeeves_reflexion.values import check_whole
 from jeeves_reflexion.workflows.documents import Document, Place
 from jeeves_reflexion.workflows.errors import ReflectionFailedError
-from jeeves_reflexion.workflows.parts import (
+from jeeves_reflexion.workflows.plan import (
     CONTROL_KEYS,
     CallStep,
     CodeEvaluation,

@@ -53,18 +53,16 @@ class SchemaCheck:
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
-        value = read_json_text(output) if isinstance(output, str) and not self._wants_text else output
+        value = _json_of(output) if isinstance(output, str) and not self._wants_text else output
         try:
             value = coerce(plain(value), self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
         except RecursionError:
-            unfit = "it is nested too deeply, or its schema refers to itself without an end"
-            return _unfit(output, unfit)
+            return _unfit(output, "it is nested too deeply, or its schema refers to itself without an end")
         except NoJSONError as error:
             return _unfit(output, f"it is no JSON: {error}")
         except ArithmeticError:  # such as the quotient of a large number
-            unfit = "it holds a number that is too large or too small for its schema"
-            return _unfit(output, unfit)
+            return _unfit(output, "it holds a number that is too large or too small for its schema")
         except Unresolvable as error:
             raise ConfigurationError(f"the schema has a reference that leads nowhere: {error}") from error
         except re.error as error:
@@ -99,13 +97,11 @@ def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
     It is made in a process of its own. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no
     process can be had.
     """
-    folder = None if base_folder is None else str(base_folder)
     try:
-        found = worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
+        found = _ask(schema, base_folder, output)
     except worker.TooLongError:
-        return refusal(
-            f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped", output
-        )
+        said = f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped"
+        return refusal(said, output)
     problems = tuple(Problem(**each) for each in found.pop("errors"))
     return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
 
@@ -113,11 +109,15 @@ def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
 def check(schema: JSON, base_folder: Path | None) -> None:
     """Raise what making a :class:`SchemaCheck` raises, or :class:`ConfigurationError` for too long a time; blocks."""
     try:
-        worker.ask(MAX_SECONDS, "schemas.load", schema, None if base_folder is None else str(base_folder))
+        _ask(schema, base_folder, None)
     except worker.TooLongError as error:
-        raise ConfigurationError(
-            f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
-        ) from error
+        said = f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
+        raise ConfigurationError(said) from error
+
+
+def _ask(schema: JSON, base_folder: Path | None, output: JSON) -> Any:  # noqa: ANN401 - as JSON has it
+    folder = None if base_folder is None else str(base_folder)
+    return worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
 
 
 # -- what runs in the other process
@@ -128,12 +128,7 @@ def verdict(schema: JSON, base_folder: str | None, output: JSON) -> dict[str, An
     return asdict(SchemaCheck(schema, base_folder)(output))
 
 
-def load(schema: JSON, base_folder: str | None) -> None:
-    """Make a :class:`SchemaCheck`; see :func:`check`."""
-    SchemaCheck(schema, base_folder)
-
-
-def read_json_text(text: str) -> JSON:
+def _json_of(text: str) -> JSON:
     """Return the JSON object or array that a text holds, else the text."""
     found = json_value(text)
     try:
@@ -210,18 +205,14 @@ def coerce_scalar(value: JSON, kind: str) -> JSON:
 
 
 def _number(text: str, kind: str) -> JSON:
-    if not text or len(text) > _LONGEST or text != text.strip():
-        return text
     try:
-        number = json.loads(text)
+        number = json.loads(text) if len(text) <= _LONGEST and text == text.strip() else None
     except (ValueError, RecursionError):
         return text
-    if isinstance(number, int) and not isinstance(number, bool):
-        return number if str(number) == text else text
-    if kind == "integer" or not isinstance(number, float) or not math.isfinite(number):
-        return text
-    # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
-    return number if Decimal(repr(number)) == Decimal(text) else text
+    if isinstance(number, float) and kind == "number" and math.isfinite(number):
+        # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
+        return number if Decimal(repr(number)) == Decimal(text) else text
+    return number if type(number) is int and str(number) == text else text
 
 
 def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  # noqa: ANN401 - referencing's own type

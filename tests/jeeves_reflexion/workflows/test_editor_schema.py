@@ -7,7 +7,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from jeeves_reflexion.workflows import SchemaCheck, Workflow, WorkflowFileError
-from jeeves_reflexion.workflows.parts import file_schema
+from jeeves_reflexion.workflows.plan import file_schema
 
 SCHEMA = file_schema()
 LOOP = "nodes: [{name: a, uses: reflection.loop, with: {generator: %s, evaluator: %s}}]"

@@ -31,7 +31,7 @@ from jeeves_reflexion.workflows import (
     reflection_loop,
     schemas,
 )
-from jeeves_reflexion.workflows.parts import CONTROL_KEYS
+from jeeves_reflexion.workflows.plan import CONTROL_KEYS
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 from jeeves_reflexion import ConfigurationError, OpenAIModel, ScriptedModel, SessionError, errors
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 from jeeves_reflexion.workflows import ReflectionFailedError, Workflow, WorkflowError, WorkflowFileError
-from jeeves_reflexion.workflows.parts import CONTROL_KEYS
+from jeeves_reflexion.workflows.plan import CONTROL_KEYS
 
 pytestmark = pytest.mark.anyio
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
