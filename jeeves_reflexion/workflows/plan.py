@@ -19,7 +19,6 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import schemas, templates
 from jeeves_reflexion.workflows.documents import Document, Place
 from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowFileError
-from jeeves_reflexion.workflows.references import check_schema
 from jeeves_reflexion.workflows.values import NoJSONError, State, near, plain, shown
 
 LANGUAGES: Final = get_args(Language)
@@ -289,7 +288,7 @@ def _validator(shape: str) -> Any:  # noqa: ANN401 - jsonschema's own
     schema = file_schema()
     if shape:
         schema = {"$ref": f"#/$defs/{shape}", "$defs": schema["$defs"]}
-    return check_schema(schema)(schema)
+    return schemas.check_schema(schema)(schema)
 
 
 def check_shape(given: object, shape: str, place: Place) -> Any:  # noqa: ANN401 - a mapping, as JSON

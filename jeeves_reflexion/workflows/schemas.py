@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urldefrag, urljoin, urlsplit
 
-from jsonschema.exceptions import ValidationError, best_match
-from referencing.exceptions import Unresolvable
-
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.models.replies import json_value
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import worker
-from jeeves_reflexion.workflows.references import check_schema, registry_of
+from jeeves_reflexion.workflows.documents import path_in, read_file
 from jeeves_reflexion.workflows.values import MAX_DEPTH, NoJSONError, plain, produced, shown
 from jeeves_reflexion.workflows.verdicts import Problem, Verdict, refusal
+
+try:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError, ValidationError, best_match
+    from jsonschema.validators import validator_for
+    from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+except ImportError as error:  # pragma: no cover - the tests have it
+    raise MissingDependencyError("the schema evaluator", "workflows") from error
+
+# Their types are not told in a way that type checkers follow.
+_validator_for: Any = validator_for
+_registry: Any = Registry
+
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 MAX_SECONDS: Final = 5.0
 """The longest that a schema, or an output by a schema, is looked at."""
@@ -41,7 +57,7 @@ class SchemaCheck:
     without further packages.
 
     Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a bad schema or reference, see
-    :func:`~jeeves_reflexion.workflows.references.registry_of`.
+    :func:`~jeeves_reflexion.workflows.schemas.registry_of`.
     """
 
     def __init__(self, schema: JSON, base_folder: str | Path | None = None) -> None:
@@ -181,6 +197,99 @@ def _kind(value: object) -> str:
 
 def _a(kind: str) -> str:
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
+
+
+# -- schemas, and the files that they refer to in a base folder that no reference gets out of
+
+
+def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401 - a class of jsonschema
+    """Return the validator class of a schema's draft. Raises :class:`ConfigurationError` for what is no schema."""
+    if not isinstance(schema, Mapping | bool):
+        raise ConfigurationError(f"{name} must be a mapping, or true or false, not {type(schema).__name__}")
+    kind: Any = Draft202012Validator
+    if isinstance(schema, Mapping) and "$schema" in schema:
+        draft = schema["$schema"]
+        kind = _validator_for(schema, default=None) if isinstance(draft, str) else None
+        if kind is None:
+            raise ConfigurationError(f"{name}: the $schema {draft!r} is no known draft of JSON Schema")
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        at = ".".join(map(str, error.absolute_path))
+        said = f"{name} is no valid JSON Schema{f' at {at}' if at else ''}: {error.message[:300]}"
+        raise ConfigurationError(said) from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{name} is nested too deeply") from error
+    return kind
+
+
+def registry_of(schema: JSON, base_folder: Path | None) -> tuple[Any, Any]:
+    """Return the registry of a schema's references, and what resolves them in it; each has been tried.
+
+    References go to the schema itself, to an ``$id`` within it, to the specifications of JSON Schema, or to a YAML or
+    JSON file in ``base_folder``, named relative to the file that refers to it. Everything else, such as a URL, a path
+    that leads out of the folder, or a symbolic link that does, is a :class:`ConfigurationError`. Raises
+    :class:`SchemaFolderError` for a file where there is no folder.
+    """
+    try:
+        resource = _resource(schema)
+        registry = _registry(retrieve=_reader(base_folder, resource.id() or "")).combine(SPECIFICATIONS)
+        resolver = registry.resolver_with_root(resource)
+        _check_references(resource, resolver, set())
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise ConfigurationError(f"the schema has a $ref or $id that is no address: {error}") from error
+    except RecursionError as error:
+        raise ConfigurationError("the schema is nested too deeply") from error
+    return registry, resolver
+
+
+def _resource(schema: JSON) -> Any:  # noqa: ANN401 - see above
+    return Resource.from_contents(schema, default_specification=DRAFT202012)
+
+
+def _check_references(resource: Any, resolver: Any, seen: set[int]) -> None:  # noqa: ANN401
+    """Check that every reference leads to a schema, and those of that schema as well."""
+    contents = resource.contents
+    if id(contents) in seen:
+        return
+    seen.add(id(contents))
+    for keyword in _REFERENCES if isinstance(contents, Mapping) else ():
+        reference = contents.get(keyword)
+        if isinstance(reference, str):
+            found = _resolved(resolver, reference)
+            if urldefrag(reference)[0] not in SPECIFICATIONS:
+                check_schema(found.contents, f"what $ref {reference!r:.200} leads to")
+                _check_references(_resource(found.contents), found.resolver, seen)
+    for part in resource.subresources():
+        _check_references(part, resolver.in_subresource(part), seen)
+
+
+def _resolved(resolver: Any, reference: str) -> Any:  # noqa: ANN401
+    try:
+        return resolver.lookup(reference)
+    except (Unresolvable, TypeError) as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ConfigurationError):  # of the file that it named
+                raise type(cause)(f"$ref {reference!r:.200}: {cause}") from error
+            cause = cause.__cause__
+        raise ConfigurationError(f"$ref {reference!r:.200} leads nowhere") from error
+
+
+def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
+    """Return what reads the files of a base folder as resources; ``referencing`` asks for those it does not have."""
+    beside = urljoin(root, ".")  # an `$id` of the whole schema says nothing about where its files are
+
+    @functools.cache
+    def retrieve(uri: str) -> Any:  # noqa: ANN401
+        path = path_in(folder, uri.removeprefix(beside) if urlsplit(beside).scheme else uri)
+        part = read_file(path).value
+        check_schema(part, f"the schema file {path.name}")
+        return _resource(part)
+
+    return retrieve
 
 
 # -- coercion: only a single ``type`` is followed, for what alternatives want is not clear
