@@ -266,7 +266,8 @@ def _parts(uses: str, given: Mapping[str, Any], node: Place) -> dict[str, CodeSt
         if "run" in call:
             return {"corrector": CodeStep(call["run"], place=place)}
         uses = call.get("corrector_action", LLM_CALL)
-        step = CallStep(uses, {key: call[key] for key in ("prompt", "model") if call.get(key)}, place=place)
+        asked = {key: call[key] for key in ("prompt", "model") if call.get(key) is not None}
+        step = CallStep(uses, asked, place=place)
         check_templates(step.parameters, place)
         return {"corrector": step}
     check_templates(call, place)

@@ -359,6 +359,11 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
         ("nodes: [{name: a, run: x, goto: [{when: 3, to: a}]}]", "must be true, false or an expression"),
         ("nodes: [{name: a, run: x, goto: []}]", "goto: must be a list of at least 1"),
         ("nodes: [{name: a, run: x, with: {}}]", "with belongs to uses, not to run"),
+        ("nodes: [{name: a, uses: ''}]", "uses: the action has no name"),
+        (
+            "nodes: [{name: a, run: x}]\nedges:\n- {from: a, to: a}\n- {from: a, to: b}",
+            "line 4: edges[1]: there is no",
+        ),
         ("nodes: [{name: a, uses: x, language: lua}]", "language belongs to run, not to uses"),
         ("nodes: [{name: a, uses: x, goto: a, next: a}]", "goto and next are the same"),
         ("nodes: [{name: a, uses: x, goto: [{to: a, if: true, when: true}]}]", "when and if are the same"),
