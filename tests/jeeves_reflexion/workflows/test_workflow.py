@@ -367,6 +367,10 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
         ("nodes: [{name: a, uses: x, language: lua}]", "language belongs to run, not to uses"),
         ("nodes: [{name: a, uses: x, goto: a, next: a}]", "goto and next are the same"),
         ("nodes: [{name: a, uses: x, goto: [{to: a, if: true, when: true}]}]", "when and if are the same"),
+        (
+            "nodes: [{name: a, uses: llm.call, with: {prompt: x, temprature: 1}}]",
+            "did you mean 'temperature'",
+        ),
         ("nodes: [{name: a, uses: llm.call, with: {prompt: '{{ x'}}]", "prompt: line 1 of the template"),
         ("nodes: [{name: a, uses: llm.call, with: [x]}]", "must be a mapping, not"),
         ("nodes: [{name: a, uses: reflection.loop, with: {}}]", "generator is missing"),
