@@ -78,9 +78,9 @@ async def reflection_loop(
         known = ", ".join(get_args(OnFailure))
         raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")
     parts = (
-        await _step(generator, "generator"),
-        await _evaluation(evaluator),
-        None if corrector is None else await _step(corrector, "corrector"),
+        await _part(generator, "generator"),
+        await _part(evaluator, "evaluator"),
+        None if corrector is None else await _part(corrector, "corrector"),
     )
     given = checked_state(state)
     async with _opened(tools) as toolbox:
@@ -115,7 +115,7 @@ async def reflection_evaluate(
     ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
     ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again.
     """
-    chosen, given = await _evaluation(evaluator), checked_state(state)
+    chosen, given = await _part(evaluator, "evaluator"), checked_state(state)
     output = _data(data, given)
     async with _opened(tools) as toolbox:
         verdict = await judge(chosen, output, {**given, "reflection_output": output}, toolbox)
@@ -143,7 +143,7 @@ async def reflection_correct(
     ``data`` and ``errors`` are those of the state unless they are given. Returns ``success`` and ``corrected_output``.
     Without a corrector, or where it fails, the first is false and the second the data as it was; ``error`` says why.
     """
-    chosen = None if corrector is None else await _step(corrector, "corrector")
+    chosen = None if corrector is None else await _part(corrector, "corrector")
     given = checked_state(state)
     output = _data(data, given)
     problems = read_problems(given.get("reflection_errors") if errors is ... else plain(errors))
@@ -190,25 +190,18 @@ def _data(value: JSON | EllipsisType, state: State) -> JSON:
     return state["reflection_output"]
 
 
-async def _part(value: Any, name: str, kinds: tuple[type, ...], read: Callable[..., Any]) -> Any:  # noqa: ANN401
+async def _part(value: Any, name: str) -> Any:  # noqa: ANN401 - a step, or an evaluation
+    """Return a part of an action as it is, or read it where it is a mapping as a file has it."""
+    judges = name == "evaluator"
     if isinstance(value, Mapping):
-        place, shape = Place(Document(None, name)), "evaluator" if name == "evaluator" else "step"
+        place, shape = Place(Document(None, name)), "evaluator" if judges else "step"
+        read: Callable[..., Any] = as_evaluation if judges else as_step
         return await anyio.to_thread.run_sync(lambda: read(check_shape(value, shape, place), place))
+    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation) if judges else (CodeStep, CallStep)
     if not isinstance(value, kinds) and not callable(value):
         names = ", a ".join(kind.__name__ for kind in kinds)
         raise ConfigurationError(f"{name} must be a function, a {names} or a mapping, not {value!r}")
     return value
-
-
-async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
-    step: Step = await _part(value, name, (CodeStep, CallStep), as_step)
-    return step
-
-
-async def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
-    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation)
-    evaluation: Evaluation = await _part(value, "evaluator", kinds, as_evaluation)
-    return evaluation
 
 
 @dataclass(slots=True)
