@@ -20,8 +20,7 @@ import anyio.abc
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
-from jeeves_reflexion.experiments.arm_stores import beneath
-from jeeves_reflexion.experiments.arms import Arm
+from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
 from jeeves_reflexion.experiments.ray.calls import Calls
 from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, module_paths
