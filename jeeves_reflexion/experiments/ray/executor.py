@@ -284,5 +284,9 @@ def last_words(said: str) -> str:
     """Return why a process died, of all that Ray has to say of it."""
     if "out of memory" in said.lower():
         return "its node ran out of memory, and Ray ended it"
+    if "temporarily unavailable" in said:
+        return (
+            "it ended, and Ray started it again; what Ray wrote meanwhile (standard error, ray logs) says why"
+        )
     lines = redact(said).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "Ray does not say why")
