@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from jeeves_reflexion.experiments import ArmName, cost_table
+from jeeves_reflexion import Trial
+from jeeves_reflexion.experiments import ArmName, Results, Tried, cost_table
 from jeeves_reflexion.experiments.results import total
+from jeeves_reflexion.text import one_line
 
 from ..report import three_of
 from .experiment import Finished, Setting
@@ -14,7 +16,7 @@ _MEMORIES: tuple[ArmName, ...] = ("selective", "own", "monotonic")
 
 
 def summary(finished: Finished, setting: Setting) -> str:
-    """Return the learning curves, three lessons and where things are, as plain text."""
+    """Return the learning curves, three lessons, one task's story and where things are, as plain text."""
     results = finished.results
     parts = [
         f"Games solved so far, by trial (95 % Wilson interval, seeds pooled; {setting.step_limit} commands a try):",
@@ -33,6 +35,8 @@ def summary(finished: Finished, setting: Setting) -> str:
             "Three lessons that it wrote:",
             *(f"  - {text}" for text in three_of(results.lessons(arm))),
         ]
+    if story := _story(results):
+        parts += ["", *story]
     used = total(results.rows)
     if used.calls:
         tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
@@ -47,3 +51,44 @@ def summary(finished: Finished, setting: Setting) -> str:
     ]
     parts += [f"Report: {finished.report}", f"Lessons: {finished.lessons_at}"]
     return "\n".join(parts)
+
+
+def _story(results: Results) -> list[str]:
+    """Tell of a game that failed and was won right after a lesson was recalled, if there is one.
+
+    One in which the player said that it went somewhere because a lesson says so comes first, then the quickest.
+    """
+    last: dict[tuple[str, int, str], Tried] = {}
+    pairs: list[tuple[Tried, Tried]] = []
+    for row in (row for row in results.rows if row.arm in _MEMORIES):
+        key = (row.arm, row.seed, row.task.id)
+        if row.trial.passed and key in last and row.trial.recall and row.trial.recall.offered:
+            pairs.append((last[key], row))
+        last[key] = row
+    if not pairs:
+        return []
+    failed, solved = min(
+        pairs, key=lambda pair: (not _minds(pair[1].trial), len(pair[1].trial.attempt.steps))
+    )
+    steps = solved.trial.attempt.steps
+    place = next((step.action for step in steps if step.action.startswith(_GO)), _GO).removeprefix(_GO)
+    recalled = solved.trial.recall.texts if solved.trial.recall else ()
+    lesson = next((text for text in recalled if place in text), recalled[0])
+    task = solved.task.prompt.rpartition("Your task is to: ")[2].strip()
+    return [
+        f"A task that failed and then succeeded: {task}",
+        f"  trial {failed.trial.number} failed after {len(failed.trial.attempt.steps)} commands, at last:",
+        *_steps(failed.trial),
+        f"  lesson recalled before trial {solved.trial.number}: {lesson}",
+        f"  trial {solved.trial.number} succeeded after {len(steps)} commands:",
+        *_steps(solved.trial),
+    ]
+
+
+def _minds(trial: Trial) -> bool:
+    return any("a lesson s" in step.thought for step in trial.attempt.steps)
+
+
+def _steps(trial: Trial) -> list[str]:
+    last = trial.attempt.steps[-SHOWN_STEPS:]
+    return [f"    > {step.action}  ->  {one_line(step.observation)[:90]}" for step in last]

@@ -64,7 +64,7 @@ def load_questions(path: str | Path) -> list[Question]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise QuestionFileError(f"{path} can't be read: {error}") from error
+        raise QuestionFileError(f"{path} can't be read: {getattr(error, 'strerror', '') or error}") from error
     questions = [_question(row, where) for row, where in _rows(text, path)]
     if not questions:
         raise QuestionFileError(f"{path} holds no question")

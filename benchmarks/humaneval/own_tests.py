@@ -37,16 +37,15 @@ class OwnTest:
     origin: Origin
 
 
-def docstring_tests(prompt: str, entry_point: str, *, examples: bool = True) -> list[OwnTest]:
+def docstring_tests(prompt: str, entry_point: str) -> list[OwnTest]:
     """Return the examples in the docstring of a prompt's function, as tests, each once.
 
-    Those after ``>>>`` (as :mod:`doctest` reads them) and, with ``examples``, calls of the function that are written
+    Those after ``>>>`` (as :mod:`doctest` reads them) and calls of the function that are written
     before a value: ``f(1) == 2``, ``f(1) -> 2``, ``f(1) => 2``, ``f(1) returns 2``. What is no literal value is none.
     """
     docstring = _docstring(prompt, entry_point)
     found = list(_doctests(docstring, entry_point))
-    if examples:
-        found += _examples(docstring, entry_point)
+    found += _examples(docstring, entry_point)
     known = _names(preamble(prompt, entry_point)) | {entry_point}
     return _each_once(test for test in found if _uses_only(ast.parse(test.source), known))
 

@@ -117,7 +117,9 @@ def _text(path: Path) -> str:
         data = path.read_bytes()
         return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} can't be read: {error}") from error
+        raise ConfigurationError(
+            f"{path} can't be read: {getattr(error, 'strerror', '') or error}"
+        ) from error
 
 
 def _problem(record: Mapping[str, Any], where: str, *, challenge: bool) -> Problem:

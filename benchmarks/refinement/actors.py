@@ -29,11 +29,9 @@ class Judge:
     With ``veto`` a draft passes when its score reaches the threshold and nothing seems broken, else by the score alone.
     """
 
-    def __init__(
-        self, problem: Problem, rates: Rates, blind: Collection[int] = (), *, veto: bool = True
-    ) -> None:
+    def __init__(self, problem: Problem, rates: Rates, *, veto: bool = True) -> None:
         self._problem = problem
-        self._eye = Eye(problem, rates, blind)
+        self._eye = Eye(problem, rates)
         self._veto = veto
         self._looks = 0
 

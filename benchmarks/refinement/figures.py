@@ -60,9 +60,7 @@ def figures(records: Sequence[Record]) -> dict[str, Figure]:
         "no_worse": (_gain(record) >= 0 for record in records),
         "better_where_short": (_gain(record) > 0 for record in short),
         "satisfactory": (_within(record) and good(record.best.quality) for record in records),
-        "believed": (_within(record) and record.best.satisfactory for record in records),
         "resolved": (new.state[place] for old, new in pairs for place in old.named if not old.state[place]),
-        "resolved_of_named": (new.state[place] for old, new in pairs for place in old.named),
         "consistent": (round(record.spread - NEAR, _DIGITS) <= 0 for record in records),
         "stopped": (stopped_well(record) for record in records),
         "stopped_by_verdict": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from jeeves_reflexion import Attempt, Evaluator, Refinement, RefinementOptions
@@ -43,11 +42,11 @@ def options() -> RefinementOptions:
     return RefinementOptions(convergence=Convergence(improvement_threshold=IMPROVEMENT))
 
 
-async def play(problem: Problem, rates: Rates, how: Play, blind: Collection[int] = ()) -> Record:
+async def play(problem: Problem, rates: Rates, how: Play) -> Record:
     """Write, judge and revise one problem, and look at it with the oracle's eyes."""
     loop = Refinement(
         Writer(problem, rates),
-        evaluator=_judge(problem, rates, how, blind),
+        evaluator=_judge(problem, rates, how),
         reviser=Mender(problem, rates),
         max_drafts=how.max_revisions + 1,
         threshold=THRESHOLD,
@@ -56,26 +55,24 @@ async def play(problem: Problem, rates: Rates, how: Play, blind: Collection[int]
     refined = await loop.refine(problem.task)
     scores = await looks(problem, rates, how, refined.drafts[0].output)
     record = record_of(problem, refined, spread=spread_of(scores))
-    further = gain_of_more(problem, rates, record.best.state, blind, veto=how.veto)
+    further = gain_of_more(problem, rates, record.best.state, veto=how.veto)
     return record_of(problem, refined, spread=record.spread, further=further)
 
 
 async def looks(problem: Problem, rates: Rates, how: Play, text: str) -> list[float]:
     """Return the scores of one text, judged five times by a judge of its own."""
-    judge = _judge(problem, rates, how, ())
+    judge = _judge(problem, rates, how)
     verdicts = [await judge(problem.task, Attempt(text)) for _ in range(LOOKS)]
     return [verdict.score for verdict in verdicts if verdict.score is not None]
 
 
-def gain_of_more(
-    problem: Problem, rates: Rates, state: State, blind: Collection[int] = (), *, veto: bool = True
-) -> float:
+def gain_of_more(problem: Problem, rates: Rates, state: State, *, veto: bool = True) -> float:
     """Return what two more revisions would add to a text's true quality, on the mean of many tries.
 
     Each try is judged anew and goes on as the loop does: from the better text by the judge's word, which is returned.
     """
     chance = random.Random(f"{problem.id}/further")
-    eye = Eye(problem, rates, blind)
+    eye = Eye(problem, rates)
     gains = 0.0
     for _ in range(CONTINUATIONS):
         best = state
@@ -90,6 +87,6 @@ def gain_of_more(
     return gains / CONTINUATIONS
 
 
-def _judge(problem: Problem, rates: Rates, how: Play, blind: Collection[int]) -> Evaluator:
-    judge = Judge(problem, rates, blind, veto=how.veto)
+def _judge(problem: Problem, rates: Rates, how: Play) -> Evaluator:
+    judge = Judge(problem, rates, veto=how.veto)
     return judge if how.panel == 1 else Panel(judge, how.panel)

@@ -55,12 +55,11 @@ def first_state(problem: Problem, rates: Rates) -> State:
 
 
 class Eye:
-    """How one judge sees states of one problem; ``blind`` are the requirements whose faults it never sees."""
+    """How one judge sees states of one problem."""
 
-    def __init__(self, problem: Problem, rates: Rates, blind: Collection[int] = ()) -> None:
+    def __init__(self, problem: Problem, rates: Rates) -> None:
         self._problem = problem
         self._rates = rates
-        self._blind = frozenset(blind)
         chance = random.Random(f"{problem.id}/fixed")
         self._fixed = [(chance.random() < rates.fixed, chance.random()) for _ in problem.requirements]
 
@@ -68,8 +67,6 @@ class Eye:
         """Return whether a requirement seems to hold."""
         throw = chance.random()
         always, fixed = self._fixed[place]
-        if not holds and place in self._blind:
-            return True
         wrong = (fixed if always else throw) < (self._rates.alarm if holds else self._rates.miss)
         return holds != wrong
 

@@ -42,8 +42,7 @@ class Record:
 
     ``returned`` is the number of the draft that the loop handed over, from 1. ``spread`` is the highest less the
     lowest of five scores for the first draft. ``further`` is what two more revisions would add to the true quality of
-    the returned draft, on the mean. ``tokens`` of the whole run and ``tokens_to_write`` the first draft are 0 where no
-    text was sent to a model.
+    the returned draft, on the mean. ``tokens`` of the run are 0 where no text was sent to a model.
     """
 
     problem: str
@@ -53,7 +52,6 @@ class Record:
     spread: float = 0.0
     further: float = 0.0
     tokens: int = 0
-    tokens_to_write: int = 0
 
     @property
     def first(self) -> Judged:
@@ -69,7 +67,6 @@ class Record:
 def record_of(problem: Problem, refined: Refined, *, spread: float = 0.0, further: float = 0.0) -> Record:
     """Look at a run with the oracle's eyes."""
     drafts = []
-    attempt = refined.drafts[0].attempt
     for draft in refined.drafts:
         state = problem.state(draft.output)
         named = places_named(problem, draft.evaluation.issues)
@@ -82,7 +79,6 @@ def record_of(problem: Problem, refined: Refined, *, spread: float = 0.0, furthe
         spread=spread,
         further=further,
         tokens=refined.usage.tokens,
-        tokens_to_write=0 if attempt is None else attempt.usage.tokens,
     )
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
-from jeeves_reflexion.experiments.arm_stores import any_written, beneath, written_by
-from jeeves_reflexion.experiments.arms import Arm, last_attempt
+from jeeves_reflexion.experiments.arms import Arm, beneath, first_written, last_attempt
 from jeeves_reflexion.experiments.executors import Executor, Job, RunBudget
 from jeeves_reflexion.experiments.journal import Entry, Past, Position, stored_line, try_line, void_line
 from jeeves_reflexion.experiments.progress import Watcher
@@ -189,7 +188,7 @@ class Batch:
         if store is not None and run.log.resumed:
             # A killed run may have stored it without having come to say so.
             since = float(run.log.config["started"])
-            lesson = await written_by(store, session.id, trial.number, since=since)
+            lesson = await first_written(store, since=since, run_id=session.id, attempt=trial.number)
             if lesson is not None:
                 await run.log.keep(stored_line(position, lesson.id))
                 return replace(trial, lesson=lesson, pending=False)
@@ -251,7 +250,7 @@ async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> int:
         store is not None
         and log.resumed
         and not tried
-        and await any_written(store, since=float(log.config["started"]))
+        and await first_written(store, since=float(log.config["started"]))
     ):
         raise ExperimentError(
             f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"

@@ -268,7 +268,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, where: str = 
     lines = []
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)
-        if name in MAY_CHANGE or before == after:
+        if before == after or (name in MAY_CHANGE and not where):  # a task may have such an id
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             lines += differences(before, after, where=f"{where}{name}: ")

@@ -20,8 +20,7 @@ import anyio.abc
 import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
-from jeeves_reflexion.experiments.arm_stores import beneath
-from jeeves_reflexion.experiments.arms import Arm
+from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
 from jeeves_reflexion.experiments.ray.calls import Calls
 from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, module_paths
@@ -52,13 +51,13 @@ Actor: TypeAlias = Any
 MOST_DEATHS: Final = 5
 """So often may the process of one try die before the experiment stops, in a state to resume from."""
 
-MOST_STARTS: Final = 3
-"""So often is a process begun anew that dies while it opens its setup."""
-
 POLL_SECONDS: Final = 20.0
 """So long a worker process listens to its try before it says that there is nothing new."""
 
 START_SECONDS: Final = 180.0
+"""So long a process may take to be there with its setup open, started anew as often as it dies meanwhile."""
+
+RESTART_SECONDS: Final = 0.3
 CALL_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 
@@ -188,9 +187,8 @@ class RayExecutor:
             process = min(self._processes, key=lambda each: (each.failed, each.busy))
             process.busy += 1
             try:
-                opened = process.actor.open.options(max_task_retries=MOST_STARTS).remote()
                 try:
-                    failure = await self._call(process.actor, opened, START_SECONDS)
+                    failure = await self._opened(process.actor)
                 except DiedError as died:
                     process.failed = True
                     if all(each.failed for each in self._processes):
@@ -206,6 +204,17 @@ class RayExecutor:
                 return
             finally:
                 process.busy -= 1
+
+    async def _opened(self, actor: Actor) -> Failed | None:
+        """Have a process open its setup, also one that Ray is starting again; raises :class:`DiedError`."""
+        end = anyio.current_time() + START_SECONDS
+        while True:
+            try:
+                return await self._call(actor, actor.open.remote(), START_SECONDS)
+            except DiedError:
+                if anyio.current_time() + RESTART_SECONDS > end:
+                    raise
+                await anyio.sleep(RESTART_SECONDS)
 
     async def _made(self, actor: Actor, data: bytes, calls: Calls) -> Finished | Failed | DiedError:
         """Hear a try out. A death is returned, not raised: answers on their way, which are paid for, still come in."""
@@ -275,5 +284,9 @@ def last_words(said: str) -> str:
     """Return why a process died, of all that Ray has to say of it."""
     if "out of memory" in said.lower():
         return "its node ran out of memory, and Ray ended it"
+    if "temporarily unavailable" in said:
+        return (
+            "it ended, and Ray started it again; what Ray wrote meanwhile (standard error, ray logs) says why"
+        )
     lines = redact(said).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "Ray does not say why")

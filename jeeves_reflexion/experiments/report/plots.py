@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.report.html import Html, element
+from jeeves_reflexion.experiments.results import Curve
 
 WIDTH: Final = 520
 HEIGHT: Final = 330
@@ -57,98 +58,76 @@ def curves(part: Part, report: Report) -> Plot | None:
     known, arms = [each for each in part.success if each.points], report.results.arms
     if not known:
         return None
-    axes = Axes((0.85, part.trials + 0.15), f"{report.unit}s solved so far")
-    axes.grid(range(1, part.trials + 1))
+    parts = _axes(part.trials, f"{report.unit}s solved so far")
     # Arms alike would hide each other: each is drawn a little beside its trials.
     beside = min(0.04, 0.2 / len(arms)) if part.trials > 1 else 0.3 / len(arms)
     for each in known:
         arm = arms.index(each.arm)
         aside = (arm - (len(arms) - 1) / 2) * beside
-        axes.band([(p.trial + aside, p.share.low, p.share.high) for p in each.points], arm)
-        axes.line([(p.trial + aside, p.share.value) for p in each.points], arm)
-        for p in each.points:
-            axes.mark((p.trial + aside, p.share.value), arm, f"{each.arm}, trial {p.trial}: {p.share}")
+        parts += _curve(each, arm, [_at(p.trial + aside, 0.0, part.trials)[0] for p in each.points])
     told = "; ".join(f"{each.arm} {each.points[-1].share.value:.0%}" for each in known)
     told = f"Solved by the last trial: {told}. The table below has all figures."
     title = "Learning curves" if part.trials > 1 else "First tries"
-    picture = axes.svg(title, told, arms)
+    for i, name in enumerate(arms):
+        x, y = LEFT + i % 3 * 145, HEIGHT + LINE * (i // 3 + 1)
+        parts += [_marker(x, y - 12, i), element("text", name, x=x + 12, y=y - 7)]
+    picture = element(
+        "svg",
+        element("title", title),
+        element("desc", told),  # for those who don't see it
+        parts,
+        viewBox=f"0 0 {WIDTH} {HEIGHT + LINE * math.ceil(len(arms) / 3)}",
+        role="img",
+        aria_label=f"{title}. {told}",
+    )
     return Plot(f"curves-{part.split}-{part.judge}-judged", f"{title}, with 95 % Wilson intervals", picture)
 
 
-@dataclass(slots=True)
-class Axes:
-    """A plot of shares over ``x`` (from, to); what is drawn is added to ``parts`` in order."""
+def _at(trial: float, share: float, trials: int) -> tuple[float, float]:
+    """Where a point of the plot is in the picture; there is a little room beside the first and the last trial."""
+    across, bottom = (trial - 0.85) / (trials - 0.7), HEIGHT - BOTTOM
+    return round(LEFT + across * (WIDTH - LEFT - RIGHT), 1), round(bottom - share * (bottom - TOP), 1)
 
-    x: tuple[float, float]
-    label: str
-    parts: list[Html] = field(default_factory=list)
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return where a point of the plot is in the picture."""
-        across = (x - self.x[0]) / (self.x[1] - self.x[0])
-        bottom = HEIGHT - BOTTOM
-        return round(LEFT + across * (WIDTH - LEFT - RIGHT), 1), round(bottom - y * (bottom - TOP), 1)
-
-    def add(self, tag: str, *children: str | Html | None, **attributes: str | float | None) -> None:
-        """Draw an element."""
-        self.parts.append(element(tag, *children, **attributes))
-
-    def segment(self, start: tuple[float, float], end: tuple[float, float], class_: str) -> None:
-        """Draw a straight line between two points of the plot."""
-        (x1, y1), (x2, y2) = self.at(*start), self.at(*end)
-        self.add("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=class_)
-
-    def grid(self, trials: Iterable[int]) -> None:
-        """Draw the lines and names of the ticks, and what the axes mean."""
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-            self.segment((self.x[0], share), (self.x[1], share), "grid" if share else "axis")
-            self.add("text", f"{share:.0%}", x=LEFT - 8, y=self.at(0, share)[1] + 5, text_anchor="end")
-        for trial in trials:
-            x, y = self.at(trial, 0.0)
-            self.add("line", x1=x, x2=x, y1=y, y2=y + 5, class_="axis")
-            self.add("text", str(trial), x=x, y=y + 20, text_anchor="middle")
-        middle = (LEFT + WIDTH - RIGHT) / 2
-        self.add("text", "trial", x=middle, y=HEIGHT - 6, text_anchor="middle", class_="name")
-        turned = f"translate(14 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)"
-        self.add("text", self.label, transform=turned, text_anchor="middle", class_="name")
-
-    def band(self, points: Sequence[tuple[float, float, float]], arm: int) -> None:
-        """Fill between low and high, given as (x, low, high); a line where there is one point."""
-        if len(points) == 1:
-            (x, low, high), colour = points[0], arm % len(COLOURS)
-            self.segment((x, low), (x, high), f"range c{colour}")
-            return
-        corners = [self.at(x, high) for x, _, high in points]
-        corners += [self.at(x, low) for x, low, _ in reversed(points)]
-        told = " ".join(f"{x},{y}" for x, y in corners)
-        self.add("polygon", points=told, class_=f"band c{arm % len(COLOURS)}")
-
-    def line(self, points: Sequence[tuple[float, float]], arm: int) -> None:
-        """Draw a line through points."""
-        told = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
-        dash = _DASHES[arm // len(COLOURS) % len(_DASHES)] or None
-        self.add("polyline", points=told, class_=f"line c{arm % len(COLOURS)}", stroke_dasharray=dash)
-
-    def mark(self, point: tuple[float, float], arm: int, told: str) -> None:
-        """Draw an arm's mark at a point; a mouse that rests on it is told ``told``."""
-        self.parts.append(_marker(*self.at(*point), arm, told))
-
-    def svg(self, title: str, told: str, arms: Sequence[str]) -> Html:
-        """Return the picture, and whose marks are whose; ``told`` says it in words, for those who don't see it."""
-        height = HEIGHT + LINE * math.ceil(len(arms) / 3)
-        for i, name in enumerate(arms):
-            x, y = LEFT + i % 3 * 145, HEIGHT + LINE * (i // 3 + 1)
-            self.parts.append(_marker(x, y - 12, i))
-            self.add("text", name, x=x + 12, y=y - 7)
-        return element(
-            "svg",
-            element("title", title),
-            element("desc", told),
-            self.parts,
-            viewBox=f"0 0 {WIDTH} {height}",
-            role="img",
-            aria_label=f"{title}. {told}",
+def _axes(trials: int, label: str) -> list[Html]:
+    """The lines and names of the ticks, and what the axes mean."""
+    parts = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = _at(1, share, trials)[1]
+        parts.append(
+            element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid" if share else "axis")
         )
+        parts.append(element("text", f"{share:.0%}", x=LEFT - 8, y=y + 5, text_anchor="end"))
+    for trial in range(1, trials + 1):
+        x, y = _at(trial, 0.0, trials)
+        parts.append(element("line", x1=x, x2=x, y1=y, y2=y + 5, class_="axis"))
+        parts.append(element("text", str(trial), x=x, y=y + 20, text_anchor="middle"))
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    turned = f"translate(14 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)"
+    parts.append(element("text", "trial", x=middle, y=HEIGHT - 6, text_anchor="middle", class_="name"))
+    parts.append(element("text", label, transform=turned, text_anchor="middle", class_="name"))
+    return parts
+
+
+def _curve(curve: Curve, arm: int, xs: Sequence[float]) -> Iterator[Html]:
+    """An arm's intervals, its line and its marks at the places ``xs``."""
+    low, middle, high = (
+        [(x, _at(1, bound, 1)[1]) for x, bound in zip(xs, bounds, strict=True)]
+        for bounds in zip(*((p.share.low, p.share.value, p.share.high) for p in curve.points), strict=True)
+    )
+    colour = arm % len(COLOURS)
+    if len(xs) == 1:
+        yield element("line", x1=xs[0], x2=xs[0], y1=low[0][1], y2=high[0][1], class_=f"range c{colour}")
+    else:
+        dash = _DASHES[arm // len(COLOURS) % len(_DASHES)] or None
+        yield element("polygon", points=_listed([*high, *reversed(low)]), class_=f"band c{colour}")
+        yield element("polyline", points=_listed(middle), class_=f"line c{colour}", stroke_dasharray=dash)
+    for point, (x, y) in zip(curve.points, middle, strict=True):
+        yield _marker(x, y, arm, f"{curve.arm}, trial {point.trial}: {point.share}")
+
+
+def _listed(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x},{y}" for x, y in points)
 
 
 def _marker(x: float, y: float, arm: int, told: str = "") -> Html:

@@ -11,10 +11,10 @@ import pytest
 
 @pytest.mark.engine
 def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, made_games, tmp_path):
-    # The original takes seconds for a big kitchen: the smallest of each origin, and one of middle size.
+    # The original takes seconds for a big kitchen: the smallest of each origin.
     genuine = sorted(genuine_games, key=lambda game: game.path.stat().st_size)
     made = sorted(made_games, key=lambda game: game.path.stat().st_size)
-    for game in (genuine[0], genuine[len(genuine) // 3], made[0]):
+    for game in (genuine[0], made[0]):
         shutil.copytree(game.path.parent, tmp_path / game.id)
     run = subprocess.run(
         [
@@ -22,7 +22,7 @@ def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, ma
             str(Path(__file__).with_name("comparison.py")),
             str(tmp_path),
             "--games",
-            "3",
+            "2",
             "--steps",
             "12",
         ],
@@ -33,5 +33,5 @@ def test_the_fast_engine_says_the_same_as_the_original(engine, genuine_games, ma
     )
     assert run.returncode == 0, run.stderr
     states, wins = (int(word) for word in run.stdout.split() if word.isdigit())
-    assert states >= 3 * 2 * 12
+    assert states >= 2 * 2 * 12
     assert wins >= 1

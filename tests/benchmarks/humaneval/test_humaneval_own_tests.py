@@ -10,10 +10,10 @@ from benchmarks.humaneval.own_tests import docstring_tests, model_tests
 HEAD = "import math\n\n\ndef f(a, b=1):\n"
 
 
-def sources(docstring, **options):
+def sources(docstring):
     indented = "\n".join(f"    {line}" for line in docstring.split("\n"))
     prompt = f'{HEAD}    """Say.\n{indented}\n    """\n'
-    return [test.source.removeprefix("assert ") for test in docstring_tests(prompt, "f", **options)]
+    return [test.source.removeprefix("assert ") for test in docstring_tests(prompt, "f")]
 
 
 def test_examples_are_read():
@@ -44,7 +44,6 @@ def test_examples_are_read():
 
 
 def test_calls_in_the_text_can_be_left_out():
-    assert sources(">>> f(1)\n2\nf(2) == 3", examples=False) == ["f(1) == 2"]
     assert sources(">>> f(1)\n2\nf(2) == 3") == ["f(1) == 2", "f(2) == 3"]
 
 

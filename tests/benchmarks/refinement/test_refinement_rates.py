@@ -129,7 +129,6 @@ def test_more_revisions_are_worth_what_they_would_mend():
     assert gain_of_more(problem, Rates(noise=0.0), (False, True)) == 0.5
     assert gain_of_more(problem, Rates(noise=0.0), (True, True)) == 0.0
     assert gain_of_more(problem, Rates(noise=0.0, fail=1.0), (False, True)) == 0.0
-    assert gain_of_more(problem, Rates(noise=0.0), (False, True), blind=[0]) == 0.0
 
 
 def two_halves() -> Problem:

@@ -9,7 +9,7 @@ from test_experiments import ROOMS, Seeker, a_store, loops
 
 from jeeves_reflexion import LessonSettings, Provenance, Reflection, Task, VectorLessonStore
 from jeeves_reflexion.experiments import Plan, RunLog, arm_lessons, run_experiment
-from jeeves_reflexion.experiments.arm_stores import written_by
+from jeeves_reflexion.experiments.arms import first_written
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_runs_are_compared_as_they_are_kept():
             provenance=Provenance(secret, 1, 0.0),
         )
         assert "@" not in written.provenance.run_id
-        found = await written_by(beneath, secret, 1, since=0.0)
+        found = await first_written(beneath, since=0.0, run_id=secret, attempt=1)
         assert found is not None
         assert found.id == written.id
         assert (await lessons.recall(FILES[1], k=3)).offered

@@ -110,6 +110,7 @@ def test_why_a_process_died_is_said_in_a_line():
     )
     assert last_words(oom) == "its node ran out of memory, and Ray ended it"
     assert last_words("The actor died.\n\n  It was killed by SIGKILL.\n") == "It was killed by SIGKILL."
+    assert "Ray started it again" in last_words("The actor is temporarily unavailable: Socket closed.")
     assert last_words(" ") == "Ray does not say why"
 
 

@@ -219,7 +219,7 @@ async def test_a_configuration_that_is_none_is_one_error_and_lets_the_folder_go(
 async def test_another_configuration_is_refused_with_what_differs(tmp_path):
     log = RunLog(tmp_path / "run")
     await log.open({"player": "one", "workers": 2, "nested": {"a": 1}})
-    await log.begin({"trials": 3, "tasks": {"a": "1", "b": "2"}, "workers": 2})
+    await log.begin({"trials": 3, "tasks": {"a": "1", "b": "2", "workers": "3"}, "workers": 2})
     log.close()
     again = RunLog(tmp_path / "run")
     with pytest.raises(ConfigurationError) as refused:
@@ -230,11 +230,13 @@ async def test_another_configuration_is_refused_with_what_differs(tmp_path):
     same = RunLog(tmp_path / "run")
     await same.open({"player": "one", "workers": 9, "nested": {"a": 1}}, resume=True)
     with pytest.raises(ConfigurationError) as refused:
-        await same.begin({"trials": 4, "tasks": {"a": "9", "c": "2"}, "workers": 1})
+        await same.begin({"trials": 4, "tasks": {"a": "9", "c": "2", "workers": "4"}, "workers": 1})
     assert "trials: - 3  + 4" in str(refused.value)
     assert 'tasks: a: - "1"  + "9"' in str(refused.value)
     assert 'tasks: b: - "2"  + (not set)' in str(refused.value)
     assert 'tasks: c: - (not set)  + "2"' in str(refused.value)
+    assert 'tasks: workers: - "3"  + "4"' in str(refused.value)
+    assert str(refused.value).count("workers") == 1
 
 
 @pytest.mark.anyio

@@ -19,7 +19,7 @@ from jeeves_reflexion import (
     Task,
     VectorLessonStore,
 )
-from jeeves_reflexion.experiments.arm_stores import WholeBlock
+from jeeves_reflexion.experiments.arms import WholeBlock
 from jeeves_reflexion.lessons.consolidation import operations
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
