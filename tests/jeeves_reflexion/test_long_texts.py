@@ -35,7 +35,7 @@ from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edit, apply_edits
 from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
-from jeeves_reflexion.tasknotes.parsing import read_sections
+from jeeves_reflexion.tasknotes.strategy import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
 from jeeves_reflexion.values import Hider
 from jeeves_reflexion.workflows.schemas import coerce_scalar

@@ -14,7 +14,7 @@ from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.models.replies import json_value, objects, prose, without
 from jeeves_reflexion.models.thoughts import answer
-from jeeves_reflexion.tasknotes.parsing import read_sections
+from jeeves_reflexion.tasknotes.strategy import read_sections
 
 OBJECT = {"a": [{"b": 1}], "c": "``` {"}
 

@@ -10,7 +10,7 @@ from tables import table
 
 from jeeves_reflexion import ModelTimeoutError, ScriptedModel
 from jeeves_reflexion.tasknotes import LlmReflectionStrategy, ReflectionInput
-from jeeves_reflexion.tasknotes.parsing import read_sections
+from jeeves_reflexion.tasknotes.strategy import read_sections
 from jeeves_reflexion.types import Evaluation, Task
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jeeves_reflexion.tasknotes import notes_section, prompt_with
-from jeeves_reflexion.tasknotes.parsing import read_sections
-from jeeves_reflexion.tasknotes.strategy import failed_reflection
+from jeeves_reflexion.tasknotes.strategy import failed_reflection, read_sections
 from jeeves_reflexion.tasknotes.values import ReflectionInput, TaskReflection
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Task
