@@ -7,7 +7,7 @@ An orchestrator tells the policy how tasks ended and asks it before it hands out
     await policy.require("researcher")          # ReflectionOwedError, until the reflection is in the journal
 
 What is owed is kept beside the agent's reflections, so that a restart forgives nothing, and is paid by the reflection
-itself: there is nothing to tick off. A file that a person wrote, which names no run, pays for one task.
+itself: there is nothing to tick off. A file that a person wrote, which names no run, pays for the task in its title.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, Unread
 from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.protocols import Reflector
 from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.reflections.blocks import flaw_of
 from jeeves_reflexion.reflections.folder import Malformed, agent_slug, locked
-from jeeves_reflexion.reflections.forms import FORMS, PARTIAL_FROM, fills, form_problem, outcome_of
+from jeeves_reflexion.reflections.forms import FORMS, PARTIAL_FROM, ReflectionFormError, fills, outcome_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored
-from jeeves_reflexion.reflections.library import flaw_of
 from jeeves_reflexion.reflections.markdown import entry_of, summary_of
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
@@ -70,12 +70,12 @@ class RequiredForm:
         if owed and not fills(made.outcome, due):
             headings = ", ".join(field.heading for field in FORMS[due].fields)
             return f"it is a {made.outcome} reflection, and a {due} one is due ({headings})"
-        if problem := form_problem(made):
-            return problem if owed or made.fields else None
-        if not self.mandatory:
-            return None
+        try:
+            entry = entry_of(task, made, Provenance("", 0, None), id="")
+        except ReflectionFormError as error:
+            return str(error) if owed or made.fields else None
         # The task's own words are none of what the reflection says.
-        flaw = flaw_of(replace(entry_of(task, made, Provenance("", 0, None), id=""), summary=""))
+        flaw = flaw_of(replace(entry, summary="")) if self.mandatory else ""
         return f"it {flaw}: describe it generically" if flaw else None
 
 
@@ -83,7 +83,7 @@ class RequiredForm:
 class Duty:
     """A reflection that is due; ``since`` is when its task ended, in seconds since 1970.
 
-    ``seen`` holds the digests of the files by hand that do not pay it: they were there before, or paid another.
+    ``seen`` holds the digests of the files by hand that were there before, and don't pay it.
     """
 
     agent: str
@@ -202,12 +202,7 @@ class ReflectionPolicy:
 
         def unpaid(noted: list[Duty]) -> list[Duty]:
             stored = self._stored(agent)
-            still = [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
-            for one in stored:
-                paid = _paid_by_hand(one, still)
-                if paid:
-                    still = [replace(d, seen=(*d.seen, one.digest)) for d in still if d not in paid]
-            return still
+            return [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
 
         return self._change(agent, unpaid) if _read(self.journal.folder / agent / OWED) else []
 
@@ -235,7 +230,7 @@ class ReflectionPolicy:
         return left
 
     def _stored(self, agent: str) -> tuple[Stored, ...]:
-        return (self.journal.read(agent) + self.journal.read(agent, archived=True)).stored
+        return (*self.journal.read(agent).stored, *self.journal.read(agent, archived=True).stored)
 
 
 def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -> Duty:
@@ -246,25 +241,14 @@ def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -
 
 def _pays(stored: Stored, duty: Duty) -> bool:
     entry = stored.entry
-    if not fills(entry.reflection.outcome, duty.outcome) or entry.task_id != duty.task_id:
+    if not fills(entry.reflection.outcome, duty.outcome):
         return False
+    if not entry.id:  # by hand: its title names the task
+        return stored.digest not in duty.seen and entry.summary.casefold() == duty.summary.casefold()
     if duty.run_id:
-        return (entry.source.run_id, entry.source.attempt) == (duty.run_id, duty.attempt)
-    return entry.created_at >= duty.since
-
-
-def _paid_by_hand(stored: Stored, duties: Sequence[Duty]) -> list[Duty]:
-    """Return what a file by hand pays, which says of no run or task: one task's duties.
-
-    The task is the one that its title names, else the one that has waited longest.
-    """
-    if stored.entry.id:
-        return []
-    outcome = stored.entry.reflection.outcome
-    fit = [duty for duty in duties if stored.digest not in duty.seen and fills(outcome, duty.outcome)]
-    title = stored.entry.summary.casefold()
-    task = next((duty for duty in fit if duty.summary.casefold() == title), fit[0] if fit else None)
-    return [duty for duty in fit if task and (duty.task_id, duty.run_id) == (task.task_id, task.run_id)]
+        source = (entry.task_id, entry.source.run_id, entry.source.attempt)
+        return source == (duty.task_id, duty.run_id, duty.attempt)
+    return entry.task_id == duty.task_id and entry.created_at >= duty.since
 
 
 def _read(path: Path) -> list[Duty]:

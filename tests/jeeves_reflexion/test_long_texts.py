@@ -23,14 +23,20 @@ from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.models.advice import read_lesson, repeats
+from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import answer, json_value, prose
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import slug
-from jeeves_reflexion.reflections.forms import FORMS, cause_of, clean_text, flat_text
+from jeeves_reflexion.reflections.forms import (
+    cause_of,
+    clean_text,
+    flat_text,
+    principle_of,
+    procedure_in,
+    steps_of,
+)
 from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
-from jeeves_reflexion.reflections.principles import principle_of, procedure_in, steps_of
-from jeeves_reflexion.reflections.replies import read_form
 from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
 from jeeves_reflexion.revisers.edits import Edit, apply_edits
 from jeeves_reflexion.revisers.model import whole_text
@@ -60,7 +66,7 @@ READERS = {
     "json_value": json_value,
     "read_reply": read_reply,
     "read_replies": partial(read_replies, names=("first", "second")),
-    "read_form": partial(read_form, form=next(iter(FORMS.values()))),
+    "read_fields": partial(read_fields, names={"What happened?": "what", "why": "why"}),
     "read_sections": read_sections,
     "parse_edits": parse_edits,
     "markers_for": markers_for,
