@@ -118,7 +118,7 @@ class ReflectionJournal:
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Stored:
         """Write the reflection on a task to a file of its own, and archive what is beyond the last ``keep``."""
-        stored = await self.write(self.entry(task, reflection, provenance))
+        stored = await self.write(await run_sync(self.entry, task, reflection, provenance))
         await self.archive_older(stored.entry.agent)
         return stored
 

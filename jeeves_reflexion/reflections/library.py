@@ -78,7 +78,8 @@ class ReflectionLibrary:
         refuses, and :class:`LessonStoreError` where nothing was stored, also for a reflection that commands its
         readers.
         """
-        return self._lesson(await self.add(self.journal.entry(task, reflection, provenance)))
+        entry = await run_sync(self.journal.entry, task, reflection, provenance)
+        return self._lesson(await self.add(entry))
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""

@@ -156,16 +156,11 @@ class ReflectionPolicy:
         An attempt without a verdict asks for nothing: nobody knows how it went.
         """
         name = agent_slug(agent)
-        ended = [
-            (outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from), trial.number)
-            for trial in result.trials
-            if trial.evaluation.scored
-        ]
-        duties = [
-            _duty(name, result.task, outcome, result.run_id, number)
-            for outcome, number in ended
-            if FORMS[outcome].policy == "mandatory"
-        ]
+        duties = []
+        for trial in result.trials:
+            outcome = outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from)
+            if trial.evaluation.scored and FORMS[outcome].policy == "mandatory":
+                duties.append(_duty(name, result.task, outcome, result.run_id, trial.number))
         if duties:
             await run_sync(self._note, name, duties)
         return await self.owed(name)

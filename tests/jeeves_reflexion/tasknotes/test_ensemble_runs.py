@@ -167,6 +167,16 @@ async def test_a_bug_that_every_task_comes_to_is_raised(workers, caplog):
     assert "NameError: name 'undefined' is not defined" in caplog.text
 
 
+async def test_a_result_is_printed_in_a_line_for_each_task():
+    refused = Task("Write two.", output_guards=[lambda output: "too long"])
+    result = await Ensemble(agent=lambda prompt: f"done\n{'x' * 1000}").run("Write one.", refused)
+    head, first, second = str(result).splitlines()
+    assert head.startswith("1 of 2 tasks accepted (")
+    assert first.startswith("accepted: Write one.: done xxx")
+    assert len(first) < 300
+    assert second == "rejected: Write two.: output guard: too long"
+
+
 async def test_a_bug_in_one_task_is_shown_and_costs_no_others_result(caplog):
     first = Task("Write one.", agent=typo)
     result = await Ensemble(agent=agent).run(first, Task("Write two.", context=[first]), "Write three.")
