@@ -141,7 +141,8 @@ def assert_only_our_headings_and_fences(prompt):
     assert {line for line in bare if line.startswith(("#", "\uff03"))} <= ours
     assert lines.count("## Task") == lines.count("## Expected Output") == lines.count(HEAD) == 1
     assert lines.count("---") == 1
-    assert not any(line.startswith(("```", "~~~", "===")) for line in bare)
+    assert not any(line.startswith(("```", "~~~")) for line in bare)
+    assert not any(set(line.strip()) == {"="} for line in bare)  # a line of them alone makes a heading
     assert "<!--" not in prompt
     assert "</" not in prompt
     assert "<|" not in prompt
