@@ -19,7 +19,7 @@ from typing import Final
 
 from anyio.to_thread import run_sync
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import (
@@ -35,6 +35,7 @@ from jeeves_reflexion.reflections.folder import (
 )
 from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, entry_of, from_markdown, to_markdown
 from jeeves_reflexion.types import Provenance, Reflection, Task
+from jeeves_reflexion.values import check_whole
 
 DEFAULT_FOLDER: Final = Path("memory/reflections")
 KEEP: Final = 30
@@ -110,8 +111,7 @@ class ReflectionJournal:
         keep: int = KEEP,
         zone: datetime.tzinfo = datetime.UTC,
     ) -> None:
-        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-            raise ConfigurationError(f"keep must be a whole number of at least 1, not {keep!r}")
+        check_whole("keep", keep)
         self.folder = Path(folder)
         self.keep = keep
         self.zone = zone

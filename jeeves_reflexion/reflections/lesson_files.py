@@ -50,7 +50,7 @@ _DATA: Final = "<!-- jeeves-reflexion lesson: "
 _TITLE: Final = re.compile(r"# Lesson: (?P<date>\d{4}-\d{2}-\d{2}) - (?P<agent>\S+) - (?P<excerpt>\S.*)")
 _TASK: Final = "## Task"
 _BLOCK: Final = re.compile(
-    r"## Task\s*\n(?P<fence>`{3,})[a-z]*[ \t]*\n(?P<task>.*?)\n(?P=fence)[ \t]*(?=\n|$)", re.DOTALL
+    r"[ \t]*## Task\s*\n(?P<fence>`{3,})[a-z]*[ \t]*\n(?P<task>.*?)\n(?P=fence)[ \t]*(?:\n\s*|\Z)", re.DOTALL
 )
 _EXCERPT_CHARACTERS: Final = 200
 MOST_BYTES: Final = 1_000_000
@@ -133,16 +133,16 @@ def _body(lines: Sequence[str]) -> tuple[list[tuple[int, str]], tuple[str, ...]]
     """Return the lines below the title that say the lesson, each with its number, and the tasks that follow them."""
     end = next((number for number, line in enumerate(lines) if line.strip() == _TASK), len(lines))
     told = [(number, line.strip()) for number, line in enumerate(lines[1:end], 2) if line.strip()]
-    rest, tasks = "\n".join(lines[end:]), list[str]()
-    while rest.strip():
-        number = len(lines) - rest.count("\n")
-        block = _BLOCK.match(rest)
+    body, at, tasks = "\n".join(lines[end:]), 0, list[str]()
+    while at < len(body):
+        block = _BLOCK.match(body, at)
         if block is None or not block["task"].strip():
             raise MarkdownError(
-                number, f"below {_TASK!r} belongs a text between two lines of ```, and nothing else: mend it"
+                end + 1 + body.count("\n", 0, at),
+                f"below {_TASK!r} belongs a text between two lines of ```, and nothing else: mend it",
             )
         tasks.append(block["task"])
-        rest = rest[block.end() :].lstrip("\n")
+        at = block.end()
     return told, tuple(tasks)
 
 

@@ -32,7 +32,9 @@ from vectorstores.base import Chunk, Page, SearchHit, VectorStore
 
 SCOPE: Final = "/reflections"
 _PAGE: Final = 200
-_SPARE: Final = 20
+_SPARE: Final = 10
+_MOST: Final = 640
+"""How many hits a recall looks through for those whose files are still active."""
 
 
 class ReflectionLibrary:
@@ -149,12 +151,15 @@ class ReflectionLibrary:
     async def sync(self) -> Changes:
         """Bring vectors and streams into step with the files, as people and crashes left them; return what differed.
 
-        Files stay as they are, but for those beyond the last ones that are kept: they are archived.
+        Files stay as they are, but for those beyond the last ones that are kept: they are archived. Vectors of an agent
+        that has no file at all are left, for its folder may only be elsewhere today: no recall finds them.
         """
-        for agent in {one.path.parent.name for one in (await self.journal.list()).stored}:
+        agents = {one.path.parent.name for one in (await self.journal.list()).stored}
+        for agent in agents:
             await self._retain(agent)
         changes = await self.changes()
-        await self.apply(changes)
+        gone = {id: path for id, path in changes.removed.items() if path.partition("/")[0] in agents}
+        await self.apply(replace(changes, removed=gone))
         for one in (await self.journal.list()).stored:
             await self._take(one)
         return changes
@@ -199,10 +204,15 @@ class ReflectionLibrary:
         await self._drop([one.id for one in await self.journal.archive_older(agent)])
 
     async def _nearest(self, index: VectorStore, query: str, k: int) -> list[tuple[Stored, float, str]]:
-        """Search for a few more than ``k``: those whose file has gone, or is another, are no hits."""
-        async with store_errors("search the vectors of reflections"):
-            hits = await index.search(redact(query), k=4 * k + _SPARE, min_score=self.min_similarity)
-        return await run_sync(self._read_all, hits)
+        """Search until ``k`` hits have an active file, or there are no more."""
+        wanted = k + _SPARE
+        while True:
+            async with store_errors("search the vectors of reflections"):
+                hits = await index.search(redact(query), k=wanted, min_score=self.min_similarity)
+            found = await run_sync(self._read_all, hits)
+            if len(found) >= k or len(hits) < wanted or wanted >= _MOST:
+                return found
+            wanted = min(wanted * 4, _MOST)
 
     def _read_all(self, hits: Iterable[SearchHit]) -> list[tuple[Stored, float, str]]:
         found = []

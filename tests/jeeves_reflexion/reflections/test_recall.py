@@ -433,6 +433,15 @@ async def test_x28_edits_by_hand_are_applied_when_asked(journal, index):
             assert (await again.changes()).empty
 
 
+async def test_x28_a_folder_that_is_elsewhere_today_costs_no_vector(tmp_path, journal, index):
+    async with index:
+        lesson = await put(ReflectionLibrary(journal, index), 10)
+        async with ReflectionLibrary(ReflectionJournal(tmp_path / "another"), index) as elsewhere:
+            assert (await elsewhere.recall(Task("angle:10"), k=3)).offered == ()
+            assert await chunks(elsewhere) == 1
+            assert list((await elsewhere.changes()).removed) == [lesson.id]
+
+
 async def test_x29_the_top_3_by_similarity_of_whatever_agent(journal, index):
     async with index:
         library = ReflectionLibrary(journal, index, agent="a")
