@@ -20,11 +20,11 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.settings import checked_k
-from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw, flaw_of
 from jeeves_reflexion.reflections.folder import agent_slug, place
 from jeeves_reflexion.reflections.journal import Changes, ReflectionJournal, Stored, difference, read_file
-from jeeves_reflexion.reflections.markdown import Entry
+from jeeves_reflexion.reflections.markdown import Entry, plain_id
 from jeeves_reflexion.reflections.relevance import relevant
 from jeeves_reflexion.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
@@ -99,7 +99,7 @@ class ReflectionLibrary:
             # A run has at most one reflection of its own for each earlier attempt.
             near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
         if skip_run:
-            near = [each for each in near if each[0].entry.source.run_id != redact_id(skip_run)]
+            near = [each for each in near if each[0].entry.source.run_id != plain_id(skip_run)]
         standing = () if self.streams is None else await self.streams.approved(task, self.agent)
         recall = await run_sync(self._screened, task, standing, near, k)
         self._recalls[recall.id] = False

@@ -114,12 +114,17 @@ def entry_of(
         summary_of(prompt),
         checked_form(redact_record(plain)),  # once more: what is left may be too little
         id,
-        redact_id(task.id),
-        None if task.kind is None else redact(task.kind),
+        plain_id(task.id),
+        None if task.kind is None else flat_text(redact(task.kind)),
         # What the task's text names is kept, because the summary is cut.
-        tuple(map(redact, named_tools(task.tools, prompt).values())),
-        replace(redact_record(source), run_id=redact_id(source.run_id)),
+        tuple(flat_text(redact(tool)) for tool in named_tools(task.tools, prompt).values()),
+        replace(redact_record(source), run_id=plain_id(source.run_id)),
     )
+
+
+def plain_id(text: str) -> str:
+    """Return an id as it is written: without secrets, in characters that a UTF-8 file can hold."""
+    return flat_text(redact_id(text))
 
 
 def summary_of(text: str) -> str:

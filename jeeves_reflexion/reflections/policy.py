@@ -12,25 +12,26 @@ itself: there is nothing to tick off. A file that a person wrote, which names no
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from anyio.to_thread import run_sync
+from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnreadableReplyError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.protocols import Reflector
-from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw_of
 from jeeves_reflexion.reflections.folder import Malformed, agent_slug, locked
 from jeeves_reflexion.reflections.forms import FORMS, PARTIAL_FROM, ReflectionFormError, fills, outcome_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored
-from jeeves_reflexion.reflections.markdown import entry_of, summary_of
+from jeeves_reflexion.reflections.markdown import entry_of, plain_id, summary_of
 from jeeves_reflexion.session import logger
+from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 
 OWED: Final = ".owed.json"
@@ -104,6 +105,9 @@ class Duty:
         """Say what is due, in a line."""
         headings = ", ".join(field.heading for field in FORMS[self.outcome].fields)
         return f"a {self.outcome} reflection on {self.summary!r} ({headings})"
+
+
+_DUTIES: Final = TypeAdapter(list[Duty])
 
 
 class ReflectionOwedError(LessonStoreError):
@@ -217,9 +221,8 @@ class ReflectionPolicy:
             noted = _read(folder / OWED)
             left = change(noted)
             if left != noted:
-                text = json.dumps([asdict(duty) for duty in left], indent=1) + "\n"
                 try:
-                    replace_file(folder / OWED, text)
+                    replace_file(folder / OWED, _DUTIES.dump_json(left, indent=1).decode() + "\n")
                 except OSError as error:
                     raise LessonStoreError(not_written(folder / OWED, error)) from error
         return left
@@ -231,7 +234,7 @@ class ReflectionPolicy:
 def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -> Duty:
     """Return a duty as it is written: its texts and ids without secrets, as those of the reflection that pays it."""
     summary = summary_of(redact(task.prompt))
-    return Duty(agent, redact_id(task.id), outcome, summary, redact_id(run_id), attempt, time.time())
+    return Duty(agent, plain_id(task.id), outcome, summary, plain_id(run_id), attempt, time.time())
 
 
 def _pays(stored: Stored, duty: Duty) -> bool:
@@ -248,12 +251,11 @@ def _pays(stored: Stored, duty: Duty) -> bool:
 
 def _read(path: Path) -> list[Duty]:
     try:
-        kept: list[dict[str, Any]] = json.loads(read_regular(path, MOST_BYTES).decode("utf-8"))
-        return [Duty(**{**each, "seen": tuple(each.get("seen", ()))}) for each in kept]
+        return _DUTIES.validate_json(read_regular(path, MOST_BYTES))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise LessonStoreError(
-            f"{path}, which says what reflections are owed, can't be read ({type(error).__name__}: {error}): "
-            "mend it, or delete it to forgive them"
+            f"{path}, which says what reflections are owed, can't be read ({type(error).__name__}: "
+            f"{abridge(str(error), 200)}): mend it, or delete it to forgive them"
         ) from error

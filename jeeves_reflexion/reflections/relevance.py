@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.redaction import redact_id
 from jeeves_reflexion.reflections.journal import Stored
+from jeeves_reflexion.reflections.markdown import plain_id
 from jeeves_reflexion.types import Task
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def relevance(told: Entry | StreamItem, text: str, task: Task) -> tuple[str, str
     """Say how what was told of a task matters for another: as of the same type, and for the same tool; else empty."""
     same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
     of_type = "the same task type" if same_type else ""
-    if told.task_id and told.task_id == redact_id(task.id):
+    if told.task_id and told.task_id == plain_id(task.id):
         of_type = "the same task"
     return of_type, _same_tool(told.tools, text, task)
 
