@@ -59,12 +59,15 @@ class ReflectionConfig:
     prompt: str | Path | None = _LEFT_OUT
 
     def __post_init__(self) -> None:
-        for name, kind in (("model", ChatModel), ("strategy", ReflectionStrategy), ("prompt", str | Path)):
+        for name, kind, wanted in (
+            ("model", ChatModel, "ChatModel"),
+            ("strategy", ReflectionStrategy, "ReflectionStrategy"),
+            ("prompt", (str, Path), "text or a file with one"),
+        ):
             value = getattr(self, name)
             if value is _LEFT_OUT:
                 object.__setattr__(self, name, None)
             elif isinstance(value, type) or not isinstance(value, kind):
-                wanted = getattr(kind, "__name__", "text or a file with one")
                 raise ConfigurationError(
                     f"{name} must be a {wanted}, not {value!r}: leave it out for the default"
                 )
