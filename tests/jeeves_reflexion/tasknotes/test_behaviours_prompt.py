@@ -1,6 +1,5 @@
 """Behaviours 59 to 67, and what stored text must not be able to do."""
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jeeves_reflexion.tasknotes import notes_section, prompt_with
-from jeeves_reflexion.tasknotes.strategy import failed_reflection, read_sections
+from jeeves_reflexion.tasknotes.strategy import failed_reflection
 from jeeves_reflexion.tasknotes.values import ReflectionInput, TaskReflection
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Task
@@ -181,13 +180,3 @@ def test_where_room_is_short_lists_go_before_instructions():
 
 def test_without_any_room_there_is_no_section():
     assert notes_section(NOTES, max_tokens=20) == ""
-
-
-def test_no_stored_text_makes_escaping_or_reading_slow():
-    for piece in ("- ", "> ", "= ", "1. ", "`", "-  \t", "#"):
-        text = piece * 12_000 + "x"
-        started = time.process_time()
-        prompt_with(TASK, TaskReflection.of_first_run(text, text, (text,), (text,)))
-        for reply in (text, f"OBSERVATIONS:\n{text}", f"REFINED_DESCRIPTION:\n{text}"):
-            read_sections(reply)
-        assert time.process_time() - started < 5.0, "this takes milliseconds, unless it backtracks"
