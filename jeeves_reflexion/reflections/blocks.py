@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.screening.detecting import screen
-from jeeves_reflexion.reflections.forms import FORMS
-from jeeves_reflexion.reflections.principles import PRINCIPLE
-from jeeves_reflexion.text import LESSONS_NOTE, cut_middle, fence, one_line
+from jeeves_reflexion.reflections.forms import FORMS, PRINCIPLE
+from jeeves_reflexion.reflections.markdown import Entry
+from jeeves_reflexion.text import cut_middle, fence, one_line
 from jeeves_reflexion.types import Lesson, Recall, Reflection, Trial
 
 BODY_TOKENS = 1500
@@ -27,13 +27,9 @@ def flaw(text: str) -> str:
     return "" if finding is None else f"{finding.why} ({finding.excerpt!r})"
 
 
-def reflections_block(bodies: Sequence[str]) -> str:
-    """Write reflections for a system prompt, best first, fenced as data; empty where there is none.
-
-    Those that give orders to their reader are left out.
-    """
-    texts = [inert(cut_middle(body, BODY_TOKENS)) for body in bodies if not flaw(body)]
-    return fence("past_reflections", "\n\n".join(texts), note=LESSONS_NOTE) if texts else ""
+def flaw_of(entry: Entry) -> str:
+    """Say how a reflection tries to command its readers; empty if it is advice."""
+    return flaw(f"{entry.summary}\n{entry.body}")
 
 
 def recalled_block(recall: Recall) -> str:
@@ -42,10 +38,9 @@ def recalled_block(recall: Recall) -> str:
     Other agents' reflections come last, fenced under a note that they are data.
     """
     lessons = [item.lesson for item in recall.offered]
-    own = [inert(_body(lesson)) for lesson in lessons if lesson.trust == "own" and _body(lesson)]
-    others = [
-        inert(_body(lesson), tags=True) for lesson in lessons if lesson.trust != "own" and _body(lesson)
-    ]
+    whole = [lesson for lesson in lessons if _body(lesson)]
+    own = [inert(_body(lesson)) for lesson in whole if lesson.trust == "own"]
+    others = [inert(_body(lesson), tags=True) for lesson in whole if lesson.trust != "own"]
     parts = [*own, render([lesson for lesson in lessons if not _body(lesson)])]
     if others:
         parts.append(fence("reflections_of_others", "\n\n".join(others), note=SHARED_NOTE))

@@ -1,29 +1,18 @@
 """What a structured reflection consists of: the forms of the four outcomes, as data, and what a filled-in one must say.
 
 Five fields for a failed task, three for a partial one, two for a success, three for a decision; and for the important
-ones a principle and a procedure (``principles.py``).
+ones the dual reflection of MARS: a principle, which is normative and prevents, and a procedure, which can be repeated.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import LessonStoreError
-from jeeves_reflexion.reflections.principles import (
-    BULLET,
-    PRINCIPLE,
-    PROCEDURE,
-    RULE_CHARACTERS,
-    principle_of,
-    procedure_of,
-    rule_of,
-    sentence_problem,
-    steps_of,
-)
 from jeeves_reflexion.text import abridge, one_line, sentences
 from jeeves_reflexion.types import NO_USAGE, Evaluation, Outcome, Reflection
 
@@ -31,6 +20,11 @@ Cause: TypeAlias = Literal["strategy", "input", "knowledge", "external", "unclas
 Policy: TypeAlias = Literal["mandatory", "optional", "recommended"]
 
 FIELD_CHARACTERS: Final = 4000
+RULE_CHARACTERS: Final = 500
+STEPS_MOST: Final = 30
+PRINCIPLE: Final = "I should follow this rule: "
+PROCEDURE: Final = "These steps worked: "
+BULLET: Final = re.compile(r"^\s*(?:[-*\u2022]|\(?\d{1,3}[.)])\s+")
 PARTIAL_FROM: Final = 0.5
 """The score from which an attempt that did not pass counts as partial: half of what was asked for, or more."""
 
@@ -172,19 +166,16 @@ def make_reflection(
     ``rule`` and ``steps`` become the principle and the procedure. Raises :class:`ReflectionFormError`, which names the
     field, for one that its form refuses.
     """
-    texts = {key: clean_text(text) for key, text in fields.items()}
-    if "why" in texts:
-        texts["why"] = with_cause(texts["why"])
-    made = Reflection(
-        lesson_sentence(outcome, texts),
-        outcome,
-        texts,
-        principle_of(rule) if rule.strip() else None,
-        procedure_of(steps) if steps else None,
-        evidence,
+    return checked_form(
+        Reflection(
+            "",
+            outcome,
+            fields,
+            principle_of(rule) if rule.strip() else None,
+            procedure_of(steps) if steps else None,
+            evidence,
+        )
     )
-    check_form(made)
-    return made
 
 
 def decision_reflection(
@@ -195,46 +186,36 @@ def decision_reflection(
     return make_reflection("decision", fields, rule=rule, steps=steps)
 
 
-def check_form(reflection: Reflection) -> None:
-    """Raise :class:`ReflectionFormError` for a reflection that its form refuses; the message names the field."""
+def checked_form(reflection: Reflection) -> Reflection:
+    """Return a reflection as it is kept: its texts cleaned, its lesson the form's own, without usage.
+
+    Raises :class:`ReflectionFormError`, which names the field, for one that its form refuses.
+    """
     form = FORMS.get(reflection.outcome)
     if form is None:
         raise ReflectionFormError(
             f"there is no form for the outcome {reflection.outcome!r}: use one of {', '.join(FORMS)}"
         )
+    fields = {key: clean_text(text) for key, text in reflection.fields.items()}
     for field in form.fields:
-        if problem := _field_problem(form, field, reflection.fields.get(field.key, "")):
+        if problem := _field_problem(form, field, fields.get(field.key, "")):
             raise ReflectionFormError(f"the field {field.heading!r} {problem}", field=field.heading)
-    for key in reflection.fields:
+    for key in fields:
         if key not in form.keys:
             raise ReflectionFormError(
                 f"a {form.outcome} reflection has no field {key!r}: its fields are {', '.join(form.keys)}",
                 field=key,
             )
-    principle, procedure = reflection.principle, reflection.procedure
-    for name, text in (("principle", principle), ("procedure", procedure)):
+    for name, wanted, read in _MARS:
+        text: str | None = getattr(reflection, name)
         if text is not None and not form.mars:
             raise ReflectionFormError(f"a {form.outcome} reflection has no {name}: leave it out", field=name)
-    if principle is not None and rule_of(principle) is None:
-        raise ReflectionFormError(
-            f"the principle must read {PRINCIPLE + '<one sentence>'!r}, not {abridge(principle, 80)!r}",
-            field="principle",
-        )
-    if procedure is not None and steps_of(procedure) is None:
-        raise ReflectionFormError(
-            f"the procedure must read {PROCEDURE + '1. <step>'!r} with the steps on lines of their own, numbered from "
-            f"1, not {abridge(procedure, 80)!r}",
-            field="procedure",
-        )
-
-
-def form_problem(reflection: Reflection) -> str | None:
-    """Say why a reflection's form refuses it, in words for who wrote it; None if it is fine."""
-    try:
-        check_form(reflection)
-    except ReflectionFormError as error:
-        return str(error)
-    return None
+        if text is not None and read(text) is None:
+            raise ReflectionFormError(
+                f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}", field=name
+            )
+    lesson = lesson_sentence(form.outcome, fields)
+    return replace(reflection, lesson=lesson, fields=fields, usage=NO_USAGE)
 
 
 def _field_problem(form: Form, field: FormField, text: str) -> str | None:
@@ -242,7 +223,7 @@ def _field_problem(form: Form, field: FormField, text: str) -> str | None:
         return f"({field.key}) is missing: a {form.outcome} reflection needs {field.asks}"
     if len(text) > FIELD_CHARACTERS:
         return f"has {len(text)} characters: keep it below {FIELD_CHARACTERS}"
-    problem = sentence_problem(text) if field is _RULE else None
+    problem = _sentence_problem(text) if field is _RULE else None
     return f"({field.key}) must be one sentence: {problem}" if problem else None
 
 
@@ -250,8 +231,7 @@ _CAUSE: Final = re.compile(
     r"[\s*_\[(\"'-]*(?:(?:the\s+)?(?:root\s+)?cause\s*(?:is|was|:)[\s*_]*)?(?:(?:an?|the)\s+)?"
     r"(?P<words>(?:wrong\s+strategy|bad\s+input|missing\s+knowledge|external\s+failure)\b"
     r"|(?:(?:wrong|bad|missing)\s+)?(?:strategy|input|knowledge|external)(?:\s+(?:failure|cause|error))?"
-    r"(?=[\s*_\])\"']*(?:[:.;,\u2013\u2014-]|$|\n)))"
-    r"(?P<end>[\s*_\])\"']*(?:[:.;,\u2013\u2014-]+[*_\s]*|$|\n))?",
+    r"(?=[\s*_\])\"']*(?:[:.;,\u2013\u2014-]|$|\n)))",
     re.IGNORECASE,
 )
 
@@ -266,15 +246,12 @@ def cause_of(text: str) -> Cause:
     return next((cause for cause in CAUSES if cause in words), "unclassified")
 
 
-def with_cause(text: str, cause: str = "") -> str:
-    """Write a "why" with its class first, in the form's own words; as it is where it begins so, or none is named."""
-    own, of_text = _CAUSE.match(text), cause_of(text)
-    found = cause_of(cause.strip() + ":") if cause.strip() else of_text
-    labelled = own is not None and own["end"] is not None
-    if found == "unclassified" or (found == of_text and not labelled):
+def with_cause(text: str, cause: str) -> str:
+    """Write the class of a cause before a "why" that begins with none; as it is where ``cause`` names none."""
+    found = cause_of(f"{cause.strip()}:")
+    if not text.strip() or found == "unclassified" or cause_of(text) != "unclassified":
         return text
-    rest = text[own.end() :] if own is not None and labelled and found == of_text else text
-    return f"{CAUSES[found]}: {rest.strip()}" if rest.strip() else f"{CAUSES[found]}."
+    return f"{CAUSES[found]}: {text.strip()}"
 
 
 def lesson_sentence(outcome: Outcome, fields: Mapping[str, str]) -> str:
@@ -310,16 +287,70 @@ def flat_text(text: str) -> str:
     return flat.encode("utf-8", "replace").decode("utf-8")
 
 
-def normalised(reflection: Reflection) -> Reflection:
-    """Return a reflection as it is kept: its texts cleaned, its lesson the form's own, without usage."""
-    fields = {key: clean_text(text) for key, text in reflection.fields.items()}
-    lesson = lesson_sentence(reflection.outcome, fields)
-    return Reflection(
-        lesson,
-        reflection.outcome,
-        fields,
-        reflection.principle,
-        reflection.procedure,
-        reflection.evidence,
-        NO_USAGE,
+# -- principles and procedures: readers of files rely on their wording
+
+
+def _sentence_problem(text: str) -> str | None:
+    """Say why a text is not one sentence; None if it is."""
+    stripped = text.strip()
+    if not any(map(str.isalpha, stripped)):
+        return "it has no words"
+    if len(stripped.splitlines()) > 1:
+        return f"it has {len(stripped.splitlines())} lines"
+    if len(stripped) > RULE_CHARACTERS:
+        return f"it has {len(stripped)} characters, and {RULE_CHARACTERS} are the most"
+    number = len(sentences(stripped))
+    return None if number == 1 else f"it has {number} sentences"
+
+
+def principle_of(rule: str) -> str:
+    """Return the principle that a rule, one sentence, makes."""
+    return PRINCIPLE + one_line(_unprefixed(rule, PRINCIPLE))
+
+
+def rule_of(principle: str) -> str | None:
+    """Return the one sentence of a principle, or None for a text that is none."""
+    rule = principle.removeprefix(PRINCIPLE)
+    fits = principle.startswith(PRINCIPLE) and rule == one_line(rule) and _sentence_problem(rule) is None
+    return rule if fits else None
+
+
+def procedure_of(steps: Sequence[str]) -> str:
+    """Return the procedure that steps make: a list numbered from 1."""
+    lines = [BULLET.sub("", one_line(_unprefixed(step, PROCEDURE))) for step in steps]
+    return PROCEDURE + "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1))
+
+
+def procedure_in(text: str) -> str:
+    """Return the procedure that a person wrote as a list, on the line of the form's words or below them."""
+    steps: list[str] = []
+    for line in _unprefixed(text, PROCEDURE).split("\n"):
+        if BULLET.match(line) or not steps:
+            steps.append(line)
+        else:  # a step that goes on in the next line
+            steps[-1] += f" {line}"
+    return procedure_of(steps)
+
+
+def steps_of(procedure: str) -> tuple[str, ...] | None:
+    """Return the steps of a procedure, or None for a text that is none."""
+    if not procedure.startswith(PROCEDURE):
+        return None
+    lines = procedure.removeprefix(PROCEDURE).split("\n")
+    steps = tuple(line.removeprefix(f"{number}. ") for number, line in enumerate(lines, 1))
+    numbered = all(line.startswith(f"{number}. ") for number, line in enumerate(lines, 1))
+    fits = numbered and all(step and step == one_line(step) for step in steps)
+    return steps if fits and len(steps) <= STEPS_MOST else None
+
+
+def _unprefixed(text: str, prefix: str) -> str:
+    stripped = text.strip()
+    return (
+        stripped[len(prefix.strip()) :] if stripped.lower().startswith(prefix.strip().lower()) else stripped
     )
+
+
+_MARS: Final[Sequence[tuple[str, str, Callable[[str], object]]]] = (
+    ("principle", f"{PRINCIPLE}<one sentence>", rule_of),
+    ("procedure", f"{PROCEDURE}1. <step>\n2. <step>", steps_of),
+)

@@ -19,10 +19,9 @@ from typing import Final
 
 from anyio.to_thread import run_sync
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
-from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.redaction import redact, redact_id, redact_record
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import (
     Malformed,
     agent_slug,
@@ -35,8 +34,8 @@ from jeeves_reflexion.reflections.folder import (
     slug,
 )
 from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, entry_of, from_markdown, to_markdown
-from jeeves_reflexion.reflections.relevance import relevance
 from jeeves_reflexion.types import Provenance, Reflection, Task
+from jeeves_reflexion.values import check_whole
 
 DEFAULT_FOLDER: Final = Path("memory/reflections")
 KEEP: Final = 30
@@ -44,7 +43,6 @@ MOST_BYTES: Final = 200_000
 """A larger file is no reflection; reading is bounded by it."""
 
 _NAME: Final = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
-_ID: Final = re.compile(r'"id":"([0-9a-zA-Z_-]{1,64})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,11 @@ class Stored:
     id: str
     digest: str
 
+    @property
+    def order(self) -> tuple[datetime.date, float, str]:
+        """What "the last 30" goes by: the date, then when it was written, then the name."""
+        return (self.entry.date, self.entry.created_at, self.path.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -64,35 +67,20 @@ class Listing:
     stored: tuple[Stored, ...] = ()
     malformed: tuple[Malformed, ...] = ()
 
-    def __add__(self, other: Listing) -> Listing:
-        return Listing(
-            tuple(sorted((*self.stored, *other.stored), key=_order)), (*self.malformed, *other.malformed)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a file: the digest of its bytes, and where it was, below the journal's folder."""
-
-    digest: str
-    path: str = ""
-
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The difference between a folder that people edit and what is known of it.
+    """The difference between the active files and what is known of them, by id.
 
-    ``removed`` holds ids, ``places`` where their files were, as far as that is known. A file that became unreadable is
-    ``malformed`` and not removed: what is known of it stays until it is mended or deleted. ``moved`` are files that
-    only have another name.
+    ``removed`` has the path of each file that has gone. ``moved`` are files that only have another name. What became
+    unreadable is ``malformed`` and left alone.
     """
 
     added: tuple[Stored, ...] = ()
     changed: tuple[Stored, ...] = ()
     moved: tuple[Stored, ...] = ()
-    removed: tuple[str, ...] = ()
+    removed: Mapping[str, str] = field(default_factory=dict)
     malformed: tuple[Malformed, ...] = ()
-    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -103,7 +91,7 @@ class Changes:
         """Return one line for each change, for people who decide whether to apply it."""
         files = (("added", self.added), ("changed", self.changed), ("moved", self.moved))
         lines = [f"{what}: {place(one.path, root)}{_secret(one)}" for what, found in files for one in found]
-        lines += [f"removed: {self.places.get(id) or id}" for id in self.removed]
+        lines += [f"removed: {path}" for path in self.removed.values()]
         return lines + [f"left alone: {place(bad.path, root)}: {bad.problem}" for bad in self.malformed]
 
 
@@ -123,26 +111,25 @@ class ReflectionJournal:
         keep: int = KEEP,
         zone: datetime.tzinfo = datetime.UTC,
     ) -> None:
-        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-            raise ConfigurationError(f"keep must be a whole number of at least 1, not {keep!r}")
+        check_whole("keep", keep)
         self.folder = Path(folder)
         self.keep = keep
         self.zone = zone
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Stored:
         """Write the reflection on a task to a file of its own, and archive what is beyond the last ``keep``."""
-        stored = await self.write(self.entry(task, reflection, provenance))
+        stored = await self.write(await run_sync(self.entry, task, reflection, provenance))
         await self.archive_older(stored.entry.agent)
         return stored
 
     def entry(self, task: Task, reflection: Reflection, provenance: Provenance) -> Entry:
-        """Return the entry of a reflection on a task, under a new id. :meth:`write` redacts it."""
+        """Return the entry of a reflection on a task, redacted, under a new id."""
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
         return entry_of(task, reflection, provenance, id=uuid.uuid4().hex, zone=self.zone)
 
     async def write(self, entry: Entry) -> Stored:
-        """Write an entry to a file of its own, redacted and durable; archives nothing."""
+        """Write an entry to a file of its own, durable when it returns; archives nothing."""
         return await run_sync(self._write, entry)
 
     async def archive_older(self, agent: str) -> tuple[Stored, ...]:
@@ -154,7 +141,9 @@ class ReflectionJournal:
 
         def read() -> Listing:
             names = self._agents() if agent is None else [agent_slug(agent)]
-            return sum((self.read(name, archived=archived) for name in names), Listing())
+            found = [self.read(name, archived=archived) for name in names]
+            stored = sorted((one for each in found for one in each.stored), key=lambda one: one.order)
+            return Listing(tuple(stored), tuple(bad for each in found for bad in each.malformed))
 
         return await run_sync(read)
 
@@ -162,14 +151,6 @@ class ReflectionJournal:
         """Return the last ``k`` reflections, the newest first."""
         found = (await self.list(agent)).stored
         return tuple(reversed(found[-k:])) if k > 0 else ()
-
-    async def relevant(self, task: Task, agent: str | None = None, *, k: int = 3) -> tuple[Stored, ...]:
-        """Return the ``k`` reflections that matter most for a task: same type, then same tool or API, then recency."""
-        return tuple(one for one, _ in relevant((await self.list(agent)).stored, task)[:k])
-
-    async def changes(self, known: Mapping[str, Known]) -> Changes:
-        """Return how the active files differ from what is known of them, by id; applies nothing."""
-        return _difference(await self.list(), known, self.folder)
 
     async def remove(self, stored: Stored) -> None:
         """Remove the file of a reflection; one that has gone is passed over."""
@@ -200,7 +181,7 @@ class ReflectionJournal:
                 if one.id in stored:  # a copy, made by hand: it is a reflection of its own
                     one = replace(one, id=_id_of(path, agent))
                 stored[one.id] = one
-        return Listing(tuple(sorted(stored.values(), key=_order)), malformed)
+        return Listing(tuple(sorted(stored.values(), key=lambda one: one.order)), malformed)
 
     def _agents(self) -> Sequence[str]:
         with reported(self.folder, "read"):
@@ -212,7 +193,6 @@ class ReflectionJournal:
             )
 
     def _write(self, entry: Entry) -> Stored:
-        entry = cleaned(entry)
         folder, text = self.folder / entry.agent, to_markdown(entry)
         archive = self._archive(entry)
         with locked(folder):
@@ -256,76 +236,28 @@ def read_file(path: Path, agent: str) -> Stored | Malformed | None:
         return None
     except OSError as error:
         return Malformed(path, f"it can't be read: {error}")
-    named = _ID.search(data.decode("utf-8", "replace"))
-    id = named[1] if named else _id_of(path, agent)
     if not _NAME.fullmatch(path.name):
-        return Malformed(path, "its name must be YYYY-MM-DD-<short-title>.md: rename it", id)
+        return Malformed(path, "its name must be YYYY-MM-DD-<short-title>.md: rename it")
     try:
         entry = from_markdown(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        return Malformed(path, f"it is no UTF-8 text: save it as UTF-8: {error}", id)
+        return Malformed(path, f"it is no UTF-8 text: save it as UTF-8: {error}")
     except MarkdownError as error:
-        return Malformed(path, str(error), id)
+        return Malformed(path, str(error))
     return Stored(path, entry, entry.id or _id_of(path, agent), _digest(data))
 
 
-def cleaned(entry: Entry) -> Entry:
-    """Return an entry without characters that hide or disguise, without secrets and without personal data.
-
-    Ids of ours are random, or hashes: they are kept, whatever they look like.
-    """
-    told = entry.reflection
-    plain = replace(
-        told,
-        fields={key: clean_characters(text) for key, text in told.fields.items()},
-        principle=None if told.principle is None else clean_characters(told.principle),
-        procedure=None if told.procedure is None else clean_characters(told.procedure),
-    )
-    clean = redact_record(replace(entry, reflection=plain, summary=clean_characters(entry.summary)))
-    return replace(
-        clean,
-        agent=agent_slug(clean.agent),
-        id=redact_id(entry.id),
-        task_id=redact_id(entry.task_id),
-        source=replace(clean.source, run_id=redact_id(entry.source.run_id)),
-    )
-
-
-def relevant(stored: tuple[Stored, ...], task: Task) -> list[tuple[Stored, str]]:
-    """Return the reflections that matter for a task, best first, each with the reason.
-
-    First those of the same task type, then those about the same tool or API, the later of equals first. One that is
-    neither is not relevant, however recent.
-    """
-    found = [(one, relevance(one.entry, one.entry.body, task)) for one in stored]
-    fit = [(one, why) for one, why in found if any(why)]
-    fit.sort(key=lambda each: (*map(bool, each[1]), *_order(each[0])), reverse=True)
-    return [(one, " and ".join(filter(None, why))) for one, why in fit]
-
-
-def _order(stored: Stored) -> tuple[object, ...]:
-    """What "the last 30" goes by: the date, then when it was written, then the name."""
-    return (stored.entry.date, stored.entry.created_at, stored.path.name)
-
-
-def _difference(listing: Listing, known: Mapping[str, Known], root: Path) -> Changes:
-    new: dict[str, list[Stored]] = {"added": [], "changed": [], "moved": []}
-    for one in listing.stored:
-        before = known.get(one.id)
-        if before is None:
-            new["added"].append(one)
-        elif before.digest != one.digest:
-            new["changed"].append(one)
-        elif before.path and before.path != place(one.path, root):
-            new["moved"].append(one)
-    kept = {one.id for one in listing.stored}
-    kept |= {part for bad in listing.malformed for part in (bad.id, place(bad.path, root))}
-    removed = [id for id, before in known.items() if not {id, before.path} & kept]
+def difference(listing: Listing, known: Mapping[str, tuple[str, str]], root: Path) -> Changes:
+    """Return how the files that are listed differ from the digests and paths that are known of them, by id."""
+    there = {one.id: (one.digest, place(one.path, root)) for one in listing.stored}
+    left = {place(bad.path, root) for bad in listing.malformed}
+    both = [one for one in listing.stored if one.id in known]
     return Changes(
-        **{name: tuple(found) for name, found in new.items()},
-        removed=tuple(removed),
-        malformed=listing.malformed,
-        places={id: known[id].path for id in removed if known[id].path},
+        tuple(one for one in listing.stored if one.id not in known),
+        tuple(one for one in both if known[one.id][0] != one.digest),
+        tuple(one for one in both if known[one.id][0] == one.digest and known[one.id] != there[one.id]),
+        {id: path for id, (_, path) in known.items() if id not in there and path not in left},
+        listing.malformed,
     )
 
 

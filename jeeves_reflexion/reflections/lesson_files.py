@@ -49,7 +49,9 @@ from jeeves_reflexion.types import Lesson, Provenance, Task
 _DATA: Final = "<!-- jeeves-reflexion lesson: "
 _TITLE: Final = re.compile(r"# Lesson: (?P<date>\d{4}-\d{2}-\d{2}) - (?P<agent>\S+) - (?P<excerpt>\S.*)")
 _TASK: Final = "## Task"
-_FENCE: Final = re.compile(r"(?P<fence>`{3,})[a-z]*\s*")
+_BLOCK: Final = re.compile(
+    r"[ \t]*## Task\s*\n(?P<fence>`{3,})[a-z]*[ \t]*\n(?P<task>.*?)\n(?P=fence)[ \t]*(?:\n\s*|\Z)", re.DOTALL
+)
 _EXCERPT_CHARACTERS: Final = 200
 MOST_BYTES: Final = 1_000_000
 """A larger file is no lesson."""
@@ -129,39 +131,19 @@ def lesson_of_markdown(text: str) -> LessonFile:
 
 def _body(lines: Sequence[str]) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
     """Return the lines below the title that say the lesson, each with its number, and the tasks that follow them."""
-    told: list[tuple[int, str]] = []
-    tasks: list[str] = []
-    at = 1
-    while at < len(lines):
-        line = lines[at].strip()
-        if told and line == _TASK:
-            task, at = _task(lines, at + 1)
-            tasks.append(task)
-            continue
-        if line and tasks:
+    end = next((number for number, line in enumerate(lines) if line.strip() == _TASK), len(lines))
+    told = [(number, line.strip()) for number, line in enumerate(lines[1:end], 2) if line.strip()]
+    body, at, tasks = "\n".join(lines[end:]), 0, list[str]()
+    while at < len(body):
+        block = _BLOCK.match(body, at)
+        if block is None or not block["task"].strip():
             raise MarkdownError(
-                at + 1, f"nothing but another {_TASK!r} may follow a task: {abridge(line, 80)!r}"
+                end + 1 + body.count("\n", 0, at),
+                f"below {_TASK!r} belongs a text between two lines of ```, and nothing else: mend it",
             )
-        if line:
-            told.append((at + 1, line))
-        at += 1
+        tasks.append(block["task"])
+        at = block.end()
     return told, tuple(tasks)
-
-
-def _task(lines: Sequence[str], at: int) -> tuple[str, int]:
-    """Return the text of the fenced block from line ``at`` on, and where the lines behind it begin."""
-    while at < len(lines) and not lines[at].strip():
-        at += 1
-    opened = _FENCE.fullmatch(lines[at]) if at < len(lines) else None
-    if opened is None:
-        raise MarkdownError(min(at + 1, len(lines)), f"put the text below {_TASK!r} between two lines of ```")
-    for end in range(at + 1, len(lines)):
-        if lines[end].rstrip() == opened["fence"]:
-            task = "\n".join(lines[at + 1 : end])
-            if not task.strip():
-                raise MarkdownError(end, "the task is empty: say what was asked")
-            return task, end + 1
-    raise MarkdownError(at + 1, f"the block that begins here has no end: close it with {opened['fence']}")
 
 
 def export_lessons(folder: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> int:

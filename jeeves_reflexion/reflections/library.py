@@ -1,15 +1,14 @@
 """The library: the journal's files and, beside each, its vector, so that reflections are found by meaning.
 
 The files are the truth and the index follows: what a search finds is read from its file, so that nothing archived,
-removed or edited comes back as it was. File and vector are both there or neither; what a crash left half done,
-:meth:`ReflectionLibrary.repair` mends. Without an index the same calls work by task type, tool and recency.
+removed or edited comes back as it was. File and vector are both there or neither; what people edit and what a crash
+left half done, :meth:`ReflectionLibrary.sync` takes over. Without an index, recall is by type, tool and recency.
 """
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
@@ -18,23 +17,18 @@ import anyio
 from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.settings import checked_k
-from jeeves_reflexion.redaction import redact, redact_id
-from jeeves_reflexion.reflections.blocks import flaw
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.reflections.blocks import flaw, flaw_of
 from jeeves_reflexion.reflections.folder import agent_slug, place
-from jeeves_reflexion.reflections.journal import (
-    Changes,
-    Known,
-    ReflectionJournal,
-    Stored,
-    read_file,
-    relevant,
-)
-from jeeves_reflexion.reflections.markdown import Entry
+from jeeves_reflexion.reflections.journal import Changes, ReflectionJournal, Stored, difference, read_file
+from jeeves_reflexion.reflections.markdown import Entry, plain_id
+from jeeves_reflexion.reflections.relevance import relevant
 from jeeves_reflexion.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
-from vectorstores.base import Chunk, SearchHit, VectorStore, VectorStoreError
+from vectorstores.base import Chunk, Page, SearchHit, VectorStore
 
 SCOPE: Final = "/reflections"
 _PAGE: Final = 200
@@ -49,7 +43,7 @@ class ReflectionLibrary:
     ``index`` keeps the vectors, in the namespace ``<the store's>/reflections``; without one, recall is by task type and
     tool. ``agent`` narrows that recall to one agent's reflections; recall by meaning looks at every agent's.
     ``streams`` takes principles and procedures in; those that a person approved are offered beside what is recalled. A
-    recalled lesson carries its reflection in ``metadata["reflection"]``. ``async with`` repairs what a crash left.
+    recalled lesson carries its reflection in ``metadata["reflection"]``. ``async with`` does :meth:`sync`.
     """
 
     def __init__(
@@ -71,7 +65,7 @@ class ReflectionLibrary:
         self._recalls: dict[str, bool] = {}  # each one's id, and whether its outcome is noted
 
     async def __aenter__(self) -> Self:
-        await self.repair()
+        await self.sync()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -86,7 +80,8 @@ class ReflectionLibrary:
         refuses, and :class:`LessonStoreError` where nothing was stored, also for a reflection that commands its
         readers.
         """
-        return self._lesson(await self.add(self.journal.entry(task, reflection, provenance)))
+        entry = await run_sync(self.journal.entry, task, reflection, provenance)
+        return self._lesson(await self.add(entry))
 
     async def recall(
         self, task: Task, *, k: int, run_id: str = "", attempt: int = 0, skip_run: str = ""
@@ -104,7 +99,7 @@ class ReflectionLibrary:
             # A run has at most one reflection of its own for each earlier attempt.
             near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
         if skip_run:
-            near = [each for each in near if each[0].entry.source.run_id != redact_id(skip_run)]
+            near = [each for each in near if each[0].entry.source.run_id != plain_id(skip_run)]
         standing = () if self.streams is None else await self.streams.approved(task, self.agent)
         recall = await run_sync(self._screened, task, standing, near, k)
         self._recalls[recall.id] = False
@@ -144,8 +139,8 @@ class ReflectionLibrary:
 
         False if there is none.
         """
-        listing = await self.journal.list() + await self.journal.list(archived=True)
-        found = [one for one in listing.stored if one.id == id]
+        stored = (*(await self.journal.list()).stored, *(await self.journal.list(archived=True)).stored)
+        found = [one for one in stored if one.id == id]
         if self.streams is not None:
             await self.streams.forget(id)
         await self._drop([id])
@@ -153,64 +148,52 @@ class ReflectionLibrary:
             await self.journal.remove(one)
         return bool(found)
 
-    async def repair(self) -> Changes:
-        """Mend what a crash left half done, and return what else differs: that is for a person to see and apply.
+    async def sync(self) -> Changes:
+        """Bring vectors and streams into step with the files, as people and crashes left them; return what differed.
 
-        A file of ours without a vector gets one, a vector whose file is archived goes, and principles and procedures
-        that are missing are noted. What people wrote, edited or removed by hand is left to :meth:`changes` and
-        :meth:`apply`.
+        Files stay as they are, but for those beyond the last ones that are kept: they are archived. Vectors of an agent
+        that has no file at all are left, for its folder may only be elsewhere today: no recall finds them.
         """
-        for agent in {one.entry.agent for one in (await self.journal.list()).stored}:
+        agents = {one.path.parent.name for one in (await self.journal.list()).stored}
+        for agent in agents:
             await self._retain(agent)
-        for one in (await self.journal.list()).stored:
-            if one.entry.id:
-                await self._take(one)
         changes = await self.changes()
-        archived = {one.id for one in (await self.journal.list(archived=True)).stored}
-        await self._put([one for one in changes.added if one.entry.id])
-        await self._drop([id for id in changes.removed if id in archived])
-        return replace(
-            changes,
-            added=tuple(one for one in changes.added if not one.entry.id),
-            removed=tuple(id for id in changes.removed if id not in archived),
-        )
+        gone = {id: path for id, path in changes.removed.items() if path.partition("/")[0] in agents}
+        await self.apply(replace(changes, removed=gone))
+        for one in (await self.journal.list()).stored:
+            await self._take(one)
+        return changes
 
     async def changes(self) -> Changes:
         """Return how the files differ from the vectors; without an index, nothing does. Applies nothing."""
+        listing = await self.journal.list()
         if self.index is None:
-            return Changes(malformed=(await self.journal.list()).malformed)
-        return await self.journal.changes(await self.known())
-
-    async def known(self) -> dict[str, Known]:
-        """Return what the vectors were made of, by id; none without an index."""
-        found: dict[str, Known] = {}
-        after: str | None = None
-        while self.index is not None:
-            with _reported("list"):
-                page = await self.index.scan(after=after, limit=_PAGE)
+            return Changes(malformed=listing.malformed)
+        known: dict[str, tuple[str, str]] = {}
+        page = Page((), "")
+        while page.next is not None:
+            async with store_errors("list the vectors of reflections"):
+                page = await self.index.scan(after=page.next or None, limit=_PAGE)
             for chunk in page.chunks:
-                found[chunk.id] = Known(str(chunk.metadata["digest"]), str(chunk.metadata["path"]))
-            if page.next is None:
-                break
-            after = page.next
-        return found
+                known[chunk.id] = (str(chunk.metadata["digest"]), str(chunk.metadata["path"]))
+        return difference(listing, known, self.journal.folder)
 
     async def apply(self, changes: Changes) -> None:
         """Bring vectors and streams into step with the files, as :meth:`changes` showed them. The files stay."""
         files = (*changes.added, *changes.changed, *changes.moved)
         await self._put(files)
-        await self._drop(changes.removed)
+        await self._drop([*changes.removed])
         for one in files:
             await self._take(one)
 
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is not None and files:
-            with _reported("keep"):
+            async with store_errors("keep the vectors of reflections"):
                 await self.index.add([_chunk(one, place(one.path, self.journal.folder)) for one in files])
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
-            with _reported("delete"):
+            async with store_errors("delete the vectors of reflections"):
                 await self.index.delete(ids)
 
     async def _take(self, stored: Stored) -> None:
@@ -224,7 +207,7 @@ class ReflectionLibrary:
         """Search until ``k`` hits have an active file, or there are no more."""
         wanted = k + _SPARE
         while True:
-            with _reported("search"):
+            async with store_errors("search the vectors of reflections"):
                 hits = await index.search(redact(query), k=wanted, min_score=self.min_similarity)
             found = await run_sync(self._read_all, hits)
             if len(found) >= k or len(hits) < wanted or wanted >= _MOST:
@@ -276,11 +259,6 @@ class ReflectionLibrary:
         )
 
 
-def flaw_of(entry: Entry) -> str:
-    """Say how a reflection tries to command its readers; empty if it is advice."""
-    return flaw("\n".join((entry.summary, entry.body)))
-
-
 def _approved(item: StreamItem) -> Lesson:
     return Lesson(
         id=item.id,
@@ -310,11 +288,3 @@ def _chunk(stored: Stored, path: str) -> Chunk:
             "date": entry.date.isoformat(),
         },
     )
-
-
-@contextlib.contextmanager
-def _reported(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except VectorStoreError as error:
-        raise LessonStoreError(f"could not {doing} the vectors of reflections: {error}") from error

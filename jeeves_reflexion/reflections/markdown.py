@@ -23,20 +23,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from pydantic import TypeAdapter
+
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.lessons.screening.characters import clean_characters
+from jeeves_reflexion.redaction import redact, redact_id, redact_record
 from jeeves_reflexion.reflections.folder import agent_slug
 from jeeves_reflexion.reflections.forms import (
+    BULLET,
     FORMS,
     Form,
     ReflectionFormError,
-    check_form,
+    checked_form,
     clean_text,
     flat_text,
-    normalised,
+    principle_of,
+    procedure_in,
+    steps_of,
 )
-from jeeves_reflexion.reflections.principles import BULLET, principle_of, procedure_in, steps_of
 from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import Provenance, Reflection, Task
 
@@ -89,26 +94,37 @@ class Entry:
 
 
 def entry_of(
-    task: Task, reflection: Reflection, source: Provenance, *, id: str, zone: datetime.tzinfo = datetime.UTC
+    task: Task, told: Reflection, source: Provenance, *, id: str, zone: datetime.tzinfo = datetime.UTC
 ) -> Entry:
-    """Return the entry of a reflection on ``task``, dated in ``zone``.
+    """Return the entry of a reflection on ``task``, dated in ``zone``, as it is written.
 
-    Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
+    It is without characters that hide or disguise, secrets and personal data. Ids of ours are random, or hashes: they
+    are kept. Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
     """
-    check_form(reflection := normalised(reflection))
-    prompt = redact(task.prompt)
+    prompt = redact(clean_characters(task.prompt))
+    plain = replace(
+        checked_form(told),
+        fields={key: clean_characters(text) for key, text in told.fields.items()},
+        principle=None if told.principle is None else clean_characters(told.principle),
+        procedure=None if told.procedure is None else clean_characters(told.procedure),
+    )
     return Entry(
         datetime.datetime.fromtimestamp(source.created_at, zone).date(),
         agent_slug(source.agent or ""),
         summary_of(prompt),
-        reflection,
+        checked_form(redact_record(plain)),  # once more: what is left may be too little
         id,
-        task.id,
-        task.kind,
+        plain_id(task.id),
+        None if task.kind is None else flat_text(redact(task.kind)),
         # What the task's text names is kept, because the summary is cut.
-        tuple(named_tools(task.tools, prompt).values()),
-        source,
+        tuple(flat_text(redact(tool)) for tool in named_tools(task.tools, prompt).values()),
+        replace(redact_record(source), run_id=plain_id(source.run_id)),
     )
+
+
+def plain_id(text: str) -> str:
+    """Return an id as it is written: without secrets, in characters that a UTF-8 file can hold."""
+    return flat_text(redact_id(text))
 
 
 def summary_of(text: str) -> str:
@@ -116,25 +132,37 @@ def summary_of(text: str) -> str:
     return abridge(clean_text(text), SUMMARY_CHARACTERS) or "untitled"
 
 
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What the comment of a file says; what an older version did not note is empty."""
+
+    format: int = FORMAT
+    id: str = ""
+    outcome: str = ""
+    task_id: str = ""
+    task_kind: str | None = None
+    tools: tuple[str, ...] = ()
+    run_id: str = ""
+    attempt: int = 0
+    score: float | None = None
+    model: str | None = None
+    agent: str | None = None
+    created_at: float = 0.0
+    evidence: tuple[int, ...] = ()
+
+
+_DATA_OF: Final = TypeAdapter(_Data)
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def to_markdown(entry: Entry) -> str:
-    """Write an entry as a file. Raises :class:`ReflectionFormError` for one that its form refuses."""
-    told = normalised(entry.reflection)
-    check_form(told)
-    entry = replace(entry, agent=agent_slug(entry.agent), summary=summary_of(entry.summary), reflection=told)
-    data = {
-        "format": FORMAT,
-        "id": entry.id,
-        "outcome": told.outcome,
-        "task_id": entry.task_id,
-        "task_kind": entry.task_kind,
-        "tools": entry.tools,
-        **asdict(entry.source),
-        "evidence": told.evidence,
-    }
-    return "\n\n".join([*_paragraphs(entry), comment(_DATA, data)]) + "\n"
+    """Write an entry as a file."""
+    told, source = entry.reflection, asdict(entry.source)
+    data = _Data(FORMAT, entry.id, told.outcome, entry.task_id, entry.task_kind, entry.tools, **source)
+    written = asdict(replace(data, evidence=told.evidence))
+    return "\n\n".join([*_paragraphs(entry), comment(_DATA, written)]) + "\n"
 
 
 def comment(opening: str, data: Mapping[str, Any]) -> str:
@@ -217,16 +245,23 @@ def from_markdown(text: str) -> Entry:
             1, f"{abridge(lines[0], 80)!r} should read '# Reflection: YYYY-MM-DD - agent-name - task summary'"
         )
     date = date_of(title["date"])
-    data: Mapping[str, Any] = {}
-    told = lines
+    data, told = _Data(), lines
     if lines[-1].startswith(_DATA):
         data, told = _data_of(lines), lines[:-1]
     parts = _read_parts(told)
-    form = _form_of(title["title"], parts, data)
-    entry = Entry(
-        date, agent_slug(title["agent"]), title["summary"].strip(), _reflection(form, parts, len(lines))
+    reflection = _reflection(_form_of(title["title"], parts, data.outcome), parts, len(lines))
+    summary = title["summary"].strip()
+    return Entry(
+        date,
+        agent_slug(title["agent"]),
+        summary,
+        replace(reflection, evidence=data.evidence),
+        data.id,
+        data.task_id if told is not lines else Task(summary).id,
+        data.task_kind,
+        data.tools,
+        Provenance(data.run_id, data.attempt, data.score, data.model, data.agent, data.created_at),
     )
-    return _with_data(entry, data, len(lines)) if data else replace(entry, task_id=Task(entry.summary).id)
 
 
 def date_of(text: str) -> datetime.date:
@@ -248,18 +283,22 @@ def read_comment(opening: str, lines: Sequence[str]) -> Any:  # noqa: ANN401 - J
 def unreadable(error: Exception, line: int) -> MarkdownError:
     """Return the error of a comment whose data can't be read."""
     return MarkdownError(
-        line, f"the data can't be read ({type(error).__name__}: {error}): restore the line, or delete it"
+        line,
+        f"the data can't be read ({type(error).__name__}: {abridge(str(error), 200)}): restore the line, or delete it",
     )
 
 
-def _data_of(lines: Sequence[str]) -> Mapping[str, Any]:
+def _data_of(lines: Sequence[str]) -> _Data:
     data = read_comment(_DATA, lines)
     found = data.get("format") if isinstance(data, Mapping) else None
-    if isinstance(data, Mapping) and found == FORMAT:
-        return data
-    raise MarkdownError(
-        len(lines), f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
-    )
+    if found != FORMAT:
+        raise MarkdownError(
+            len(lines), f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
+        )
+    try:
+        return _DATA_OF.validate_python(data)
+    except ValueError as error:
+        raise unreadable(error, len(lines)) from error
 
 
 def _read_parts(lines: Sequence[str]) -> dict[str, str]:
@@ -310,31 +349,21 @@ def _heading(line: str, number: int) -> str | None:
     return key
 
 
-def _form_of(title: str, parts: Mapping[str, str], data: Mapping[str, Any]) -> Form:
+def _form_of(title: str, parts: Mapping[str, str], outcome: str) -> Form:
     if title == "Procedure":
-        form = FORMS["success"]
-    elif {"decision", "alternatives", "why_chosen"} & parts.keys():
-        form = FORMS["decision"]
-    elif {"why", "tactical_rule"} & parts.keys() or data.get("outcome") == "failed":
-        form = FORMS["failed"]
-    else:
-        form = FORMS["partial"]
-    headings = ", ".join(f"'## {each.heading}'" for each in form.fields)
-    for key in parts:
-        if key not in (*form.keys, *_EXTRA):
-            raise MarkdownError(1, f"a {form.outcome} reflection has no {key!r}: its headings are {headings}")
-    given = [key for key in parts if key not in _EXTRA]
-    if given != [key for key in form.keys if key in parts] or [*parts][: len(given)] != given:
-        raise MarkdownError(1, f"the headings stand in another order than {headings}: put them in order")
-    return form
+        return FORMS["success"]
+    if {"decision", "alternatives", "why_chosen"} & parts.keys():
+        return FORMS["decision"]
+    failed = {"why", "tactical_rule"} & parts.keys() or outcome == "failed"
+    return FORMS["failed" if failed else "partial"]
 
 
 def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
-    fields = {key: text for key, text in parts.items() if key in form.keys}
+    fields = {key: text for key, text in parts.items() if key not in _EXTRA}
     rule, principle, steps = (parts.get(key, "") for key in ("tactical_rule", *_EXTRA))
     if "\n" in rule and not any(map(BULLET.match, rule.split("\n"))):
         fields["tactical_rule"] = one_line(rule)  # a person's editor breaks long lines
-    reflection = Reflection(
+    told = Reflection(
         "",
         form.outcome,
         fields,
@@ -342,31 +371,6 @@ def _reflection(form: Form, parts: Mapping[str, str], last: int) -> Reflection:
         (steps if steps_of(steps) else procedure_in(steps)) if steps else None,
     )
     try:
-        check_form(reflection)
+        return checked_form(told)
     except ReflectionFormError as error:
         raise MarkdownError(last, f"{error}; write it below its heading in this file") from error
-    return normalised(reflection)
-
-
-def _with_data(entry: Entry, data: Mapping[str, Any], line: int) -> Entry:
-    """Return the entry with what its comment says; what an older version did not note is empty."""
-    kind, score = data.get("task_kind"), data.get("score")
-    try:
-        return replace(
-            entry,
-            reflection=replace(entry.reflection, evidence=tuple(map(int, data.get("evidence", ())))),
-            id=str(data.get("id", "")),
-            task_id=str(data.get("task_id", "")),
-            task_kind=None if kind is None else str(kind),
-            tools=tuple(map(str, data.get("tools", ()))),
-            source=Provenance(
-                str(data.get("run_id", "")),
-                int(data.get("attempt", 0)),
-                None if score is None else float(score),
-                data.get("model"),
-                data.get("agent"),
-                float(data.get("created_at", 0.0)),
-            ),
-        )
-    except (TypeError, ValueError) as error:
-        raise unreadable(error, line) from error

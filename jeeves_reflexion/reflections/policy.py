@@ -7,30 +7,31 @@ An orchestrator tells the policy how tasks ended and asks it before it hands out
     await policy.require("researcher")          # ReflectionOwedError, until the reflection is in the journal
 
 What is owed is kept beside the agent's reflections, so that a restart forgives nothing, and is paid by the reflection
-itself: there is nothing to tick off. A file that a person wrote, which names no run, pays for one task.
+itself: there is nothing to tick off. A file that a person wrote, which names no run, pays for the task in its title.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from anyio.to_thread import run_sync
+from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnreadableReplyError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.protocols import Reflector
-from jeeves_reflexion.redaction import redact, redact_id
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.reflections.blocks import flaw_of
 from jeeves_reflexion.reflections.folder import Malformed, agent_slug, locked
-from jeeves_reflexion.reflections.forms import FORMS, PARTIAL_FROM, fills, form_problem, outcome_of
+from jeeves_reflexion.reflections.forms import FORMS, PARTIAL_FROM, ReflectionFormError, fills, outcome_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored
-from jeeves_reflexion.reflections.library import flaw_of
-from jeeves_reflexion.reflections.markdown import entry_of, summary_of
+from jeeves_reflexion.reflections.markdown import entry_of, plain_id, summary_of
 from jeeves_reflexion.session import logger
+from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import NO_USAGE, Outcome, Provenance, Reflection, RunResult, Task, Trial
 
 OWED: Final = ".owed.json"
@@ -70,12 +71,12 @@ class RequiredForm:
         if owed and not fills(made.outcome, due):
             headings = ", ".join(field.heading for field in FORMS[due].fields)
             return f"it is a {made.outcome} reflection, and a {due} one is due ({headings})"
-        if problem := form_problem(made):
-            return problem if owed or made.fields else None
-        if not self.mandatory:
-            return None
+        try:
+            entry = entry_of(task, made, Provenance("", 0, None), id="")
+        except ReflectionFormError as error:
+            return str(error) if owed or made.fields else None
         # The task's own words are none of what the reflection says.
-        flaw = flaw_of(replace(entry_of(task, made, Provenance("", 0, None), id=""), summary=""))
+        flaw = flaw_of(replace(entry, summary="")) if self.mandatory else ""
         return f"it {flaw}: describe it generically" if flaw else None
 
 
@@ -83,7 +84,7 @@ class RequiredForm:
 class Duty:
     """A reflection that is due; ``since`` is when its task ended, in seconds since 1970.
 
-    ``seen`` holds the digests of the files by hand that do not pay it: they were there before, or paid another.
+    ``seen`` holds the digests of the files by hand that were there before, and don't pay it.
     """
 
     agent: str
@@ -104,6 +105,9 @@ class Duty:
         """Say what is due, in a line."""
         headings = ", ".join(field.heading for field in FORMS[self.outcome].fields)
         return f"a {self.outcome} reflection on {self.summary!r} ({headings})"
+
+
+_DUTIES: Final = TypeAdapter(list[Duty])
 
 
 class ReflectionOwedError(LessonStoreError):
@@ -156,16 +160,11 @@ class ReflectionPolicy:
         An attempt without a verdict asks for nothing: nobody knows how it went.
         """
         name = agent_slug(agent)
-        ended = [
-            (outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from), trial.number)
-            for trial in result.trials
-            if trial.evaluation.scored
-        ]
-        duties = [
-            _duty(name, result.task, outcome, result.run_id, number)
-            for outcome, number in ended
-            if FORMS[outcome].policy == "mandatory"
-        ]
+        duties = []
+        for trial in result.trials:
+            outcome = outcome_of(trial.evaluation, passed=trial.passed, partial_from=self.partial_from)
+            if trial.evaluation.scored and FORMS[outcome].policy == "mandatory":
+                duties.append(_duty(name, result.task, outcome, result.run_id, trial.number))
         if duties:
             await run_sync(self._note, name, duties)
         return await self.owed(name)
@@ -202,12 +201,7 @@ class ReflectionPolicy:
 
         def unpaid(noted: list[Duty]) -> list[Duty]:
             stored = self._stored(agent)
-            still = [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
-            for one in stored:
-                paid = _paid_by_hand(one, still)
-                if paid:
-                    still = [replace(d, seen=(*d.seen, one.digest)) for d in still if d not in paid]
-            return still
+            return [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
 
         return self._change(agent, unpaid) if _read(self.journal.folder / agent / OWED) else []
 
@@ -227,54 +221,41 @@ class ReflectionPolicy:
             noted = _read(folder / OWED)
             left = change(noted)
             if left != noted:
-                text = json.dumps([asdict(duty) for duty in left], indent=1) + "\n"
                 try:
-                    replace_file(folder / OWED, text)
+                    replace_file(folder / OWED, _DUTIES.dump_json(left, indent=1).decode() + "\n")
                 except OSError as error:
                     raise LessonStoreError(not_written(folder / OWED, error)) from error
         return left
 
     def _stored(self, agent: str) -> tuple[Stored, ...]:
-        return (self.journal.read(agent) + self.journal.read(agent, archived=True)).stored
+        return (*self.journal.read(agent).stored, *self.journal.read(agent, archived=True).stored)
 
 
 def _duty(agent: str, task: Task, outcome: Outcome, run_id: str, attempt: int) -> Duty:
     """Return a duty as it is written: its texts and ids without secrets, as those of the reflection that pays it."""
     summary = summary_of(redact(task.prompt))
-    return Duty(agent, redact_id(task.id), outcome, summary, redact_id(run_id), attempt, time.time())
+    return Duty(agent, plain_id(task.id), outcome, summary, plain_id(run_id), attempt, time.time())
 
 
 def _pays(stored: Stored, duty: Duty) -> bool:
     entry = stored.entry
-    if not fills(entry.reflection.outcome, duty.outcome) or entry.task_id != duty.task_id:
+    if not fills(entry.reflection.outcome, duty.outcome):
         return False
+    if not entry.id:  # by hand: its title names the task
+        return stored.digest not in duty.seen and entry.summary.casefold() == duty.summary.casefold()
     if duty.run_id:
-        return (entry.source.run_id, entry.source.attempt) == (duty.run_id, duty.attempt)
-    return entry.created_at >= duty.since
-
-
-def _paid_by_hand(stored: Stored, duties: Sequence[Duty]) -> list[Duty]:
-    """Return what a file by hand pays, which says of no run or task: one task's duties.
-
-    The task is the one that its title names, else the one that has waited longest.
-    """
-    if stored.entry.id:
-        return []
-    outcome = stored.entry.reflection.outcome
-    fit = [duty for duty in duties if stored.digest not in duty.seen and fills(outcome, duty.outcome)]
-    title = stored.entry.summary.casefold()
-    task = next((duty for duty in fit if duty.summary.casefold() == title), fit[0] if fit else None)
-    return [duty for duty in fit if task and (duty.task_id, duty.run_id) == (task.task_id, task.run_id)]
+        source = (entry.task_id, entry.source.run_id, entry.source.attempt)
+        return source == (duty.task_id, duty.run_id, duty.attempt)
+    return entry.task_id == duty.task_id and entry.created_at >= duty.since
 
 
 def _read(path: Path) -> list[Duty]:
     try:
-        kept: list[dict[str, Any]] = json.loads(read_regular(path, MOST_BYTES).decode("utf-8"))
-        return [Duty(**{**each, "seen": tuple(each.get("seen", ()))}) for each in kept]
+        return _DUTIES.validate_json(read_regular(path, MOST_BYTES))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise LessonStoreError(
-            f"{path}, which says what reflections are owed, can't be read ({type(error).__name__}: {error}): "
-            "mend it, or delete it to forgive them"
+            f"{path}, which says what reflections are owed, can't be read ({type(error).__name__}: "
+            f"{abridge(str(error), 200)}): mend it, or delete it to forgive them"
         ) from error

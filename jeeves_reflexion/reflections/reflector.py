@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.fields import read_fields
+from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.reflections.forms import (
+    BULLET,
+    CAUSES,
     FORMS,
     PARTIAL_FROM,
     Form,
@@ -20,7 +25,6 @@ from jeeves_reflexion.reflections.forms import (
     outcome_of,
     with_cause,
 )
-from jeeves_reflexion.reflections.replies import FilledForm, read_form
 from jeeves_reflexion.reflectors.lesson import material_of
 from jeeves_reflexion.text import fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Outcome, Reflection, Task, Trial, Usage
@@ -99,10 +103,10 @@ class StructuredReflector:
         """
         usage, made, refused = NO_USAGE, None, None
         for _ in range(1 if problem else 2):
-            filled, spent = await self._ask(form, material, problem)
+            said, spent = await self._ask(form, material, problem)
             usage += spent
             try:
-                made = _reflection(form, filled)
+                made = _reflection(form, said)
             except ReflectionFormError as error:
                 problem, refused = str(error), error
                 continue
@@ -113,26 +117,60 @@ class StructuredReflector:
             raise UnreadableReplyError(f"the reflection was refused: {problem}") from refused
         return replace(made, usage=usage)
 
-    async def _ask(self, form: Form, material: str, problem: str | None) -> tuple[FilledForm, Usage]:
+    async def _ask(self, form: Form, material: str, problem: str | None) -> tuple[Mapping[str, JSON], Usage]:
         if problem:
             material += f"\n\nYour previous answer was refused: {problem}. Answer with the whole form again."
         messages = [Message("system", self._prompts[form.outcome]), Message("user", material)]
         completion = await ask(self.model, messages, schema=_schema(form))
-        return read_form(completion.text, form), completion.usage
+        return read_fields(completion.text, _names(form)), completion.usage
 
 
-def _reflection(form: Form, filled: FilledForm) -> Reflection:
-    fields = dict(filled.fields)
-    if fields.get("why"):
-        fields["why"] = with_cause(fields["why"], filled.cause)
-    rule, steps = (filled.rule, filled.steps) if filled.important and form.mars else ("", ())
-    for name, given in (("principle", rule), ("procedure", steps)):
-        if filled.important and name in form.mars and not given:
-            key = "rule" if name == "principle" else "steps"
-            raise ReflectionFormError(
-                f"the {name} ({key}) is missing: you said that {form.important}", field=name
-            )
-    return make_reflection(form.outcome, fields, rule=rule, steps=steps, evidence=filled.evidence)
+_NO: Final = frozenset({"false", "no", "0", ""})
+
+
+def _reflection(form: Form, said: Mapping[str, JSON]) -> Reflection:
+    """Return the reflection that a model's answers come to."""
+    fields = {key: _text(said[key]) for key in form.keys if _text(said.get(key))}
+    if "why" in fields:
+        fields["why"] = with_cause(fields["why"], _text(said.get("cause")))
+    important = _text(said.get("important")).strip().casefold().rstrip(".") not in _NO
+    rule, steps = _said(_text(said.get("rule"))), _steps(said.get("steps"))
+    if important:
+        for name, key, given in (("principle", "rule", rule), ("procedure", "steps", steps)):
+            if name in form.mars and not given:
+                raise ReflectionFormError(
+                    f"the {name} ({key}) is missing: you said that {form.important}", field=name
+                )
+    kept = important and bool(form.mars)
+    numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(said.get("evidence"))))
+    return make_reflection(
+        form.outcome, fields, rule=rule if kept else "", steps=steps if kept else (), evidence=numbers
+    )
+
+
+def _steps(value: JSON) -> list[str]:
+    lines = value if isinstance(value, Sequence) and not isinstance(value, str) else _text(value).split("\n")
+    return [step for line in lines if (step := _said(BULLET.sub("", _text(line))))]
+
+
+def _said(text: str) -> str:
+    return "" if says_nothing(text) else text
+
+
+def _text(value: JSON) -> str:
+    if value is None or isinstance(value, Mapping):
+        return ""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "\n".join(filter(None, map(_text, value)))
+    return value.strip() if isinstance(value, str) else str(value)
+
+
+def _names(form: Form) -> dict[str, str]:
+    """Return the key of each name that a field goes by."""
+    extra = ("cause", "important", "rule", "steps", "evidence")
+    others = {"principle": "rule", "procedure": "steps", "root cause": "cause", "systemic": "important"}
+    names = {name: each.key for each in form.fields for name in (each.heading, each.key)}
+    return {**names, **dict(zip(extra, extra, strict=True)), **others}
 
 
 def _schema(form: Form) -> Mapping[str, JSON]:
@@ -140,7 +178,7 @@ def _schema(form: Form) -> Mapping[str, JSON]:
     properties: dict[str, JSON] = {}
     for field in form.fields:
         if field.key == "why":
-            properties["cause"] = {"type": "string", "enum": ["strategy", "input", "knowledge", "external"]}
+            properties["cause"] = {"type": "string", "enum": [*CAUSES]}
         properties[field.key] = _TEXT
     if form.mars:
         properties |= {"important": {"type": "boolean"}, "rule": _TEXT}

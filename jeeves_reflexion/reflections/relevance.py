@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.redaction import redact_id
+from jeeves_reflexion.reflections.journal import Stored
+from jeeves_reflexion.reflections.markdown import plain_id
 from jeeves_reflexion.types import Task
 
-
-class About(Protocol):
-    """What a reflection, or what came of one, is about: the task (empty where unknown), its type and its tools."""
-
-    @property
-    def task_id(self) -> str: ...  # noqa: D102
-    @property
-    def task_kind(self) -> str | None: ...  # noqa: D102
-    @property
-    def tools(self) -> tuple[str, ...]: ...  # noqa: D102
+if TYPE_CHECKING:
+    from jeeves_reflexion.reflections.markdown import Entry
+    from jeeves_reflexion.reflections.streams import StreamItem
 
 
-def relevance(told: About, text: str, task: Task) -> tuple[str, str]:
-    """Say how a text on a task matters for another: as of the same type, and for the same tool; empty where not."""
-    return _same_type(told, task), _same_tool(told.tools, text, task)
+def relevant(stored: Sequence[Stored], task: Task) -> list[tuple[Stored, str]]:
+    """Return the reflections that matter for a task, best first, each with the reason.
+
+    First those of the same task type, then those about the same tool or API, the later of equals first. One that is
+    neither is not relevant, however recent.
+    """
+    found = [(one, relevance(one.entry, one.entry.body, task)) for one in stored]
+    fit = [(one, why) for one, why in found if any(why)]
+    fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
+    return [(one, " and ".join(filter(None, why))) for one, why in fit]
 
 
-def _same_type(told: About, task: Task) -> str:
-    if told.task_id and told.task_id == redact_id(task.id):
-        return "the same task"
-    same = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
-    return "the same task type" if same else ""
+def relevance(told: Entry | StreamItem, text: str, task: Task) -> tuple[str, str]:
+    """Say how what was told of a task matters for another: as of the same type, and for the same tool; else empty."""
+    same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
+    of_type = "the same task type" if same_type else ""
+    if told.task_id and told.task_id == plain_id(task.id):
+        of_type = "the same task"
+    return of_type, _same_tool(told.tools, text, task)
 
 
 def _same_tool(tools: tuple[str, ...], text: str, task: Task) -> str:

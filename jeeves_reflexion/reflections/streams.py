@@ -7,22 +7,24 @@ procedures are playbooks to replay. Each has a record collection of its own. Wha
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final, Literal, TypeAlias, cast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import TypeAdapter
 
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record, swap
+from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw
 from jeeves_reflexion.reflections.folder import agent_slug
+from jeeves_reflexion.reflections.forms import rule_of, steps_of
 from jeeves_reflexion.reflections.markdown import Entry
-from jeeves_reflexion.reflections.principles import rule_of, steps_of
 from jeeves_reflexion.reflections.relevance import relevance
 from jeeves_reflexion.types import JSON, Task
-from vectorstores.base import Record, RecordStore, VectorStoreError
+from vectorstores.base import Record, RecordStore
 
 PRINCIPLES: Final = "principles"
 PROCEDURES: Final = "procedures"
@@ -72,7 +74,7 @@ class Stream:
         first = StreamItem(
             key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools
         )
-        with self._reported():
+        async with store_errors(f"read or write the {self.collection}"):
             if await self._records.append_once(self.collection, key, _document(first)):
                 return first
 
@@ -84,7 +86,7 @@ class Stream:
 
     async def list(self, state: ItemState | None = None) -> tuple[StreamItem, ...]:
         """Return the items, oldest first; those in one state if it is named."""
-        with self._reported():
+        async with store_errors(f"read or write the {self.collection}"):
             found = [_item(record) async for record in each_record(self._records, self.collection)]
         return tuple(item for item in found if state in (None, item.state))
 
@@ -115,7 +117,7 @@ class Stream:
 
         for item in await self.list():
             if source in item.sources and not (await self._change(item.id, without)).sources:
-                with self._reported():
+                async with store_errors(f"read or write the {self.collection}"):
                     await self._records.delete_records(self.collection, [item.id])
 
     async def _change(self, key: str, change: Callable[[StreamItem], StreamItem]) -> StreamItem:
@@ -127,18 +129,11 @@ class Stream:
             made.append(change(item))
             return None if made[-1] == item else _document(made[-1])
 
-        with self._reported():
+        async with store_errors(f"read or write the {self.collection}"):
             await swap(self._records, self.collection, key, changed)
         if not made:
             raise ConfigurationError(f"there is no item {key!r} among the {self.collection}")
         return made[-1]
-
-    @contextlib.contextmanager
-    def _reported(self) -> Iterator[None]:
-        try:
-            yield
-        except VectorStoreError as error:
-            raise LessonStoreError(f"could not read or write the {self.collection}: {error}") from error
 
 
 class Streams:
@@ -172,17 +167,18 @@ class Streams:
         await self.procedures.forget(source)
 
 
+_ITEM: Final = TypeAdapter(StreamItem)
+
+
 def _document(item: StreamItem) -> JSON:
-    value = {name: part for name, part in asdict(item).items() if name != "id"}
-    return {**value, "sources": list(item.sources), "tools": list(item.tools)}
+    value: JSON = _ITEM.dump_python(item, mode="json", exclude={"id"})
+    return value
 
 
 def _item(record: Record) -> StreamItem:
+    value: Any = record.value
     try:
-        value = cast("Mapping[str, Any]", record.value)
-        known = {each.name: value[each.name] for each in fields(StreamItem) if each.name in value}
-        lists = {name: tuple(map(str, known.get(name, ()))) for name in ("sources", "tools")}
-        return StreamItem(**{**known, **lists, "id": record.key})
+        return _ITEM.validate_python({**value, "id": record.key})
     except (TypeError, ValueError) as error:
         raise LessonStoreError(
             f"the record {record.key!r} of {record.collection} is none of ours ({type(error).__name__}: {error})"

@@ -19,12 +19,12 @@ from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import Listener, Session, logger
 from jeeves_reflexion.tasknotes.execution import EnsembleOptions, TaskRun
-from jeeves_reflexion.tasknotes.guards import ReviewGate, decision
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, TaskOutcome
+from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, ReviewDecision, TaskOutcome
 from jeeves_reflexion.tasknotes.values import ReflectionStore
 from jeeves_reflexion.types import Task
+from jeeves_reflexion.values import check_whole
 
 AnyAgent: TypeAlias = ChatModel | Callable[..., Any]
 Work: TypeAlias = EnsembleTask | Phase | Task | str
@@ -93,8 +93,7 @@ class Ensemble:
         run would mend (a missing key, a bad configuration, an exhausted budget) is raised, and so is a programming
         error that the agent raised in every task that ran.
         """
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise ConfigurationError(f"workers must be a whole number of at least 1, not {workers!r}")
+        check_whole("workers", workers)
         started = time.monotonic()
         phases = _phases(tasks)
         run = _Run(self._listening(session or Session()), workers)
@@ -221,33 +220,33 @@ class _Run:
     async def phase(self, phase: Phase) -> None:
         """Run the tasks of a phase, and again as long as its review asks for it."""
         runs = [self.runs[id(task)] for task in phase.tasks]
-        advice = ""
-        for attempt in range(phase.max_retries + 1):
-            await self._together(runs, advice, learn=phase.review is None)
-            if phase.review is None:
-                return
-            gate = ReviewGate(phase.review, phase.timeout, phase.on_timeout)
-            try:
-                decided = await decision(
-                    gate, ([run.outcome for run in runs],), ("accept", "reject", "retry")
-                )
-            except HOPELESS:
-                raise
-            except Exception as error:  # noqa: BLE001 - told by the outcomes
-                reason = redact(f"phase {phase.name!r}: the review failed: {described(error)}")
-                logger.warning("run %s, %s", self.session.id, reason)
-                for run in runs:
-                    run.reject(reason, status="failed")
+        if phase.review is None:
+            await self._together(runs, "", learn=True)
+            return
+        decided = ReviewDecision.retry("")
+        for _ in range(phase.max_retries + 1):
+            await self._together(runs, decided.text, learn=False)
+            decided = await self._decided(phase, runs)
+            if decided.verdict != "retry":
                 break
-            advice = decided.text
-            if decided.verdict == "accept":
-                break
-            if decided.verdict == "reject" or attempt == phase.max_retries:
-                for run in runs:
-                    run.reject(f"phase {phase.name!r}: {advice}")
-                break
+        if decided.verdict != "accept":
+            for run in runs:
+                run.reject("rejected", f"phase {phase.name!r}: {decided.text}")
         for run in runs:
             await run.settle()
+
+    async def _decided(self, phase: Phase, runs: Sequence[TaskRun]) -> ReviewDecision:
+        outcomes = [run.outcome for run in runs]
+        try:
+            return await phase.gate.decide(outcomes, verdicts=("accept", "reject", "retry"))
+        except HOPELESS:
+            raise
+        except Exception as error:  # noqa: BLE001 - told by the outcomes
+            reason = redact(f"phase {phase.name!r}: the review failed: {described(error)}")
+        logger.warning("run %s, %s", self.session.id, reason)
+        for run in runs:
+            run.reject("failed", reason)
+        return ReviewDecision.reject(reason)
 
     def raise_bug(self) -> None:
         """Raise the programming error of an agent that every task which ran came to: no result is lost by it."""
@@ -263,23 +262,19 @@ class _Run:
             return
         for run in runs:
             run.done = anyio.Event()
-        errors: list[Exception] = []
 
         async def work(run: TaskRun) -> None:
-            try:
-                for other in run.task.context:
-                    await self.runs[id(other)].done.wait()
-                async with self._limiter:
-                    await self._one(run, advice, learn=learn)
-            except Exception as error:  # noqa: BLE001 - raised again below, as itself
-                errors.append(error)
-                group.cancel_scope.cancel()
+            for other in run.task.context:
+                await self.runs[id(other)].done.wait()
+            async with self._limiter:
+                await self._one(run, advice, learn=learn)
 
-        async with anyio.create_task_group() as group:
-            for run in runs:
-                group.start_soon(work, run)
-        if errors:
-            raise errors[0]
+        try:
+            async with anyio.create_task_group() as group:
+                for run in runs:
+                    group.start_soon(work, run)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # as itself, as of a run in sequence
 
     async def _one(self, run: TaskRun, advice: str, *, learn: bool) -> None:
         before = [self.runs[id(other)] for other in run.task.context]

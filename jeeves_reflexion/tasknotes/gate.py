@@ -1,7 +1,4 @@
-"""The gate of task notes, before they are stored and before they stand in a prompt.
-
-It is the lessons' own gate: nothing else in this package imports from there.
-"""
+"""The gate of task notes, before they are stored and before they stand in a prompt: the lessons' own."""
 
 from __future__ import annotations
 
@@ -9,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from jeeves_reflexion.lessons.injection import render
-from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
+from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes.values import TaskReflection
-
-__all__ = ["admit", "inert", "render", "storable", "storable_text"]
 
 MOST_CHARACTERS: Final = 12_000
 MOST_ITEMS: Final = 20
@@ -45,15 +39,10 @@ def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str
         return storable_text(clean_characters(text), most)
 
     clean = _changed(reflection, change)
-    texts = [
-        clean.refined_description,
-        clean.refined_expected_output,
-        *clean.observations,
-        *clean.suggestions,
-    ]
+    texts = clean.texts
     if (finding := screen(" ".join(" ".join(texts).split()))) is not None:  # an order in several pieces
         refused.append(f"all of it ({finding.kind}: it {finding.why})")
-        texts = []
+        texts = ()
     return None if refused and not any(texts) else clean, "; ".join(refused)
 
 

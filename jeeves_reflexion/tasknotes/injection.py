@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from jeeves_reflexion.tasknotes.gate import admit, inert
+from jeeves_reflexion.lessons.screening.characters import inert
+from jeeves_reflexion.tasknotes.gate import admit
 from jeeves_reflexion.tasknotes.tasks import fill
 from jeeves_reflexion.tasknotes.values import TaskReflection
 from jeeves_reflexion.text import cut_middle, estimate_tokens, one_line

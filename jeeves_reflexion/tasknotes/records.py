@@ -1,11 +1,13 @@
-"""Where records with task notes lie: in memory, in the files of a folder, or wherever four blocking methods reach."""
+"""Where records with task notes lie: in memory, in the files of a folder, or in one SQLite file."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
+import os
 import re
+import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +23,7 @@ from jeeves_reflexion.files import not_written, read_regular, replace_file, sync
 from jeeves_reflexion.types import JSON
 from vectorstores.base import (
     ConflictError,
+    FormatVersionError,
     Record,
     RecordPage,
     StoreCorruptError,
@@ -192,3 +195,123 @@ def _locked(path: Path) -> Iterator[None]:
             yield
     except (OSError, filelock.Timeout) as error:
         raise StoreUnavailableError(not_written(path, error)) from error
+
+
+_MAGIC: Final = 0x4A524E53
+_FORMAT: Final = 1
+_TABLE: Final = """
+CREATE TABLE records (
+    place INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    collection TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    UNIQUE (namespace, collection, key)
+)"""
+_ONE: Final = "namespace = ? AND collection = ? AND key = ?"
+# The row keeps its place, for notes are listed in the order of their first write.
+_WRITE: Final = """
+INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, collection, key) DO UPDATE SET value = excluded.value, version = excluded.version"""
+_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class SqliteRecords(BlockingRecords):
+    """Records in one SQLite file. Each call has its own connection: threads, forks and cancelled calls share none."""
+
+    def __init__(self, path: Path, namespace: str, *, create: bool) -> None:
+        if not isinstance(namespace, str) or not namespace.strip():
+            raise ValueError(f"namespace must be a text that is not blank, not {namespace!r}")
+        self._path = path
+        self._namespace = namespace
+        self._create = create
+
+    def _read(self, collection: str, key: str) -> Record | None:
+        if self._is_empty():
+            return None
+        with self._transaction("BEGIN") as connection:
+            return self._found(connection, collection, key)
+
+    def _swap(self, record: Record) -> None:
+        self._is_empty()
+        text = json.dumps(record.value, allow_nan=False)
+        with self._transaction() as connection:
+            check_version(record, self._found(connection, record.collection, record.key))
+            connection.execute(_WRITE, (self._namespace, record.collection, record.key, text, record.version))
+
+    def _found(self, connection: sqlite3.Connection, collection: str, key: str) -> Record | None:
+        row = connection.execute(
+            f"SELECT value, version FROM records WHERE {_ONE}",  # noqa: S608
+            (self._namespace, collection, key),
+        ).fetchone()
+        return None if row is None else Record(collection, key, json.loads(row[0]), row[1])
+
+    def _all(self, collection: str) -> list[Record]:
+        if self._is_empty():
+            return []
+        with self._transaction("BEGIN") as connection:
+            rows = connection.execute(
+                "SELECT key, value, version FROM records WHERE namespace = ? AND collection = ? ORDER BY place",
+                (self._namespace, collection),
+            ).fetchall()
+            return [Record(collection, key, json.loads(text), version) for key, text, version in rows]
+
+    def _remove(self, collection: str, keys: Sequence[str]) -> int:
+        if self._is_empty():
+            return 0
+        with self._transaction() as connection:
+            scopes = [(self._namespace, collection, key) for key in keys]
+            return connection.executemany(f"DELETE FROM records WHERE {_ONE}", scopes).rowcount  # noqa: S608
+
+    def _is_empty(self) -> bool:
+        """Whether nothing was ever written; an error where no file is to be made."""
+        if self._path.exists():
+            return self._path.stat().st_size == 0
+        if not self._create:
+            raise StoreUnavailableError(f"there is no file {self._path}")
+        return True
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction; turn SQLite's errors into those of the stores, naming the file."""
+        try:
+            with contextlib.closing(self._connect()) as connection:
+                connection.execute(begin)
+                self._check(connection)
+                yield connection
+                connection.execute("COMMIT")
+        except (sqlite3.Error, json.JSONDecodeError, OSError) as error:
+            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+            if code in _CORRUPT or isinstance(error, json.JSONDecodeError):
+                raise StoreCorruptError(
+                    f"{self._path} is damaged, or no database: {error}; restore it from a backup"
+                ) from error
+            raise StoreUnavailableError(f"{self._path}: {error}; nothing of the call was stored") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._path.exists():
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        uri = f"{self._path.resolve().as_uri()}?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+        for pragma in ("synchronous=EXTRA", "secure_delete=ON", "trusted_schema=OFF"):
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Make the table in a file that has none, and refuse the files of others."""
+        magic, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if magic != _MAGIC:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if magic or tables:
+                raise StoreCorruptError(f"{self._path} is a database of another program: name another file")
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA application_id={_MAGIC}")
+            connection.execute(f"PRAGMA user_version={_FORMAT}")
+        elif version != _FORMAT:
+            raise FormatVersionError(
+                f"{self._path} is of format {version}, and this version reads {_FORMAT}: update jeeves-reflexion"
+            )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 
@@ -36,6 +36,7 @@ from jeeves_reflexion.tasknotes.values import (
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 
 T = TypeVar("T")
+AnyStore: TypeAlias = VersionedReflectionStore | PlainStore
 
 STORE_SECONDS: Final = 30.0
 REFLECTION_SECONDS: Final = 300.0
@@ -90,7 +91,7 @@ class TaskReflector:
         if self._notes is None:
             return notes
         try:
-            history = await self._history(identity)
+            history = await self._history(self._notes, identity)
             reflection, refused = admit(history.reflection)
         except Exception as error:  # noqa: BLE001 - a run without notes is better than no run
             problem = await self.warn(session, "the notes of a task could not be read", error)
@@ -117,16 +118,10 @@ class TaskReflector:
             logger.warning("notes of task %s rolled back %s", notes.identity, change)
         except Exception as error:  # noqa: BLE001 - as above
             return await self.warn(session, "the score of a run could not be noted", error)
-        await session.emit(
-            NotesRolledBack(
-                run_id=session.id,
-                attempt=session.attempt,
-                identity=notes.identity,
-                old=taken.old,
-                new=taken.new,
-                reason=taken.reason,
-            )
+        event = NotesRolledBack(
+            run_id=session.id, attempt=session.attempt, identity=notes.identity, **asdict(taken)
         )
+        await session.emit(event)
         return ""
 
     async def reflect(
@@ -150,13 +145,13 @@ class TaskReflector:
             return None, ""
         try:
             strategy = strategy_of(config, model)
-            history = await self._history(task_identity(task))
+            history = await self._history(self._notes, task_identity(task))
             prior, _ = admit(history.reflection)
             public = None if evaluation is None else evaluation.public(task.reference)
             given = ReflectionInput(task.public(), output, prior, public, attempt)
             reflection, refused = await self._reflection(strategy, given, session)
             problem = await self.warn(session, _REFUSED, refused) if refused else ""
-            stored, other = await self._stored(task, history.current, reflection, session)
+            stored, other = await self._stored(self._notes, task, history.current, reflection, session)
         except Exception as error:  # noqa: BLE001 - the task was accepted, and stays so
             return None, await self.warn(session, "a task could not be reflected on", error)
         return stored, other or problem
@@ -169,9 +164,8 @@ class TaskReflector:
         await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=problem))
         return problem
 
-    async def _history(self, identity: str) -> NoteHistory:
-        store = self._notes
-        found = None if store is None else await self._asked(lambda: store.history(identity))
+    async def _history(self, store: AnyStore, identity: str) -> NoteHistory:
+        found = await self._asked(lambda: store.history(identity))
         return NoteHistory(identity) if found is None else _checked(found)
 
     async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -202,18 +196,11 @@ class TaskReflector:
         return reflection, refused
 
     async def _stored(
-        self, task: Task, base: int, reflection: TaskReflection, session: Session
+        self, store: AnyStore, task: Task, base: int, reflection: TaskReflection, session: Session
     ) -> tuple[TaskReflection | None, str]:
         """Store a reflection; return what is in force if it is this one, and a problem if there is one."""
-        store = self._notes
-        if store is None:
-            return None, ""
-        description = description_of(task)
-        problem = ""
-        if not reflection.complete:
-            problem = await self.warn(
-                session, "there is no new reflection on a task", reflection.failure or ""
-            )
+        description, failure = description_of(task), reflection.failure
+        problem = await self.warn(session, "there is no new reflection on a task", failure) if failure else ""
         commit = functools.partial(
             store.commit, task_identity(task), reflection, base=base, description=description
         )
@@ -223,15 +210,14 @@ class TaskReflector:
             return stored if kept else None, problem
         if stored is None or says(stored) != says(reflection):
             return None, await self.warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
-        await session.emit(
-            TaskReflectedEvent(
-                run_id=session.id,
-                attempt=session.attempt,
-                task_description=description,
-                reflection=stored,
-                is_first_reflection=stored.run_count == 1,
-            )
+        event = TaskReflectedEvent(
+            run_id=session.id,
+            attempt=session.attempt,
+            task_description=description,
+            reflection=stored,
+            is_first_reflection=stored.run_count == 1,
         )
+        await session.emit(event)
         return stored, ""
 
 

@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,9 @@ from jeeves_reflexion.tasknotes.evolution import (
     with_replacement,
     with_score,
 )
-from jeeves_reflexion.tasknotes.records import FileRecords, MemoryRecords
-from jeeves_reflexion.tasknotes.sqlite import SqliteRecords
+from jeeves_reflexion.tasknotes.records import FileRecords, MemoryRecords, SqliteRecords
 from jeeves_reflexion.tasknotes.values import ReflectionStore, ReflectionStoreError, TaskReflection
+from jeeves_reflexion.values import check_share
 from vectorstores.base import ConflictError, RecordStore, VectorStoreError
 
 COLLECTION: Final = "task_notes"
@@ -83,7 +83,7 @@ class VersionedReflectionStore:
     async def history(self, task_identity: str) -> NoteHistory | None:
         """Return everything kept of a task's notes, or None."""
         _check_identity(task_identity)
-        async with _store_errors("read task notes"):
+        with _store_errors("read task notes"):
             record = await (await self._opened()).get(COLLECTION, task_identity)
         return None if record is None else history_of(task_identity, record.value)
 
@@ -110,8 +110,7 @@ class VersionedReflectionStore:
 
         Returns what was taken back, if anything was.
         """
-        if not 0.0 <= score <= 1.0:
-            raise ConfigurationError(f"score must lie in [0, 1], not {score!r}")
+        check_share("score", score)
         taken: list[Rollback | None] = [None]
 
         def change(history: NoteHistory) -> NoteHistory:
@@ -146,12 +145,12 @@ class VersionedReflectionStore:
     async def forget(self, task_identity: str) -> bool:
         """Remove all that is kept of a task's notes; False if there was nothing."""
         _check_identity(task_identity)
-        async with _store_errors("forget task notes"):
+        with _store_errors("forget task notes"):
             return await (await self._opened()).delete_records(COLLECTION, [task_identity]) > 0
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> HistoryPage:
         """Return the notes of all tasks in the order in which they were first written, a page at a time."""
-        async with _store_errors("list task notes"):
+        with _store_errors("list task notes"):
             page = await (await self._opened()).scan_records(COLLECTION, after=after, limit=limit)
         return HistoryPage(tuple(history_of(each.key, each.value) for each in page.records), page.next)
 
@@ -159,7 +158,7 @@ class VersionedReflectionStore:
         """Close the store below."""
         close: Callable[[], Any] | None = getattr(self.records, "close", None)
         if close is not None:
-            async with _store_errors("close the store of task notes"):
+            with _store_errors("close the store of task notes"):
                 await close()
 
     async def __aenter__(self) -> Self:
@@ -170,7 +169,7 @@ class VersionedReflectionStore:
 
     async def _change(self, identity: str, change: Callable[[NoteHistory], NoteHistory]) -> NoteHistory:
         _check_identity(identity)
-        async with _store_errors("store task notes"):
+        with _store_errors("store task notes"):
             records = await self._opened()
             for _ in range(TRIES):
                 record = await records.get(COLLECTION, identity)
@@ -200,8 +199,8 @@ def _check_reflection(reflection: object) -> None:
         raise ConfigurationError(f"reflection must be a TaskReflection, not {reflection!r}")
 
 
-@contextlib.asynccontextmanager
-async def _store_errors(doing: str) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def _store_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except VectorStoreError as error:

@@ -9,25 +9,29 @@ from pathlib import Path
 from typing import Any, Final
 
 from jeeves_reflexion.errors import ConfigurationError, described
+from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
+from jeeves_reflexion.models.fields import read_fields
+from jeeves_reflexion.models.replies import unwrapped
+from jeeves_reflexion.models.sections import RULE, items, listed, says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger
-from jeeves_reflexion.tasknotes.gate import inert
-from jeeves_reflexion.tasknotes.parsing import SECTIONS, Sections, read_sections
 from jeeves_reflexion.tasknotes.values import FAILED, ReflectionInput, ReflectionStrategy, TaskReflection
 from jeeves_reflexion.text import bullets, cut_middle, fence, one_line, read_prompt
 from jeeves_reflexion.types import JSON
 
-_LIST: Final[JSON] = {"type": "array", "items": {"type": "string"}}
+SECTIONS: Final = ("refined_description", "refined_expected_output", "observations", "suggestions")
+_NAMES: Final = {
+    **dict(zip(SECTIONS, SECTIONS, strict=True)),
+    "observation": "observations",
+    "suggestion": "suggestions",
+}
+_TEXT: Final[JSON] = {"type": "string"}
+_LIST: Final[JSON] = {"type": "array", "items": _TEXT}
 SCHEMA: Final[Mapping[str, JSON]] = {
     "type": "object",
-    "properties": {
-        "refined_description": {"type": "string"},
-        "refined_expected_output": {"type": "string"},
-        "observations": _LIST,
-        "suggestions": _LIST,
-    },
+    "properties": dict(zip(SECTIONS, (_TEXT, _TEXT, _LIST, _LIST), strict=True)),
     "required": [*SECTIONS],
     "additionalProperties": False,
 }
@@ -40,7 +44,7 @@ _CALL_FAILED: Final = "LLM call failed"
 _LEFT_OUT: Final[Any] = object()
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionConfig:
     """How a task is reflected on.
 
@@ -50,24 +54,28 @@ class ReflectionConfig:
     :class:`ConfigurationError` for None or anything else that is none of these.
     """
 
-    model: ChatModel | None
-    strategy: ReflectionStrategy | None
-    prompt: str | None
+    model: ChatModel | None = _LEFT_OUT
+    strategy: ReflectionStrategy | None = _LEFT_OUT
+    prompt: str | Path | None = _LEFT_OUT
 
-    def __init__(
-        self,
-        *,
-        model: ChatModel = _LEFT_OUT,
-        strategy: ReflectionStrategy = _LEFT_OUT,
-        prompt: str | Path = _LEFT_OUT,
-    ) -> None:
-        for name, value, kind in (("model", model, ChatModel), ("strategy", strategy, ReflectionStrategy)):
-            if value is not _LEFT_OUT and (isinstance(value, type) or not isinstance(value, kind)):
+    def __post_init__(self) -> None:
+        for name, kind, wanted in (
+            ("model", ChatModel, "ChatModel"),
+            ("strategy", ReflectionStrategy, "ReflectionStrategy"),
+            ("prompt", (str, Path), "text or a file with one"),
+        ):
+            value = getattr(self, name)
+            if value is _LEFT_OUT:
+                object.__setattr__(self, name, None)
+            elif isinstance(value, type) or not isinstance(value, kind):
                 raise ConfigurationError(
-                    f"{name} must be a {kind.__name__}, not {value!r}: leave it out for the default"
+                    f"{name} must be a {wanted}, not {value!r}: leave it out for the default"
                 )
-            object.__setattr__(self, name, None if value is _LEFT_OUT else value)
-        object.__setattr__(self, "prompt", None if prompt is _LEFT_OUT else _text_of(prompt))
+        if self.prompt is not None:
+            text = read_prompt(self.prompt, "jeeves_reflexion.tasknotes", "reflection.md")
+            if not text.strip():
+                raise ConfigurationError("prompt is empty: leave it out for the default")
+            object.__setattr__(self, "prompt", text)
 
 
 def as_config(reflect: object) -> ReflectionConfig | None:
@@ -77,16 +85,6 @@ def as_config(reflect: object) -> ReflectionConfig | None:
     if not isinstance(reflect, ReflectionConfig):
         raise ConfigurationError(f"reflect must be True, False or a ReflectionConfig, not {reflect!r}")
     return reflect
-
-
-def _text_of(prompt: object) -> str:
-    if isinstance(prompt, str | Path):
-        text = read_prompt(prompt, "jeeves_reflexion.tasknotes", "reflection.md")
-        if text.strip():
-            return text
-    raise ConfigurationError(
-        f"prompt must be a text or a file with one, not {prompt!r}: leave it out for the default"
-    )
 
 
 DEFAULT_REFLECTION: Final = ReflectionConfig()
@@ -145,6 +143,50 @@ class LlmReflectionStrategy:
             )
             messages += [Message("assistant", completion.text), Message("user", problem)]
         return sections
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What a reply says; what it doesn't is empty."""
+
+    refined_description: str = ""
+    refined_expected_output: str = ""
+    observations: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether the reply says anything of what it was asked for."""
+        return self != Sections()
+
+
+def read_sections(text: str) -> Sections:
+    """Read a reply: JSON, or prose under the names of the sections."""
+    description, expected, observations, suggestions = map(read_fields(text, _NAMES).get, SECTIONS)
+    return Sections(_text(description), _text(expected), _items(observations), _items(suggestions))
+
+
+def _text(value: JSON) -> str:
+    if isinstance(value, list):
+        value = "\n".join(item for item in value if isinstance(item, str))
+    lines = value.splitlines() if isinstance(value, str) else []
+    while lines and (not lines[-1].strip() or RULE.match(lines[-1])):
+        lines.pop()
+    text = unwrapped("\n".join(lines))
+    return "" if says_nothing(text) else text
+
+
+def _items(value: JSON) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return items(value.splitlines())
+    # An object such as {"text": "..."} stands for its first text.
+    texts = [
+        next((text for text in item.values() if isinstance(text, str)), "")
+        if isinstance(item, dict)
+        else item
+        for item in (value if isinstance(value, list) else ())
+    ]
+    return listed(text for text in texts if isinstance(text, str))
 
 
 def material(given: ReflectionInput, output_tokens: int) -> str:

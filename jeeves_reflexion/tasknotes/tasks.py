@@ -1,4 +1,4 @@
-"""Tasks of an ensemble: a description that never changes, and whether its runs are reflected on.
+"""Tasks of an ensemble: a description that never changes, what accepts their outputs, and what came of them.
 
 A core :class:`~jeeves_reflexion.types.Task` is what one run asks of an agent. An :class:`EnsembleTask` is the lasting
 definition that such tasks are made of, run after run.
@@ -6,18 +6,117 @@ definition that such tasks are made of, run after run.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
+import anyio
+
+from jeeves_reflexion.callables import run, takes
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
-from jeeves_reflexion.tasknotes.guards import InputGuard, OutputGuard, ReviewDecision, ReviewGate
+from jeeves_reflexion.summary import counted, shortened
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, as_config
-from jeeves_reflexion.tasknotes.values import TaskReflection, task_identity
-from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
+from jeeves_reflexion.tasknotes.values import TaskReflection, description_of, task_identity
+from jeeves_reflexion.types import JSON, Attempt, Evaluation
+from jeeves_reflexion.types import Task as CoreTask
+from jeeves_reflexion.values import check_whole
+
+InputGuard: TypeAlias = Callable[..., Any]
+"""``(task)`` before the agent is asked; sync or async. None or True lets it pass, False or a reason refuses it."""
+
+OutputGuard: TypeAlias = Callable[..., Any]
+"""``(task, attempt)``, or the output alone; answers like an :data:`InputGuard`."""
+
+Verdict: TypeAlias = Literal["accept", "edit", "reject", "retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewDecision:
+    """What a reviewer decides. ``text`` is the edited output, the reason of a rejection, or advice for a retry."""
+
+    verdict: Verdict
+    text: str = ""
+
+    @classmethod
+    def accept(cls) -> ReviewDecision:
+        """Take the output as it is."""
+        return cls("accept")
+
+    @classmethod
+    def edit(cls, output: str) -> ReviewDecision:
+        """Take this output in its place."""
+        return cls("edit", output)
+
+    @classmethod
+    def reject(cls, reason: str = "rejected in review") -> ReviewDecision:
+        """Don't take it: nothing is learned from the run."""
+        return cls("reject", reason)
+
+    @classmethod
+    def retry(cls, advice: str) -> ReviewDecision:
+        """Run the phase again with this advice; a review of a phase alone may say so."""
+        return cls("retry", advice)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewGate:
+    """A review of a task's output by ``reviewer(task, attempt, evaluation)``, sync or async.
+
+    Without an answer within ``timeout`` seconds, ``on_timeout`` is the answer. Raises :class:`ConfigurationError` for
+    values that can't be.
+    """
+
+    reviewer: Callable[..., Any]
+    timeout: float | None = None
+    on_timeout: Literal["accept", "reject"] = "reject"
+
+    def __post_init__(self) -> None:
+        if not callable(self.reviewer):
+            raise ConfigurationError(f"reviewer must be callable, not {type(self.reviewer).__name__}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigurationError(f"timeout must be above 0 or None, not {self.timeout!r}")
+        if self.on_timeout not in ("accept", "reject"):
+            raise ConfigurationError(f"on_timeout must be 'accept' or 'reject', not {self.on_timeout!r}")
+
+    async def decide(
+        self, *given: object, verdicts: Collection[Verdict] = ("accept", "edit", "reject")
+    ) -> ReviewDecision:
+        """Return what the reviewer answers in time, or what stands for an answer.
+
+        Raises what it raises, and :class:`ConfigurationError` for an answer that is none of ``verdicts``.
+        """
+        with anyio.move_on_after(self.timeout):
+            answer = await run(self.reviewer, functools.partial(self.reviewer, *given))
+            if not isinstance(answer, ReviewDecision) or answer.verdict not in verdicts:
+                raise ConfigurationError(
+                    f"a review must return a ReviewDecision ({', '.join(verdicts)}), not {answer!r}"
+                )
+            return answer
+        if self.on_timeout == "accept":
+            return ReviewDecision.accept()
+        return ReviewDecision.reject(f"no review within {self.timeout:g} s")
+
+
+async def refusal(
+    guard: InputGuard | OutputGuard, task: CoreTask, attempt: Attempt | None = None
+) -> str | None:
+    """Return why a guard refuses, or None if it lets pass. Raises what it raises."""
+    given: tuple[object, ...] = (task,)
+    if attempt is not None:
+        given = (task, attempt) if takes(inspect.signature(guard), 2) else (attempt.output,)
+    answer = await run(guard, functools.partial(guard, *given))
+    if answer is None or answer is True:
+        return None
+    name = getattr(guard, "__name__", type(guard).__name__)
+    if answer is False or isinstance(answer, str):
+        return answer or f"refused by {name}"
+    raise ConfigurationError(f"guard {name} returned {answer!r}: it must return None, a bool or a reason")
+
 
 _PLACE: Final = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
@@ -59,18 +158,20 @@ class EnsembleTask:
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
 
     @classmethod
-    def of(cls, task: Task | EnsembleTask | str, *, reflect: bool | ReflectionConfig = False) -> EnsembleTask:
+    def of(
+        cls, task: CoreTask | EnsembleTask | str, *, reflect: bool | ReflectionConfig = False
+    ) -> EnsembleTask:
         """Return the ensemble task that a task or a text stands for; an ensemble task as it is."""
         if isinstance(task, EnsembleTask):
             return task
         if isinstance(task, str):
             return cls(task, reflect=reflect)
-        if not isinstance(task, Task):
+        if not isinstance(task, CoreTask):
             raise ConfigurationError(
                 f"a task must be an EnsembleTask, a Task or a text, not {type(task).__name__}"
             )
         return cls(
-            task.prompt if task.template is None else task.template,
+            description_of(task),
             task.expected_output,
             reflect=reflect,
             kind=task.kind,
@@ -90,11 +191,11 @@ class EnsembleTask:
         """The key of the task's notes."""
         return task_identity(self)
 
-    def bound(self, inputs: Mapping[str, str] | None = None) -> Task:
+    def bound(self, inputs: Mapping[str, str] | None = None) -> CoreTask:
         """Return the task of one run. Raises :class:`ConfigurationError` for a placeholder without its input."""
         given = {**self.inputs, **(inputs or {})}
         prompt = self.prompt if self.prompt is not None else _filled(self.description, given)
-        return Task(
+        return CoreTask(
             prompt,
             template=self.description if prompt != self.description else None,
             id=self.id,
@@ -113,12 +214,12 @@ def fill(text: str, inputs: Mapping[str, object] | None) -> str:
     if not inputs:
         return text
 
-    def value(match: re.Match[str]) -> str:
-        if match["literal"]:
-            return f"{{{match['literal']}}}"
-        return str(inputs.get(match["name"], match[0]))
-
-    return _PLACE.sub(value, text)
+    return _PLACE.sub(
+        lambda match: (
+            f"{{{match['literal']}}}" if match["literal"] else str(inputs.get(match["name"], match[0]))
+        ),
+        text,
+    )
 
 
 def _filled(text: str, inputs: Mapping[str, object]) -> str:
@@ -151,17 +252,17 @@ class Phase:
 
     def __post_init__(self) -> None:
         as_config(self.reflect)
-        ReviewGate(
-            self.review or ReviewDecision.accept, self.timeout, self.on_timeout
-        )  # refuses what can't be
+        _ = self.gate  # refuses what can't be
+        check_whole("max_retries", self.max_retries, least=0)
         given: object = self.tasks
         if isinstance(given, str):  # its letters would be the tasks
             raise ConfigurationError(f"Phase.tasks must be a list of tasks, not {given!r}")
         object.__setattr__(self, "tasks", tuple(EnsembleTask.of(task) for task in self.tasks))
-        if not isinstance(self.max_retries, int) or self.max_retries < 0:
-            raise ConfigurationError(
-                f"max_retries must be a whole number from 0 on, not {self.max_retries!r}"
-            )
+
+    @property
+    def gate(self) -> ReviewGate:
+        """Its review as a gate; one that accepts where it has none."""
+        return ReviewGate(self.review or ReviewDecision.accept, self.timeout, self.on_timeout)
 
     def reflection_of(self, task: EnsembleTask) -> ReflectionConfig | None:
         """Return how a task of the phase is reflected on; None for not at all."""
@@ -197,10 +298,15 @@ class TaskOutcome:
         """Whether every guard, evaluator and review accepted it."""
         return self.status == "accepted"
 
+    def __str__(self) -> str:
+        said = self.output if self.accepted else self.reason
+        lines = [f"{self.status}: {shortened(self.task.description)}: {shortened(said)}"]
+        return "\n".join([*lines, *(f"problem: {shortened(problem)}" for problem in self.problems)])
+
 
 @dataclass(frozen=True, slots=True)
 class EnsembleResult:
-    """The outcomes of a run, in the order of its tasks."""
+    """The outcomes of a run, in the order of its tasks; printed, a line or two for each."""
 
     run_id: str
     outcomes: tuple[TaskOutcome, ...]
@@ -215,3 +321,12 @@ class EnsembleResult:
     def output(self) -> str:
         """The output of the last accepted task; empty if there is none."""
         return next((outcome.output for outcome in reversed(self.outcomes) if outcome.accepted), "")
+
+    def __str__(self) -> str:
+        accepted = sum(outcome.accepted for outcome in self.outcomes)
+        head = f"{accepted} of {counted(len(self.outcomes), 'task')} accepted ({self.seconds:.1f} s)"
+        return "\n".join([head, *map(str, self.outcomes)])
+
+
+Task = EnsembleTask
+"""The short name of :class:`EnsembleTask` in this package; ``jeeves_reflexion.Task`` is what one run asks."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias, runtime_chec
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.types import Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_whole, checked_settings
 
 if TYPE_CHECKING:
     from jeeves_reflexion.tasknotes.tasks import EnsembleTask
@@ -44,6 +45,7 @@ def task_identity(task: AnyTask) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+@checked_settings
 class TaskReflection:
     """A better version of a task's instructions, made of an accepted run; the task itself never changes.
 
@@ -62,20 +64,11 @@ class TaskReflection:
     failure: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("refined_description", "refined_expected_output"):
-            if not isinstance(getattr(self, name), str):
-                raise ConfigurationError(f"{name} must be a text, not {getattr(self, name)!r}")
-        for name in ("observations", "suggestions"):
-            object.__setattr__(self, name, _texts(name, getattr(self, name)))
         if not isinstance(self.reflected_at, datetime) or self.reflected_at.tzinfo is None:
             raise ConfigurationError(
                 f"reflected_at must be a time with its time zone, not {self.reflected_at!r}"
             )
-        count = self.run_count
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ConfigurationError(f"run_count must be a whole number of at least 1, not {count!r}")
-        if not isinstance(self.failure, str | None):
-            raise ConfigurationError(f"failure must be a text or None, not {self.failure!r}")
+        check_whole("run_count", self.run_count)
         if self.failure is None:
             object.__setattr__(self, "failure", next(filter(_tells_failure, self.observations), None))
 
@@ -83,6 +76,16 @@ class TaskReflection:
     def complete(self) -> bool:
         """Whether this is a reflection, and not the note that there was none."""
         return self.failure is None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that it says, in order."""
+        return (
+            self.refined_description,
+            self.refined_expected_output,
+            *self.observations,
+            *self.suggestions,
+        )
 
     @classmethod
     def of_first_run(
@@ -93,8 +96,14 @@ class TaskReflection:
         suggestions: Sequence[str] = (),
     ) -> Self:
         """Return the reflection on a task's first run."""
-        texts = (_texts("observations", observations), _texts("suggestions", suggestions))
-        return cls(refined_description, refined_expected_output, *texts, datetime.now(UTC), 1)
+        return cls(
+            refined_description,
+            refined_expected_output,
+            observations,  # type: ignore[arg-type] # any list of texts becomes a tuple
+            suggestions,  # type: ignore[arg-type]
+            datetime.now(UTC),
+            1,
+        )
 
     @classmethod
     def from_prior(
@@ -111,14 +120,6 @@ class TaskReflection:
         first = cls.of_first_run(refined_description, refined_expected_output, observations, suggestions)
         time = max(first.reflected_at, prior.reflected_at)
         return replace(first, reflected_at=time, run_count=prior.run_count + 1)
-
-
-def _texts(name: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigurationError(f"{name} must be a list of texts, not {value!r}")
-    if not all(isinstance(item, str) for item in value):
-        raise ConfigurationError(f"{name} must hold texts alone, not {value!r}")
-    return tuple(value)
 
 
 def _tells_failure(observation: str) -> bool:

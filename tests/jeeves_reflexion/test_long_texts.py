@@ -23,18 +23,24 @@ from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.models.advice import read_lesson, repeats
+from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import answer, json_value, prose
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import slug
-from jeeves_reflexion.reflections.forms import FORMS, cause_of, clean_text, flat_text
+from jeeves_reflexion.reflections.forms import (
+    cause_of,
+    clean_text,
+    flat_text,
+    principle_of,
+    procedure_in,
+    steps_of,
+)
 from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
-from jeeves_reflexion.reflections.principles import principle_of, procedure_in, steps_of
-from jeeves_reflexion.reflections.replies import read_form
 from jeeves_reflexion.revisers import Edit, apply_edits, markers_for, parse_edits
 from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
-from jeeves_reflexion.tasknotes.parsing import read_sections
+from jeeves_reflexion.tasknotes.strategy import read_sections
 from jeeves_reflexion.text import abridge, fence, one_line, sentences
 from jeeves_reflexion.values import Hider
 from jeeves_reflexion.workflows.schemas import coerce_scalar
@@ -59,7 +65,7 @@ READERS = {
     "json_value": json_value,
     "read_reply": read_reply,
     "read_replies": partial(read_replies, names=("first", "second")),
-    "read_form": partial(read_form, form=next(iter(FORMS.values()))),
+    "read_fields": partial(read_fields, names={"What happened?": "what", "why": "why"}),
     "read_sections": read_sections,
     "parse_edits": parse_edits,
     "markers_for": markers_for,

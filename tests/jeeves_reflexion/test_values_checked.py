@@ -135,7 +135,7 @@ def test_what_is_no_number_after_all_is_a_value_error(make, name, number):
         (RefinementOptions, "timeout"),
         (Retry, "retries"),
         (Retry, "first_wait"),
-        (EnsembleOptions, "top_k_lessons"),
+        (EnsembleOptions, "notes_tokens"),
         (EnsembleOptions, "threshold"),
         (EnsembleOptions, "store_seconds"),
     ],

@@ -9,11 +9,11 @@ import pytest
 from protocol_parts import FAILED_FIELDS, TASK, entry, failed, partial, reply, source, trial
 
 from jeeves_reflexion import LessonStoreError, ScriptedModel, Task
-from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection
+from jeeves_reflexion.reflections.forms import CAUSES, cause_of, make_reflection, rule_of, steps_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
-from jeeves_reflexion.reflections.principles import rule_of, steps_of
 from jeeves_reflexion.reflections.reflector import StructuredReflector
 
 pytestmark = pytest.mark.anyio
@@ -170,8 +170,8 @@ async def test_the_class_of_a_cause_is_asked_for_once_more_and_no_reflection_is_
 async def test_a_file_by_hand_is_recalled_for_its_task_and_for_what_it_names(journal):
     put(journal, by_hand(rule="Check the status of api.example.com/v1/listings first."))
     for task in (Task("Fetch the listings"), Task("GET https://api.example.com/v1/listings?page=2")):
-        assert len(await journal.relevant(task, "researcher-agent")) == 1
-    assert not await journal.relevant(Task("Pay the bill"), "researcher-agent")
+        assert len((await ReflectionLibrary(journal).recall(task, k=3)).offered) == 1
+    assert not (await ReflectionLibrary(journal).recall(Task("Pay the bill"), k=3)).offered
 
 
 # -- what it pays ------------------------------------------------------------------------------------------------------
@@ -188,20 +188,17 @@ async def test_a_file_by_hand_pays_what_the_agent_owes(journal):
     await ReflectionPolicy(ReflectionJournal(journal.folder)).require("researcher-agent")
 
 
-async def test_a_file_by_hand_pays_once(journal):
+async def test_a_file_by_hand_pays_for_the_task_in_its_title(journal):
     policy = ReflectionPolicy(journal)
     for name in ("First", "Second", "Fetch the listings"):
         await policy.finished("researcher-agent", Task(name), "failed", run_id=name, attempt=1)
     put(journal, by_hand())
     assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["First", "Second"]
-    assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["First", "Second"]
-    put(
-        journal,
-        by_hand("some other reason", title=TITLE.replace("Fetch the listings", "Oops")),
-        "2026-03-01-b.md",
-    )
-    assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["Second"]
-    await policy.finished("researcher-agent", Task("Fourth"), "failed")
+    put(journal, by_hand(title=TITLE.replace("Fetch the listings", "SECOND")), "2026-03-01-b.md")
+    assert [duty.summary for duty in await policy.owed("researcher-agent")] == ["First"]
+    await policy.finished(
+        "researcher-agent", Task("Second"), "failed"
+    )  # once more: it paid for the first time
     assert len(await policy.owed("researcher-agent")) == 2
 
 

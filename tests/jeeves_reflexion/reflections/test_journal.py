@@ -6,7 +6,6 @@ import datetime
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial as bound
 from pathlib import Path
 
@@ -14,14 +13,16 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol_parts import TASK, at, decision, entry, failed, partial, source, success
+from protocol_parts import at, decision, entry, failed, partial, source, success
 
 from jeeves_reflexion import ConfigurationError, LessonStoreError, Task
 from jeeves_reflexion.reflections import folder as files
 from jeeves_reflexion.reflections.folder import agent_slug, slug, title_slug
 from jeeves_reflexion.reflections.forms import make_reflection
-from jeeves_reflexion.reflections.journal import DEFAULT_FOLDER, Known, ReflectionJournal
+from jeeves_reflexion.reflections.journal import DEFAULT_FOLDER, ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.markdown import from_markdown, to_markdown
+from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent
@@ -235,7 +236,7 @@ async def test_x18_older_ones_are_archived_by_year(tmp_path):
     late = await write(journal, "An old one", when=at(1, year=2020))  # the last 30 go by date, not by writing
     assert not late.path.exists()
     assert len((await journal.list(archived=True)).stored) == 5
-    assert len(await journal.recent(k=9)) == 2
+    assert len((await journal.list()).stored) == 2
 
 
 async def test_x18_a_crash_while_archiving_loses_nothing(tmp_path, monkeypatch):
@@ -278,14 +279,12 @@ async def test_files_are_for_this_user(journal):
 
 
 async def test_changes_are_shown_before_they_are_applied(journal):
-    kept = await write(journal, "Kept")
-    edited = await write(journal, "Edited")
-    removed = await write(journal, "Removed")
-    broken = await write(journal, "Broken")
-    moved = await write(journal, "Moved")
-    stored = (await journal.list()).stored
-    known = {one.id: Known(one.digest, one.path.relative_to(journal.folder).as_posix()) for one in stored}
-    assert (await journal.changes(known)).empty
+    library = ReflectionLibrary(journal, InMemoryVectorStore(HashingEmbedder(), namespace="tests"))
+    kept, edited, removed, broken, moved = [
+        await write(journal, title) for title in ("Kept", "Edited", "Removed", "Broken", "Moved")
+    ]
+    await library.sync()
+    assert (await library.changes()).empty
     edited.path.write_text(edited.path.read_text("utf-8").replace("parser error", "timeout"), "utf-8")
     removed.path.unlink()
     broken.path.write_text("# Oops\n" + broken.path.read_text("utf-8"), "utf-8")
@@ -301,11 +300,11 @@ async def test_changes_are_shown_before_they_are_applied(journal):
     (kept.path.parent / "notes.md").write_text("My notes")
     before = {path: path.read_bytes() for path in journal.folder.rglob("*.md")}
 
-    changes = await journal.changes(known)
+    changes = await library.changes()
     assert {one.path for one in changes.added} == {by_hand, copy}
     assert [one.id for one in changes.changed] == [edited.id]
     assert [one.id for one in changes.moved] == [moved.id]
-    assert changes.removed == (removed.id,)
+    assert changes.removed == {removed.id: f"researcher-agent/{removed.path.name}"}
     assert {bad.path.name for bad in changes.malformed} == {broken.path.name, "notes.md"}
     told = changes.describe(journal.folder)
     assert any(
@@ -314,8 +313,6 @@ async def test_changes_are_shown_before_they_are_applied(journal):
     )
     assert any("broken.md: line 1: " in line and line.startswith("left alone") for line in told)
     assert f"removed: researcher-agent/{removed.path.name}" in told
-    nameless = await journal.changes({id: Known(each.digest) for id, each in known.items()})
-    assert f"removed: {removed.id}" in nameless.describe(journal.folder)
     assert {path: path.read_bytes() for path in journal.folder.rglob("*.md")} == before
 
 
@@ -349,17 +346,3 @@ async def test_a_busy_lock_is_an_error_that_says_so(journal, monkeypatch):
         pytest.raises(LessonStoreError, match="another writer"),
     ):
         await write(journal)
-
-
-async def test_recent_ones_the_newest_first(journal):
-    for day in (3, 1, 2):
-        await write(journal, f"Day {day}", when=at(day))
-    assert [one.entry.summary for one in await journal.recent("researcher-agent", k=2)] == ["Day 3", "Day 2"]
-    assert await journal.recent("nobody") == ()
-    assert await journal.recent(k=0) == ()
-
-
-def test_entries_can_be_changed_and_written_again():
-    made = replace(entry(partial()), agent="Some Agent", summary="two\nlines")
-    assert to_markdown(made).split("\n")[0] == "# Reflection: 2026-03-01 - some-agent - two lines"
-    assert TASK.kind == made.task_kind

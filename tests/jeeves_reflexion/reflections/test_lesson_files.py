@@ -198,11 +198,11 @@ def test_a_link_to_a_file_elsewhere_shows_nothing_of_it(tmp_path):
             5,
             "data can't be read",
         ),
-        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n\nhello", 7, "between two lines"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n\nhello", 5, "between two lines"),
         ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task", 5, "between two lines"),
-        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n````\nhello\n```", 6, "has no end"),
-        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n```\n\n```", 7, "task is empty"),
-        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n```\na\n```\nmore", 9, "nothing but"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n````\nhello\n```", 5, "between two lines"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n```\n\n```", 5, "belongs a text"),
+        ("# Lesson: 2026-03-01 - me - x\n\nGo left.\n\n## Task\n```\na\n```\nmore", 9, "nothing else"),
     ],
 )
 def test_an_error_names_the_line(text, line, says):

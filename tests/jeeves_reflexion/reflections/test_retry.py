@@ -71,6 +71,18 @@ async def test_x31_a_retry_sees_the_reflection(place):
     assert "Why did it go wrong: Wrong strategy:" in second
 
 
+async def test_a_task_of_odd_characters_is_reflected_on_all_the_same(tmp_path):
+    journal = ReflectionJournal(tmp_path / "reflections")
+    odd = "\ud800 \0 \U0001f600 --> ```"
+    task = Task(odd, id=odd, kind=odd, tools=(odd,))
+    looped = loop(ScriptedModel(["wrong"] * 4), lesson_store=ReflectionLibrary(journal, agent="react"))
+    assert (await looped.run(task)).stop_reason == "max_attempts"
+    assert len((await journal.list()).stored) == 4
+    assert await ReflectionPolicy(journal).owed("react") == ()
+    recall = await ReflectionLibrary(journal).recall(task, k=3)
+    assert recall.offered[0].reason.startswith("the same task")
+
+
 async def test_x32_four_attempts_at_most(place):
     agent = ScriptedModel(["wrong"] * 5)
     result = await loop(agent, **place).run(TASK)

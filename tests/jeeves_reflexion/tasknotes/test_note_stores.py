@@ -182,7 +182,7 @@ def write_together(place, *, writers, each):
 def test_processes_at_once_lose_no_count_and_no_score(tmp_path, name):
     from jeeves_reflexion.loop.note_address import open_notes
 
-    write_together(tmp_path / name, writers=3, each=6)
+    write_together(tmp_path / name, writers=2, each=9)
     history = anyio.run(open_notes(tmp_path / name, namespace="tests").history, "key")
     assert (history.run_count, len(history.versions), len(history.baseline)) == (18, 18, 18)
 
@@ -190,7 +190,7 @@ def test_processes_at_once_lose_no_count_and_no_score(tmp_path, name):
 def test_processes_at_once_lose_nothing_in_postgres(postgres_database):
     from jeeves_reflexion.loop.note_address import open_notes
 
-    write_together(postgres_database, writers=3, each=4)
+    write_together(postgres_database, writers=2, each=6)
 
     async def read():
         async with open_notes(postgres_database, namespace="tests") as store:
