@@ -25,6 +25,8 @@ EmbedderChoice: TypeAlias = Literal["auto", NamedEmbedder]
 class Number(click.FloatRange):
     """A number in a range, neither NaN nor infinite."""
 
+    name = "number"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
         """Return the number."""
         number: float = super().convert(value, param, ctx)
