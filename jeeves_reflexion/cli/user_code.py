@@ -85,20 +85,14 @@ def prints_go_to_stderr() -> Iterator[None]:
     print to standard output again.
     """
     sys.stdout.flush()
-    with contextlib.redirect_stdout(sys.stderr), _descriptor():
-        yield
-
-
-@contextlib.contextmanager
-def _descriptor() -> Iterator[None]:
-    try:
+    kept = None
+    with contextlib.suppress(OSError):  # a process without one of them has nothing to keep clear
         kept = os.dup(_OUT)
         os.dup2(_ERR, _OUT)
-    except OSError:  # a process without one of them has nothing to keep clear
-        yield
-        return
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     finally:
-        os.dup2(kept, _OUT)
-        os.close(kept)
+        if kept is not None:
+            os.dup2(kept, _OUT)
+            os.close(kept)

@@ -49,11 +49,6 @@ def brief(lesson: Lesson, **about: str) -> dict[str, str]:
     return {"id": short(lesson.id), **about, "lesson": lesson.text}
 
 
-def held_document(held: Held) -> dict[str, object]:
-    """Return a text in quarantine for a machine."""
-    return {"kind": held.kind, "why": held.why, "at": held.at, "lesson": held.lesson}
-
-
 def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
     """Say in words what became of a lesson; empty if nothing did. A reason that was ``told`` is not said again."""
     if before is None:
