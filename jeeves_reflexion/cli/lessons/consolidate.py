@@ -9,13 +9,12 @@ import click
 
 from jeeves_reflexion.cli.connections import ProvenModel, model_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
-from jeeves_reflexion.cli.lessons.stats import usage_of
 from jeeves_reflexion.cli.options import Asking, Endpoint, asking_options, by_option, endpoint_options
 from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.consolidation.consolidators import Evidence, LLMConsolidator, RuleConsolidator
+from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.planning import MOST, Plan, apply, clusters, plan
 from jeeves_reflexion.summary import counted
-from jeeves_reflexion.types import Lesson
+from jeeves_reflexion.types import Lesson, Lift
 
 _REVIEW: Final = (
     'lessons to review are near one another and may say the same: "lessons merge" merges them, --model has '
@@ -34,7 +33,7 @@ _REVIEW: Final = (
 @asking_options
 @over_lessons
 def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str, asking: Asking) -> None:
-    """Merge lessons that say the same, retire those that harm, vote on those that help or lie unused.
+    """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
     """
@@ -71,13 +70,11 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str
 
 async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> tuple[Plan, bool]:
     """What a model, or the rules, would do, and whether some lessons were looked at in parts."""
-    lessons, usage = await all_lessons(store), await usage_of(store.records)
+    lessons = await all_lessons(store)
     known_of = await store.ledger.credits(max_age=0.0)
 
-    def known(lesson: Lesson) -> Evidence:
-        # Counted up to the library's own last recall: a store that nobody asks makes no lesson old.
-        idle = usage.idle_days(lesson, usage.latest) if usage.latest else None
-        return Evidence(known_of.lift(lesson.id), idle)
+    def known(lesson: Lesson) -> Lift:
+        return known_of.lift(lesson.id)
 
     groups = await clusters(store.repository, lessons)
     in_parts = any(len(group) == MOST for group in groups)

@@ -15,7 +15,7 @@ from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import Rollback, has_before
-from jeeves_reflexion.lessons.schema import MERGED_INTO
+from jeeves_reflexion.lessons.records import MERGED_INTO
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson
 

@@ -34,8 +34,7 @@ from jeeves_reflexion.cli.options import (
 )
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.exchange.files import ImportReport, Line, export_file
-from jeeves_reflexion.lessons.exchange.lines import to_line
+from jeeves_reflexion.lessons.exchange.files import ImportReport, Line, export_file, to_line
 from jeeves_reflexion.reflections.folder import place
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.library import ReflectionLibrary

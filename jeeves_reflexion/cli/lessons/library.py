@@ -17,8 +17,8 @@ from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.history import PUT_BACK, Entry
 from jeeves_reflexion.lessons.quarantine import Held
+from jeeves_reflexion.lessons.records import VOTES
 from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.schema import VOTES
 from jeeves_reflexion.loop.lesson_address import default_place
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson

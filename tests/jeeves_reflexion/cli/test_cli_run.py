@@ -226,7 +226,7 @@ def test_a_judge_that_does_not_exist_ends_the_run_at_once(run, server):
     server.verdicts = [(404, "application/json", '{"error": {"message": "no model cheap"}}')]
     result = run("Say something.", "--evaluator-model", "cheap", "--json")
     assert result.exit_code == 4
-    assert json.loads(result.stdout)["error"]["kind"] == "ModelResponseError"
+    assert json.loads(result.stdout)["error"]["kind"] == "ModelRequestError"
     assert len(server.asked) == 2
 
 

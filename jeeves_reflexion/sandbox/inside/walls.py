@@ -1,12 +1,21 @@
-"""A root of its own for the code: a small file system in memory with the interpreter's folders in it, read-only."""
+"""The walls around the code: a root of its own in namespaces, or files shut off by Landlock; limits and system calls.
+
+The root is a small file system in memory with the interpreter's folders in it, read-only. Landlock (Linux 5.13) is for
+machines that grant no namespaces, such as Docker's defaults.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import stat
+import struct
+import sys
 from collections.abc import Iterable
+from typing import Any
 
-from . import kernel
+from . import kernel, seccomp
 
 SCRATCH = "/scratch"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
@@ -116,3 +125,120 @@ def _cover(target: str) -> list[str]:
                 )
                 covered.append(installed)
     return covered
+
+
+# -- Landlock
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_LANDLOCK_VERSION = 1
+_PATH_BENEATH = 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_MAKING_DEVICES = (1 << 6) | (1 << 11)  # making character and block devices
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | (1 << 14)
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock's interface; 0 where there is none."""
+    try:
+        return kernel.system_call(
+            "landlock", _CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION)
+        )
+    except OSError:
+        return 0
+
+
+def _restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
+    """Let this process open nothing but what is beneath ``readable`` (to read) and ``writable``. For good.
+
+    Names, sizes and dates of other files can still be asked for by their path; that is not Landlock's to forbid.
+    """
+    known = landlock_version()
+    if not known:
+        raise OSError("landlock: this kernel has none, or it is off")
+    every = _ALL[max(number for number in _ALL if number <= known)]
+    attributes = ctypes.create_string_buffer(struct.pack("Q", every), 8)
+    ruleset = kernel.system_call(
+        "landlock_create_ruleset", _CREATE_RULESET, attributes, ctypes.c_size_t(8), ctypes.c_uint32(0)
+    )
+    for path in readable:
+        _allow(ruleset, path, _EXECUTE | _READ_FILE | _READ_DIR)
+    for path in writable:
+        _allow(ruleset, path, every & ~_MAKING_DEVICES & ~_EXECUTE)
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.system_call("landlock_restrict_self", _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    if not os.path.exists(path):  # noqa: PTH110
+        return
+    if not os.path.isdir(path):  # noqa: PTH112
+        rights &= _ON_FILES
+    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, parent), 12)
+    kernel.system_call(
+        "landlock_add_rule",
+        _ADD_RULE,
+        ctypes.c_int(ruleset),
+        ctypes.c_int(_PATH_BENEATH),
+        rule,
+        ctypes.c_uint32(0),
+    )
+    os.close(parent)
+
+
+# -- everything that the code shall not have
+
+_THREADS = 32
+_OPEN_FILES = 64
+_STACK = 8 * 1024 * 1024
+
+
+def shut_in(config: dict[str, Any], *, programs: bool) -> None:
+    """Give up everything that the code shall not have. Raises when one of it can't be given up."""
+    limits = config["resources"]
+    os.umask(0o077)
+    if sys.platform == "linux":
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    _limit_resources(config, limits)
+    if config["way"] == "landlock":
+        _restrict(config["read"], [config["scratch"], "/dev/null"])
+    if config["way"] != "limits" or seccomp.available():
+        walled = config["way"] == "namespaces"
+        seccomp.install(
+            children=limits["processes"] > 1,
+            programs=programs,
+            own_pid=None if walled else os.getpid(),
+            root_of_its_own=walled,
+        )
+
+
+def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
+    cpu = int(limits["cpu_seconds"])
+    wanted = {
+        "RLIMIT_CPU": (cpu, cpu + 1),
+        "RLIMIT_AS": (limits["memory_bytes"], limits["memory_bytes"]),
+        "RLIMIT_FSIZE": (limits["file_bytes"], limits["file_bytes"]),
+        "RLIMIT_NOFILE": (_OPEN_FILES, _OPEN_FILES),
+        "RLIMIT_CORE": (1, 1),  # 0 would still hand a core dump to the program that the kernel has for them
+        "RLIMIT_STACK": (_STACK, _STACK),
+        "RLIMIT_MEMLOCK": (0, 0),
+        "RLIMIT_MSGQUEUE": (0, 0),
+        "RLIMIT_SIGPENDING": (256, 256),
+    }
+    if config["counted"] is not None:
+        most = limits["processes"] if limits["processes"] > 1 else _THREADS
+        wanted["RLIMIT_NPROC"] = (most + config["counted"],) * 2
+    for name, (soft, hard) in wanted.items():
+        kind = getattr(resource, name, None)
+        if kind is None:
+            continue
+        most_allowed = resource.getrlimit(kind)[1]
+        if most_allowed != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most_allowed), min(hard, most_allowed)  # noqa: PLW2901
+        try:
+            resource.setrlimit(kind, (int(soft), int(hard)))
+        except (ValueError, OSError):
+            if sys.platform == "linux":
+                raise  # elsewhere some are known and not settable
