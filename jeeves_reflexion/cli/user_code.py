@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jeeves_reflexion.errors import ConfigurationError, programming_error
+from jeeves_reflexion.redaction import redact
 
 _OUT, _ERR = 1, 2
 
@@ -65,7 +66,8 @@ def of_user(*names: str | None) -> Iterator[None]:
         place = None if bug is None else _line_in(bug, modules)
         if place is None:
             raise
-        raise ConfigurationError(f"{place}: {type(bug).__name__}: {bug} (--debug shows more)") from error
+        told = redact(f"{type(bug).__name__}: {bug}")
+        raise ConfigurationError(f"{place}: {told} (--debug shows more)") from error
 
 
 def _line_in(error: Exception, modules: set[str]) -> str | None:
