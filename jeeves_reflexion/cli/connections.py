@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from jeeves_reflexion.cli.options import EmbedderChoice
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
+from jeeves_reflexion.cli.failures import UnusableEndpointError
+from jeeves_reflexion.cli.options import EmbedderChoice, Endpoint
+from jeeves_reflexion.errors import (
+    ConfigurationError,
+    LessonStoreError,
+    MissingDependencyError,
+    ModelAuthError,
+    ModelError,
+)
 from jeeves_reflexion.lessons import Credit, LessonSettings, VectorLessonStore, Withholding
 from jeeves_reflexion.loop.lesson_address import open_lessons
+from jeeves_reflexion.models import OpenAIModel, Prices
+from jeeves_reflexion.models.wrapped import WrappedModel
+from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.redaction import redact
 from vectorstores import (
     AbsentEmbedder,
@@ -28,16 +39,6 @@ from vectorstores.embedders import default_embedder, embedder_or_default
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
-
-import contextlib
-import os
-
-from jeeves_reflexion.cli.failures import UnusableEndpointError
-from jeeves_reflexion.cli.options import Endpoint
-from jeeves_reflexion.errors import ModelAuthError, ModelError
-from jeeves_reflexion.models import OpenAIModel, Prices
-from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.protocols import ChatModel, Message
 
 
 def key_of(endpoint: Endpoint) -> str | None:
@@ -150,7 +151,7 @@ def origin_at(address: str) -> Origin | None:
         return origin_of(address)
 
 
-@contextmanager
+@contextlib.contextmanager
 def lesson_store_errors() -> Iterator[None]:
     """Raise errors of the store below as :class:`LessonStoreError`."""
     try:

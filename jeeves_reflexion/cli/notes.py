@@ -141,9 +141,9 @@ def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitab
 
 async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> NoteHistory:
     """Return the notes of a task, by its description or by its id, whole or cut short."""
-    found = await store.history(task_identity(task))
-    if found is not None:
-        return found
+    for identity in (task_identity(task), task.strip()):
+        if identity and (found := await store.history(identity)) is not None:
+            return found
     start = task.strip().lower()
     if not start or set(start) - set("0123456789abcdef"):
         raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {answers.where}")

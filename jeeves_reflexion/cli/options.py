@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import click
 
+from jeeves_reflexion.text import one_line
+
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 _JSON = "jeeves_reflexion.cli.json"
@@ -24,6 +26,8 @@ EmbedderChoice: TypeAlias = Literal["auto", NamedEmbedder]
 
 class Number(click.FloatRange):
     """A number in a range, neither NaN nor infinite."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
         """Return the number."""
@@ -158,6 +162,11 @@ def _check_namespace(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
+def _one_line(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Take what hides or breaks a line out of a text that goes into the history; the library redacts it."""
+    return one_line(value)
+
+
 debug_option = click.option(
     "--debug",
     is_flag=True,
@@ -207,6 +216,7 @@ by_option = click.option(
     "--by",
     metavar="NAME",
     default="the command line",
+    callback=_one_line,
     show_default=True,
     help="Who says so; kept in the history.",
 )
@@ -242,7 +252,9 @@ why_options = gathered(
     "why",
     Why,
     by_option,
-    click.option("--reason", metavar="TEXT", default="", help="Why; kept in the history."),
+    click.option(
+        "--reason", metavar="TEXT", default="", callback=_one_line, help="Why; kept in the history."
+    ),
 )
 
 

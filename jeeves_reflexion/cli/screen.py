@@ -65,7 +65,7 @@ def in_words(value: object, name: str = "") -> str:
     if isinstance(value, list | tuple | AbstractSet):
         return "; ".join(filter(None, map(in_words, value)))
     parts = ((key, in_words(part, key)) for key, part in _fields(value).items())
-    return ", ".join(f"{key.replace('_', ' ') or 'none'} {text}" for key, text in parts if text)
+    return ", ".join(f"{str(key).replace('_', ' ') or 'none'}: {text}" for key, text in parts if text)
 
 
 def _number_in_words(value: float, name: str) -> str:
@@ -133,7 +133,7 @@ class Screen:
         if self._out.is_terminal:
             self._out.print(_grid((Text(name, "dim"), Text(text)) for name, text in told.items()))
             return
-        width = max(map(len, told)) + 2
+        width = max(map(len, told), default=0) + 2
         for name, text in told.items():
             click.echo(f"{name:<{width}}{text}")
 
@@ -226,7 +226,7 @@ class Answers:
             self.give({"dry_run": True, **answer}, rows=rows, note="nothing was changed: a dry run")
         elif not (asking.yes or sure):
             if self.as_json:
-                raise click.UsageError("--json can't ask: add --yes or --dry-run")
+                raise click.UsageError("--json can't ask: add --yes")
             for row in rows:  # a part of the question, and no result
                 self.screen.note("  ".join(row.values()))
             click.confirm(question, abort=True, err=True)

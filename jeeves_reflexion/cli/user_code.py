@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jeeves_reflexion.errors import ConfigurationError, programming_error
+from jeeves_reflexion.redaction import redact
 
 _OUT, _ERR = 1, 2
 
@@ -65,7 +66,8 @@ def of_user(*names: str | None) -> Iterator[None]:
         place = None if bug is None else _line_in(bug, modules)
         if place is None:
             raise
-        raise ConfigurationError(f"{place}: {type(bug).__name__}: {bug} (--debug shows more)") from error
+        told = redact(f"{type(bug).__name__}: {bug}")
+        raise ConfigurationError(f"{place}: {told} (--debug shows more)") from error
 
 
 def _line_in(error: Exception, modules: set[str]) -> str | None:
@@ -85,20 +87,14 @@ def prints_go_to_stderr() -> Iterator[None]:
     print to standard output again.
     """
     sys.stdout.flush()
-    with contextlib.redirect_stdout(sys.stderr), _descriptor():
-        yield
-
-
-@contextlib.contextmanager
-def _descriptor() -> Iterator[None]:
-    try:
+    kept = None
+    with contextlib.suppress(OSError):  # a process without one of them has nothing to keep clear
         kept = os.dup(_OUT)
         os.dup2(_ERR, _OUT)
-    except OSError:  # a process without one of them has nothing to keep clear
-        yield
-        return
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     finally:
-        os.dup2(kept, _OUT)
-        os.close(kept)
+        if kept is not None:
+            os.dup2(kept, _OUT)
+            os.close(kept)

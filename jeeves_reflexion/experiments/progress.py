@@ -11,6 +11,7 @@ from rich.status import Status
 
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
+from jeeves_reflexion.summary import counted
 
 
 class Watcher:
@@ -73,7 +74,7 @@ class PlainProgress(Watcher):
         solved = sum(row.trial.passed for row in rows)
         self._say(
             f"{self.where}  trial {trial}: {self.solved} of {self.todo} solved, {solved}/{len(results.tasks)} so far,"
-            f" {self.lessons} lessons written, {self.recalled} recalled"
+            f" {counted(self.lessons, 'lesson')} written, {self.recalled} recalled"
         )
 
     def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
@@ -104,7 +105,9 @@ class RichProgress(PlainProgress):
         super().tried(row)
         if row.split == "learning":
             counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
-            self._show(f"{self.where}  trial {row.trial.number}: {counts}, {self.lessons} lessons written")
+            self._show(
+                f"{self.where}  trial {row.trial.number}: {counts}, {counted(self.lessons, 'lesson')} written"
+            )
 
     def close(self) -> None:
         """Take the counting line away."""

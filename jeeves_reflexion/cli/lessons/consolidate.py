@@ -9,13 +9,7 @@ import click
 
 from jeeves_reflexion.cli.connections import ProvenModel, model_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
-from jeeves_reflexion.cli.options import (
-    Asking,
-    Endpoint,
-    asking_options,
-    by_option,
-    endpoint_options,
-)
+from jeeves_reflexion.cli.options import Asking, Endpoint, asking_options, by_option, endpoint_options
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.planning import MOST, Plan, apply, clusters, plan

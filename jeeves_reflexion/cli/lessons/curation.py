@@ -7,25 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from jeeves_reflexion.cli.lessons.library import (
-    Found,
-    Library,
-    brief,
-    change_of,
-    held_document,
-    over_lessons,
-    row,
-    short,
-)
+from jeeves_reflexion.cli.lessons.library import Found, Library, brief, change_of, over_lessons, row, short
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
-from jeeves_reflexion.cli.options import (
-    Asking,
-    Number,
-    Why,
-    asking_options,
-    options_of,
-    why_options,
-)
+from jeeves_reflexion.cli.options import Asking, Number, Why, asking_options, options_of, why_options
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
@@ -76,7 +60,7 @@ def review(library: Library) -> None:
     proposed, texts = counted(len(waiting.proposed), "proposed lesson"), counted(len(waiting.held), "text")
     note = f"{proposed}, {texts} in quarantine; approve or reject takes their ids"
     library.give(
-        {"proposed": waiting.proposed, "quarantine": [held_document(each) for each in waiting.held]},
+        {"proposed": waiting.proposed, "quarantine": waiting.held},
         rows=rows,
         note=note if rows else f"nothing waits for review {library.where}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -221,19 +222,19 @@ async def take_in(store: VectorLessonStore, planned: Planned, order: Importing, 
         if (finding := planned.held.get(lesson.id)) is not None:
             await store.quarantine.hold(await gate.clean(lesson, line.tasks), finding)
         elif before is not None:
-            # What somebody changed since it was shown is left as it is.
-            await store.repository.change(
-                lesson.id,
-                lambda now, lesson=lesson, before=before: lesson if now == before else None,  # type: ignore[misc]
-                change,
-                tasks=line.tasks,
-            )
+            unless_changed = partial(_replaced, before=before, after=lesson)
+            await store.repository.change(lesson.id, unless_changed, change, tasks=line.tasks)
         elif order.restore or lesson.state == "retired":
             # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
             await store.repository.put(await gate.clean(lesson, line.tasks), change)
         else:
             merged += (await store.admit(lesson, line.tasks, change)).id != lesson.id
     return merged
+
+
+def _replaced(now: Lesson, before: Lesson, after: Lesson) -> Lesson | None:
+    """What becomes of a stored lesson: what somebody changed since it was shown is left as it is."""
+    return after if now == before else None
 
 
 # -- folders that people edit

@@ -14,7 +14,6 @@ from jeeves_reflexion.cli.lessons.library import (
     all_lessons,
     brief,
     entry_row,
-    held_document,
     over_lessons,
     row,
     short,
@@ -89,7 +88,7 @@ def show(library: Library, lesson_id: str) -> None:
     found, lift, tasks = library.within(whole)
     if found.held is not None:
         state = {"state": "in quarantine", "kind of order": found.held.kind, "why": found.held.why}
-        library.give({"held": held_document(found.held)}, details=(found.lesson, state))
+        library.give({"held": found.held}, details=(found.lesson, state))
     else:
         known = {"tasks": tasks, "lift": lift}
         library.give({"lesson": found.lesson, **known}, details=(found.lesson, known))

@@ -53,18 +53,17 @@ def reembed(embedder: NamedEmbedder, address: str | None, *, dry_run: bool, as_j
             answer = about | {"embedded": done.total}
         else:
             found = anyio.run(partial(estimate_reembedding, library.address, embedder=new))
-            answer = about | _document(found)
+            answer = about | {"dry_run": True} | _document(found)
     if as_json:
         screen.document(answer)
     elif dry_run:
-        screen.details(answer)
+        screen.details({"address": library.shown}, _document(found))
     else:
         screen.result(f"all {answer['embedded']} entries of {library.shown} are found by {embedder} now")
 
 
 def _document(found: ReembeddingEstimate) -> dict[str, object]:
     return {
-        "dry_run": True,
         "texts": found.texts,
         "total": found.total,
         "begun": found.begun,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import click
@@ -31,53 +30,27 @@ _COUNTS: Final = (
 )
 
 
-@dataclass
-class Usage:
-    """Counts over a ledger, when it was last written to, and when each lesson was last offered or withheld.
-
-    Times are in seconds since 1970, 0: never.
-    """
-
-    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_COUNTS, 0)))
-    latest: float = 0.0
-    last: dict[str, float] = field(default_factory=dict)
-
-    def share_withheld(self) -> float:
-        """Return the share of lessons that the draw kept back, among those that would have been offered."""
-        offered, withheld = self.counts["lessons_offered"], self.counts["lessons_withheld"]
-        return withheld / max(offered + withheld, 1)
-
-    def idle_days(self, lesson: Lesson, now: float) -> float:
-        """Return the days since a lesson was last recalled, or written if that was later."""
-        return max(now - max(self.last.get(lesson.id, 0.0), lesson.provenance.created_at), 0.0) / 86_400.0
-
-
-async def usage_of(records: RecordStore) -> Usage:
-    """Read a ledger from its beginning."""
-    usage = Usage()
+async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
+    """Read a ledger: counts, and when each lesson was last offered or withheld, in seconds since 1970."""
+    counts, last = Counter(dict.fromkeys(_COUNTS, 0)), dict[str, float]()
     async for record in each_record(records, RECALLS):
-        _count_recall(usage, cast("Mapping[str, Any]", record.value))
+        entry = cast("Mapping[str, Any]", record.value)
+        offered, withheld = entry.get("offered") or (), entry.get("withheld") or ()
+        if "format" not in entry:  # in the first format these did not fit the budget: no draw kept them back
+            withheld = ()
+        counts["recalls"] += 1
+        counts["recalls_empty"] += not offered and not withheld
+        counts["recalls_withheld_whole"] += bool((entry.get("draw") or {}).get("whole"))
+        counts["lessons_offered"] += len(offered)
+        counts["lessons_withheld"] += len(withheld)
+        for item in (*offered, *withheld):
+            lesson_id = str(item["lesson_id"])
+            last[lesson_id] = max(last.get(lesson_id, 0.0), float(entry.get("at") or 0.0))
     async for record in each_record(records, OUTCOMES):
         verdict = Verdict.read(record)
-        usage.counts["scored_attempts"] += verdict.before is None and verdict.counts is not None
-        usage.counts["later_scores"] += verdict.kind == "feedback"
-    return usage
-
-
-def _count_recall(usage: Usage, entry: Mapping[str, Any]) -> None:
-    offered = [str(item["lesson_id"]) for item in entry.get("offered") or ()]
-    withheld = [str(item["lesson_id"]) for item in entry.get("withheld") or ()]
-    if "format" not in entry:  # in the first format these did not fit the budget: no draw kept them back
-        withheld = []
-    usage.counts["recalls"] += 1
-    usage.counts["recalls_empty"] += not offered and not withheld
-    usage.counts["recalls_withheld_whole"] += bool((entry.get("draw") or {}).get("whole"))
-    usage.counts["lessons_offered"] += len(offered)
-    usage.counts["lessons_withheld"] += len(withheld)
-    at = float(entry.get("at") or 0.0)
-    usage.latest = max(usage.latest, at)
-    for lesson_id in (*offered, *withheld):
-        usage.last[lesson_id] = max(usage.last.get(lesson_id, 0.0), at)
+        counts["scored_attempts"] += verdict.before is None and verdict.counts is not None
+        counts["later_scores"] += verdict.kind == "feedback"
+    return counts, last
 
 
 @click.command(short_help="The library in numbers: use, lift, stale lessons.")
@@ -93,16 +66,17 @@ def _count_recall(usage: Usage, entry: Mapping[str, Any]) -> None:
 def stats(library: Library, top: int) -> None:
     """Show what the library holds, how it is used, and what it does for scores."""
 
-    async def read(store: VectorLessonStore) -> tuple[list[Lesson], int, Usage, Credits]:
+    async def read(store: VectorLessonStore) -> tuple[list[Lesson], int, Credits]:
         held = len(await store.quarantine.all())
-        known = await store.ledger.credits(max_age=0.0)
-        return await all_lessons(store), held, await usage_of(store.records), known
+        return await all_lessons(store), held, await store.ledger.credits(max_age=0.0)
 
-    lessons, held, usage, known = library.within(read, doing="reading lessons and the ledger")
+    lessons, held, known = library.within(read, doing="reading lessons")
+    counts, last = library.within(lambda store: _usage(store.records), doing="reading the ledger")
+    offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
     ranked = _ranked(lessons, known)
     best = [each for each in ranked if each["lift"].value > 0][:top]
     worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:top]
-    stale = [each for each in _idle(lessons, usage) if each["days"] >= HALF_LIFE_DAYS]
+    stale = [each for each in _idle(lessons, last) if each["days"] >= HALF_LIFE_DAYS]
     numbers = {
         "count": len(lessons),
         "by_state": Counter(each.state for each in lessons),
@@ -110,8 +84,8 @@ def stats(library: Library, top: int) -> None:
         "by_kind": Counter(each.task_kind or "" for each in lessons),
         "by_support": Counter(sorted(each.support for each in lessons)),
         "quarantine": held,
-        **usage.counts,
-        "share_withheld": usage.share_withheld(),
+        **counts,
+        "share_withheld": withheld / max(offered + withheld, 1),
         "library_lift": known.library_lift(),
         "stale": len(stale),
     }
@@ -144,12 +118,12 @@ def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: (-each["lift"].value, each["lesson"].id))
 
 
-def _idle(lessons: Sequence[Lesson], usage: Usage) -> list[dict[str, Any]]:
+def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
     """The active lessons with the days since their last recall, the longest first; ``ever``: that there was one."""
-    now = time.time()
-    found = [
-        {"lesson": each, "days": usage.idle_days(each, now), "ever": each.id in usage.last}
-        for each in lessons
-        if each.state == "active" and (each.provenance.created_at or each.id in usage.last)
-    ]
-    return sorted(found, key=lambda each: -each["days"])
+    found = []
+    for each in lessons:
+        since = max(last.get(each.id, 0.0), each.provenance.created_at)
+        if each.state == "active" and since:
+            days = max(time.time() - since, 0.0) / 86_400.0
+            found.append({"lesson": each, "days": days, "ever": each.id in last})
+    return sorted(found, key=lambda each: -cast("float", each["days"]))

@@ -128,10 +128,9 @@ def why(library: Library, task: str, kind: str | None, tools: tuple[str, ...], *
         return await VectorLessonStore(store.store, settings=settings).explain(asked, k=k)
 
     recall, screen = library.within(explained, doing="recalling"), library.screen
-    groups = {"offered": recall.offered, "left_out": recall.left_out}
     if library.as_json:
-        told = {name: [_document(each) for each in items] for name, items in groups.items()}
-        library.give({"task": redact_record(asked).public(), "settings": described, **told})
+        answer = {"task": redact_record(asked).public(), "settings": described}
+        library.give({**answer, "offered": recall.offered, "left_out": recall.left_out})
         return
     said = [f"{name.replace('_', ' ')} {_said(value)}".strip() for name, value in described.items() if value]
     screen.note(f"as recalled with {', '.join(said)}", "dim")
@@ -164,8 +163,3 @@ def _row(item: RecalledLesson, where: str) -> dict[str, str]:
         "task": task_excerpt(item.lesson),
         "lesson": item.lesson.text,
     }
-
-
-def _document(item: RecalledLesson) -> dict[str, object]:
-    about = {"similarity": item.similarity, "reason": item.reason, "lift": item.lift}
-    return {**about, "lesson": item.lesson}

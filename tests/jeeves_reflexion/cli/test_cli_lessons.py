@@ -69,7 +69,7 @@ def test_show_takes_an_id_cut_short(cli, fill):
     assert ids[1] in result.stdout
     assert PAIRS[1][0] in result.stdout
     assert PAIRS[1][1] in result.stdout
-    assert "run id run-1, attempt 2, score 0.25, model tiny, agent react" in result.stdout
+    assert "run id: run-1, attempt: 2, score: 0.25, model: tiny, agent: react" in result.stdout
     assert json.loads(cli("lessons", "show", ids[1], "--json").stdout)["lesson"]["id"] == ids[1]
 
 
@@ -288,7 +288,7 @@ def test_reembed_says_beforehand_what_it_would_take(cli, fill, place):
     for said in (
         f"texts         {total}",
         "HashingEmbedder(dim=128)",
-        "dim 512",
+        "dim: 512",
         "bytes needed",
         "bytes free",
     ):

@@ -170,7 +170,7 @@ def test_several_processes_that_consolidate_at_once_make_each_operation_once(
         place = f"{request.getfixturevalue('postgres_database')}&schema=lessons"
         monkeypatch.setenv("JEEVES_LESSONS", place)
     store([*FETCH, *FETCH[:2], ("go", "Look in the drawer first.")], place)
-    started = [process("lessons", "consolidate", "--yes", "--json") for _ in range(3)]
+    started = [process("lessons", "consolidate", "--yes", "--json") for _ in range(2)]
     answers = []
     for each in started:
         out, err = each.communicate(timeout=120)

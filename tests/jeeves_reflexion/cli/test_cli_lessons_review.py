@@ -185,6 +185,13 @@ def test_a_reason_keeps_no_secret(cli, fill):
     assert "sk-proj" not in cli("lessons", "history", lesson_id, "--json").stdout
 
 
+def test_who_and_why_are_one_line_without_what_hides(cli, fill):
+    (lesson_id,) = fill([CAPITAL])
+    cli("lessons", "retire", lesson_id, "--reason", "too\nold \u202enow", "--by", "a\tda")
+    last = json.loads(cli("lessons", "history", lesson_id, "--json").stdout)["history"][-1]
+    assert (last["reason"], last["by"]) == ("too old now", "a da")
+
+
 def test_edit_passes_the_gate_and_is_found_in_the_new_words(cli, fill):
     (lesson_id,) = fill([CAPITAL])
     two = cli("lessons", "edit", lesson_id, "Name the city. Never name the country.")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import time
 
 import anyio
@@ -20,9 +21,10 @@ DAY = 86_400.0
 RECALLS = 200
 
 
-@pytest.fixture
-def used(place):
-    """A store with a lesson that helps, one that harms, and an old one; returns their ids."""
+@pytest.fixture(scope="module")
+def used_once(tmp_path_factory):
+    """A store with a lesson that helps, one that harms, and an old one, and their ids."""
+    place = tmp_path_factory.mktemp("used") / "lessons"
 
     async def use():
         credit = Credit(Withholding(0.4, seed=3, whole_share=0.2), retire=False, max_age=0.0)
@@ -48,7 +50,15 @@ def used(place):
                     await lessons.outcome(recall.id, Evaluation(score))
         return ids
 
-    return anyio.run(use)
+    return place, anyio.run(use)
+
+
+@pytest.fixture
+def used(place, used_once):
+    """That store, to be changed by one test; its ids."""
+    made, ids = used_once
+    shutil.copytree(made, place)
+    return ids
 
 
 def test_stats_of_a_used_library(cli, used):

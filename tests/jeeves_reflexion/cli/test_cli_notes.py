@@ -106,6 +106,12 @@ def test_namespaces_are_apart(cli, notes):
     assert cli("notes", "list", "--namespace", "other").stdout == ""
 
 
+def test_an_identity_of_ones_own_is_found(cli, place):
+    made = TaskReflection.of_first_run("by a name of its own", "A text.")
+    anyio.run(SqliteReflectionStore(place).store, "nightly/report", made)
+    assert "by a name of its own" in cli("notes", "show", "nightly/report").stdout
+
+
 def test_what_is_not_found_is_said(cli, notes):
     for name, code in [("abc", 2), ("beef", 5), ("No such task", 5)]:
         assert cli("notes", "show", name).exit_code == code

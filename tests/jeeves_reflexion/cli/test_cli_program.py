@@ -66,7 +66,7 @@ def test_a_file_that_is_not_there_is_said_without_the_number_of_the_error(cli, t
         ("workflow", "run", "nowhere.yaml", "--state", "@nowhere.json"),
     ):
         result = cli(*command)
-        assert result.exit_code != 0
+        assert result.exit_code == 3, command
         assert result.stderr.count("\n") == 1
         assert "nowhere" in result.stderr
         assert "[Errno" not in result.stderr

@@ -32,6 +32,7 @@ from jeeves_reflexion.experiments import (
     arm_lessons,
     run_experiment,
 )
+from jeeves_reflexion.summary import counted
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
@@ -381,4 +382,5 @@ async def test_plain_progress_has_a_line_for_each_trial(tmp_path):
     written = sum(
         r.trial.reflection is not None for r in results.rows if r.arm == "own" and r.trial.number == 1
     )
-    assert f"{written} lessons written" in lines[2]
+    assert f", {counted(written, 'lesson')} written, " in lines[2]
+    assert ", no lessons written, " in lines[0]
