@@ -19,6 +19,7 @@ from jeeves_reflexion.errors import MissingDependencyError as MissingDependencyE
 from jeeves_reflexion.errors import ModelAuthError as ModelAuthError
 from jeeves_reflexion.errors import ModelConnectionError as ModelConnectionError
 from jeeves_reflexion.errors import ModelError as ModelError
+from jeeves_reflexion.errors import ModelRequestError as ModelRequestError
 from jeeves_reflexion.errors import ModelResponseError as ModelResponseError
 from jeeves_reflexion.errors import ModelTimeoutError as ModelTimeoutError
 from jeeves_reflexion.errors import ReflexionError as ReflexionError
@@ -39,7 +40,6 @@ from jeeves_reflexion.lessons import Credit as Credit
 from jeeves_reflexion.lessons import Curator as Curator
 from jeeves_reflexion.lessons import FileMemory as FileMemory
 from jeeves_reflexion.lessons import LessonSettings as LessonSettings
-from jeeves_reflexion.lessons import MergeSettings as MergeSettings
 from jeeves_reflexion.lessons import Picking as Picking
 from jeeves_reflexion.lessons import TransientMemory as TransientMemory
 from jeeves_reflexion.lessons import VectorLessonStore as VectorLessonStore

@@ -11,6 +11,7 @@
          +  ModelTimeoutError      no answer in time
          +  ModelConnectionError   nothing listens there, or the connection broke
          +  ModelResponseError     the endpoint answered with something that is no completion
+            +  ModelRequestError   it refused the request itself: no such model or setting
       x  UnreadableReplyError      a model's reply could not be read, also after asking once more
       x  ToolError                 a tool could not be called as asked
       x  BudgetExceededError       tokens, cost, attempts or time of the run are used up
@@ -76,6 +77,10 @@ class ModelResponseError(ModelError):
         super().__init__(message)
         self.status = status
         self.said = said
+
+
+class ModelRequestError(ModelResponseError):
+    """The endpoint refused the request itself: it has no such model, address or setting. Asking again won't help."""
 
 
 class UnreadableReplyError(ReflexionError):
@@ -158,9 +163,24 @@ HOPELESS = (
     ConfigurationError,
     MissingDependencyError,
     ModelAuthError,
+    ModelRequestError,
     SandboxUnavailableError,
 )
 """What no further attempt of a run would mend."""
+
+
+def hopeless(error: Exception) -> Exception | None:
+    """Return the first error that no retry would mend, of this one or within its groups; None where there is none."""
+    found = error.subgroup(HOPELESS) if isinstance(error, ExceptionGroup) else error
+    return first_of(found) if isinstance(found, (*HOPELESS, ExceptionGroup)) else None
+
+
+def first_of(error: Exception) -> Exception:
+    """Return the first error within a group of errors, however deep; any other error as it is."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
 
 _PROGRAMMING = (TypeError, AttributeError, NameError, ImportError, NotImplementedError)
 

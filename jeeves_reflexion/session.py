@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar, get_args
 
 import anyio
 
-from jeeves_reflexion.errors import HOPELESS, BudgetExceededError, ConfigurationError
+from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, hopeless
 from jeeves_reflexion.events import Event
 from jeeves_reflexion.types import NO_USAGE, UNKNOWN_USAGE, Role, Usage
 from jeeves_reflexion.values import plain_number
@@ -227,9 +227,9 @@ class Session:
                 raise RuntimeError("a cancellation that nobody asked for came out of the call") from error
             except ExceptionGroup as group:
                 # Tasks side by side raise in a group: what ends the run must be seen as itself.
-                if (hopeless := group.subgroup(HOPELESS)) is None:
+                if (found := hopeless(group)) is None:
                     raise
-                raise _first(hopeless) from group
+                raise found from group
         reported: Usage = getattr(value, "usage", NO_USAGE)
         self.spend.charge(role, reported.beyond(self.spend.of(role).beyond(before)))
         return value
@@ -253,12 +253,6 @@ def _is_cancelled() -> bool:
     except RuntimeError:  # another kind of event loop
         return False
     return task is not None and task.cancelling() > 0
-
-
-def _first(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 _scope: ContextVar[tuple[Session, Role, int] | None] = ContextVar("jeeves_reflexion_scope", default=None)

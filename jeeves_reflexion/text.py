@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,6 +60,11 @@ def fence(name: str, body: str, *, note: str = "") -> str:
     return f"{head}<{name}>\n{inner}\n</{name}>"
 
 
+def render_blocks(blocks: Mapping[str, str]) -> str:
+    """Write each memory block that isn't empty as a fenced section, marked as data; empty where there is none."""
+    return "\n\n".join(fence(name, body, note=LESSONS_NOTE) for name, body in blocks.items() if body.strip())
+
+
 def bullets(lines: Sequence[str]) -> str:
     """Write lines as a bulleted list, each line kept on one line."""
     return "\n".join(f"- {one_line(line)}" for line in lines)
@@ -77,51 +82,35 @@ def one_line(text: str) -> str:
 _GOES_ON = re.compile(
     r"(?:^|[\s(])(?:e\.\s?g|i\.\s?e|z\.\s?b|vs|cf|approx|nos|figs?|eq|vol|pp?|mr|mrs|ms|dr)$", re.IGNORECASE
 )
-# After these, or after a single letter or initials, it may: what follows decides.
-_MAY_END = re.compile(r"(?:^|[\s(])(?:etc|no|st|inc|ltd|(?:[a-z]\.)*[a-z])$", re.IGNORECASE)
-# After these a small letter goes on, whatever it begins.
-_SHORT = re.compile(
-    r"(?:^|[\s(])(?:max|min|incl|excl|resp|avg|ref|sec|ca|est|dept|temp|num|len|etc|no|\w*\d)$", re.IGNORECASE
+# After these, initials among them, it may: the word that follows decides.
+_MAY_END = re.compile(r"(?:^|[\s(])(?:etc|St|Inc|Ltd|(?:[A-Za-z]\.)*[A-Z])$")
+_BEGINNERS = re.compile(
+    r"after|always|before|but|do(?:n't)?|first|for|he|however|i|if|in|instead|its?|never|next|one|only|others?|second|she|so"
+    r"|that|then?|there|these|they|third|this|to|we|when|while|with|your?",
+    re.IGNORECASE,
 )
-# What an order begins with; small letters after a full stop begin a sentence only with one of these.
-_ORDERS = frozenset({
-    "add", "also", "always", "answer", "ask", "avoid", "begin", "call", "change", "check", "choose",
-    "clean", "close", "combine", "compare", "confirm", "consider", "continue", "cool", "count",
-    "create", "delete", "do", "don't", "ensure", "examine", "explore", "fill", "finally", "find",
-    "finish", "fix", "follow", "get", "give", "go", "grab", "handle", "heat", "ignore", "inspect",
-    "instead", "keep", "leave", "let", "look", "make", "move", "never", "next", "note", "open",
-    "otherwise", "pause", "pick", "place", "prefer", "press", "print", "put", "read", "remember",
-    "remove", "repeat", "replace", "report", "return", "review", "run", "save", "search", "set", "skip",
-    "slice", "start", "stay", "stop", "take", "tell", "test", "then", "toggle", "try", "turn", "use",
-    "verify", "visit", "wait", "walk", "wash", "write",
-})  # fmt: skip
-_SUBJECTS = _ORDERS | frozenset({
-    "after", "before", "first", "he", "however", "i", "if", "it", "its", "one", "other", "others",
-    "second", "she", "so", "that", "the", "there", "these", "they", "third", "this", "we", "when",
-    "you", "your",
-})  # fmt: skip
 _CLOSING = "[\"'\u201d\u2019)\\]`*_]{0,3}"
 _OPENING = "[\"'\u201c\u2018(\\[`*_]{0,3}"
 _ENDS = re.compile(
-    rf"(?<=[^\s.!?\u2026])(?P<mark>[.!?\u2026]{{1,3}})(?P<closing>{_CLOSING})\s+(?={_OPENING}(?P<next>[^\W\d_][\w'\u2019]*))"
+    rf"(?<=[^\s.!?\u2026])(?P<mark>[.!?\u2026]{{1,3}}){_CLOSING}\s+(?={_OPENING}(?P<next>[^\W\d_][\w'\u2019]*))"
     r"|(?P<full>[\u3002\uff01\uff1f])(?=\S)"
 )
 _LONGEST_WORD = 64
-_QUOTES = (('"', '"'), ("`", "`"), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"))
+_QUOTED = re.compile(r'"[^"]+"|`[^`]+`|\u201c[^\u201c\u201d]+\u201d|\u00ab[^\u00ab\u00bb]+\u00bb')
 
 
 def sentences(text: str) -> list[str]:
     """Split a text of one line into its sentences.
 
-    A sentence ends at a full stop, question or exclamation mark before a capital letter, or before a small one that
-    begins an order ("then", "take"). In doubt, such as after an abbreviation or an initial, and within quotation marks,
-    it goes on: what is one sentence must not be taken for two.
+    A sentence ends at a full stop, question or exclamation mark before a capital letter. In doubt, such as after an
+    abbreviation or an initial, and within quotation marks, it goes on: what is one sentence must not be taken for two.
     """
-    text = _unquoted(text)
-    quotes = _Quotes(text)
+    if _QUOTED.fullmatch(text.strip()):
+        text = text.strip()[1:-1]
+    hidden = _QUOTED.sub(lambda match: f"{match[0][0]}{'x' * (len(match[0]) - 3)}{match[0][-2:]}", text)
     found, start = [], 0
-    for end in _ENDS.finditer(text):
-        if end["full"] or (not quotes.around(end.end()) and _ends(text, start, end)):
+    for end in _ENDS.finditer(hidden):
+        if end["full"] or _ends(hidden, start, end):
             found.append(text[start : end.end()].strip())
             start = end.end()
     rest = text[start:].strip()
@@ -132,46 +121,10 @@ def _ends(text: str, start: int, end: re.Match[str]) -> bool:
     # The word that stands before it, and no more: all of a long sentence, at each of its stops, would take too long.
     before = text[max(start, end.start() - _LONGEST_WORD) : end.start()].rstrip("\"'`)*_]")
     word = end["next"]
-    begins = word.lower().replace("\u2019", "'")
-    if word[0].islower():
-        plain = end["mark"] == "." and not end["closing"]
-        return plain and begins in _ORDERS and not any(each.search(before) for each in (_GOES_ON, _SHORT))
-    if end["mark"] != ".":
-        return True
-    if _GOES_ON.search(before):
+    if word[0].islower() or (end["mark"] == "." and _GOES_ON.search(before)):
         return False
-    return begins in _SUBJECTS or not _MAY_END.search(before)
-
-
-class _Quotes:
-    """Whether places of a text, asked in order, stand within quotation marks."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._last = {closing: text.rfind(closing) for _, closing in _QUOTES}
-        self._open = dict.fromkeys(_QUOTES, 0)
-
-    def around(self, at: int) -> bool:
-        """Whether quotation marks that were opened before ``at`` are closed after it."""
-        for pair in _QUOTES:
-            opened, closed = (self._text.count(mark, self._at, at) for mark in pair)
-            self._open[pair] += opened - closed * (pair[0] != pair[1])
-        self._at = at
-        return any(
-            (count % 2 == 1 if opening == closing else count > 0) and self._last[closing] >= at
-            for (opening, closing), count in self._open.items()
-        )
-
-
-def _unquoted(text: str) -> str:
-    """The text without quotation marks that stand around the whole of it."""
-    inner = text.strip()
-    for opening, closing in _QUOTES:
-        whole = len(inner) > 1 and inner.startswith(opening) and inner.endswith(closing)
-        if whole and not {opening, closing} & set(inner[1:-1]):
-            return inner[1:-1]
-    return text
+    begins = _BEGINNERS.fullmatch(word.replace("\u2019", "'"))
+    return bool(begins) or end["mark"] != "." or not _MAY_END.search(before)
 
 
 def render_steps(steps: Sequence[Step], max_tokens: int) -> str:

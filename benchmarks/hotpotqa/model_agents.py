@@ -21,12 +21,11 @@ from jeeves_reflexion import (
     Step,
     Task,
 )
-from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.wrapped import WrappedModel
-from jeeves_reflexion.text import estimate_tokens, fence, read_prompt
+from jeeves_reflexion.text import estimate_tokens, fence, read_prompt, render_blocks
 
 from .environment import CONTEXT_LIMIT, STEP_LIMIT, Browser
 from .failures import ContextFullError

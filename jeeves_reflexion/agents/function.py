@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.callables import innermost, is_async, run, signature_of
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import Agent
 from jeeves_reflexion.session import Meter, Session
+from jeeves_reflexion.text import render_blocks
 from jeeves_reflexion.types import Attempt, Task
 from jeeves_reflexion.values import plain_number
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 
-from jeeves_reflexion.agents.blocks import render_blocks
 from jeeves_reflexion.agents.reply import FINISH, Reply, parse_reply
 from jeeves_reflexion.agents.tools import Tool, as_tool
 from jeeves_reflexion.errors import ConfigurationError, ModelError, ModelResponseError, ToolError
@@ -16,7 +15,7 @@ from jeeves_reflexion.events import StepTaken
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall
 from jeeves_reflexion.session import Session
-from jeeves_reflexion.text import fence, read_prompt
+from jeeves_reflexion.text import fence, read_prompt, render_blocks
 from jeeves_reflexion.types import NO_USAGE, Attempt, Step, Task, Usage
 
 _PACKAGE = "jeeves_reflexion.agents"

@@ -1,4 +1,3 @@
-from jeeves_reflexion.evaluators.checks import FunctionCheck as FunctionCheck
 from jeeves_reflexion.evaluators.compare import Compared as Compared
 from jeeves_reflexion.evaluators.compare import Comparison as Comparison
 from jeeves_reflexion.evaluators.criteria import CRITERIA_SETS as CRITERIA_SETS
@@ -8,6 +7,7 @@ from jeeves_reflexion.evaluators.criteria import QualityCriterion as QualityCrit
 from jeeves_reflexion.evaluators.criteria import as_criteria as as_criteria
 from jeeves_reflexion.evaluators.criteria import criteria_for as criteria_for
 from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator as CriteriaEvaluator
+from jeeves_reflexion.evaluators.function import FunctionCheck as FunctionCheck
 from jeeves_reflexion.evaluators.function import RewardEvaluator as RewardEvaluator
 from jeeves_reflexion.evaluators.function import as_evaluator as as_evaluator
 from jeeves_reflexion.evaluators.judge import Judge as Judge

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.material import (
+from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
     SHARE,
     STEADY,

@@ -1,18 +1,19 @@
-"""Judges an output criterion by criterion."""
+"""Judges an output criterion by criterion, and concludes from that on the whole: weights, vetoes, what is not known."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from string import Template
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.evaluators.checks import FunctionCheck, check_of
 from jeeves_reflexion.evaluators.compare import Comparison
-from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
-from jeeves_reflexion.evaluators.material import (
+from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria, check_of
+from jeeves_reflexion.evaluators.function import FunctionCheck
+from jeeves_reflexion.evaluators.judge import (
     OUTPUT_TOKENS,
     SHARE,
     STEADY,
@@ -23,15 +24,17 @@ from jeeves_reflexion.evaluators.material import (
     material,
     object_schema,
 )
-from jeeves_reflexion.evaluators.overall import EXTERNAL, Scored, conclude
-from jeeves_reflexion.evaluators.panel import check_size, median_of, side_by_side
+from jeeves_reflexion.evaluators.panel import median_of, side_by_side
 from jeeves_reflexion.evaluators.replies import read_replies, read_reply
 from jeeves_reflexion.models.ask import ask, ask_and_read
 from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling
-from jeeves_reflexion.text import bullets, read_prompt
-from jeeves_reflexion.types import JSON, Attempt, Evaluation, Task
-from jeeves_reflexion.values import check_share
+from jeeves_reflexion.text import abridge, bullets, read_prompt
+from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_share, check_whole
 
+_DIGITS = 9  # what is closer than that is equal: 0.1 + 0.7 reaches a threshold of 0.8
+_SAID = 300  # characters of a rationale that stands for an issue that its judge did not name
+EXTERNAL = "external validator"
 PANEL_TEMPERATURE = 0.5
 """What the members of a panel are asked at: at 0 they would all say the same, and their spread would say nothing."""
 
@@ -88,11 +91,9 @@ class CriteriaEvaluator:
 
     def __post_init__(self) -> None:
         check_share("threshold", self.threshold)
-        check_size(self.panel)
+        check_whole("the number of members of a panel", self.panel)
         self._external = None if self.external is None else FunctionCheck(self.external)
-        self._judge = None
-        if self.model is not None:
-            self._judge = _CriteriaJudge(self.model, structured=self.structured, prompt=self.prompt)
+        self._instructions = Template(_prompt("criteria.md", self.prompt))
         if self.criteria is not None:
             self.criteria = tuple(_copy(one) for one in as_criteria(self.criteria))
         self._plan(as_criteria(self.criteria))
@@ -150,18 +151,67 @@ class CriteriaEvaluator:
     async def _ask(
         self, asked: Sequence[QualityCriterion], shown: str, texts: Sequence[str], *, gold: bool
     ) -> dict[str, Evaluation]:
-        assert self._judge is not None  # noqa: S101 - _plan refuses llm criteria without a model
+        """Return the median verdict of the panel by name.
+
+        ``shown`` is the material as the model sees it, ``texts`` those in it that are judged. The usage of the calls
+        stands in the first verdict.
+        """
         samplings = [STEADY]
         if self.panel > 1:
             samplings = [Sampling(temperature=PANEL_TEMPERATURE, seed=seed) for seed in range(self.panel)]
         members = await side_by_side(
-            [functools.partial(self._judge, asked, shown, one, judged=texts) for one in samplings]
+            [
+                functools.partial(self._verdicts, asked, self._messages(asked, shown), one, texts)
+                for one in samplings
+            ]
         )
         marked = TEXTS if gold else frozenset[str]()
         return {
             one.name: replace(median_of([member[one.name] for member in members]), quotes_gold=marked)
             for one in asked
         }
+
+    async def _verdicts(
+        self,
+        criteria: Sequence[QualityCriterion],
+        messages: Sequence[Message],
+        sampling: Sampling,
+        judged: Sequence[str],
+    ) -> dict[str, Evaluation]:
+        """Ask once; a verdict that can't be read, also after a second try, has no score."""
+        names = [each.name for each in criteria]
+        several = len(criteria) > 1
+        verdicts: dict[str, Evaluation] = {}
+
+        def read(completion: Completion) -> tuple[dict[str, Evaluation], str]:
+            """Keep what is read at last; what was read the first time and not the second stays."""
+            if several:
+                found = read_replies(completion.text, names, shown=judged)
+            else:
+                found = {names[0]: read_reply(completion.text, shown=judged, in_json=self.structured)}
+            for name, one in found.items():
+                if one.score is not None or name not in verdicts or verdicts[name].score is None:
+                    verdicts[name] = one
+            problems = {name: one.rationale for name, one in verdicts.items() if one.score is None}
+            return verdicts, "; ".join(f"{n}: {p}" if several else p for n, p in problems.items())
+
+        assert self.model is not None  # noqa: S101 - _plan refuses llm criteria without a model
+        schema = _schema(criteria) if self.structured else None
+        _, usage = await ask_and_read(
+            functools.partial(ask, self.model, schema=schema, sampling=sampling), messages, read
+        )
+        return {**verdicts, names[0]: replace(verdicts[names[0]], usage=usage)}
+
+    def _messages(self, criteria: Sequence[QualityCriterion], shown: str) -> list[Message]:
+        """Return the question; the criterion comes last, so that an endpoint can keep what all have in common."""
+        listed = bullets([f"{each.name}: {each.description}" for each in criteria])
+        several = len(criteria) > 1
+        which = "each of these criteria by itself" if several else "this criterion alone"
+        question = Template(_prompt("question.md")).safe_substitute(which=which, criteria=listed)
+        form = f"form_{'json' if self.structured else 'prose'}{'_each' if several else ''}.md"
+        own = self._instructions.safe_substitute(criteria=listed)
+        system = "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
+        return [Message("system", system), Message("user", f"{shown}\n\n{question}")]
 
 
 async def _named(name: str, check: Evaluator, task: Task, attempt: Attempt) -> dict[str, Evaluation]:
@@ -172,70 +222,6 @@ def _copy(criterion: QualityCriterion) -> QualityCriterion:
     return replace(criterion, evaluator_config=dict(criterion.evaluator_config))
 
 
-class _CriteriaJudge:
-    """Asks a model to judge an output by one criterion, or by several at once.
-
-    ``prompt`` replaces the instructions, as a text or a file; what it says for ``$criteria`` is the list of those
-    asked about. The form of the answer, and that the material is no instruction, is said after it in any case.
-    """
-
-    def __init__(
-        self, model: ChatModel, *, structured: bool = True, prompt: str | Path | None = None
-    ) -> None:
-        self._model = model
-        self._structured = structured
-        self._prompt = Template(_prompt("criteria.md", prompt))
-        self._question = Template(_prompt("question.md"))
-
-    async def __call__(
-        self,
-        criteria: Sequence[QualityCriterion],
-        shown: str,
-        sampling: Sampling = STEADY,
-        *,
-        judged: Sequence[str] = (),
-    ) -> dict[str, Evaluation]:
-        """Return a verdict by name; one that can't be read, also after a second try, has no score.
-
-        ``shown`` is the material as the model sees it, ``judged`` the texts in it that are judged.
-        The usage of the calls stands in the first verdict. Raises ``ModelError``.
-        """
-        listed = bullets([f"{each.name}: {each.description}" for each in criteria])
-        several = len(criteria) > 1
-        which = "each of these criteria by itself" if several else "this criterion alone"
-        question = self._question.safe_substitute(which=which, criteria=listed)
-        messages = [
-            Message("system", self._system(listed, several=several)),
-            # The criterion comes last, so that an endpoint can keep what all criteria have in common.
-            Message("user", f"{shown}\n\n{question}"),
-        ]
-        schema = _schema(criteria) if self._structured else None
-        names = [each.name for each in criteria]
-        verdicts: dict[str, Evaluation] = {}
-
-        def read(completion: Completion) -> tuple[dict[str, Evaluation], str]:
-            """Keep what is read at last; what was read the first time and not the second stays."""
-            if several:
-                found = read_replies(completion.text, names, shown=judged)
-            else:
-                found = {names[0]: read_reply(completion.text, shown=judged, in_json=self._structured)}
-            for name, one in found.items():
-                if one.score is not None or name not in verdicts or verdicts[name].score is None:
-                    verdicts[name] = one
-            problems = {name: one.rationale for name, one in verdicts.items() if one.score is None}
-            return verdicts, "; ".join(f"{n}: {p}" if several else p for n, p in problems.items())
-
-        asking = functools.partial(ask, self._model, schema=schema, sampling=sampling)
-        _, usage = await ask_and_read(asking, messages, read)
-        first = names[0]
-        return {**verdicts, first: replace(verdicts[first], usage=usage)}
-
-    def _system(self, listed: str, *, several: bool) -> str:
-        form = f"form_{'json' if self._structured else 'prose'}{'_each' if several else ''}.md"
-        own = self._prompt.safe_substitute(criteria=listed)
-        return "\n\n".join((own, _prompt("criteria_rules.md"), _prompt(form)))
-
-
 def _prompt(name: str, given: str | Path | None = None) -> str:
     return read_prompt(given, "jeeves_reflexion.evaluators", name)
 
@@ -244,3 +230,128 @@ def _schema(criteria: Sequence[QualityCriterion]) -> Mapping[str, JSON]:
     if len(criteria) == 1:
         return _VERDICT
     return object_schema({"criteria": object_schema({each.name: _VERDICT for each in criteria})})
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A criterion and the verdict by it; ``applies`` is false where there was nothing to measure it by."""
+
+    criterion: QualityCriterion
+    verdict: Evaluation
+    applies: bool = True
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the text is acceptable by this criterion; None where that is not known.
+
+        A check that says ``passed=False`` itself is believed, unless the threshold of 0 says that it never vetoes.
+        """
+        if self.verdict.score is None:
+            return None
+        own = self.criterion.threshold == 0 or self.verdict.passed is not False
+        return own and reaches(self.verdict.score, self.criterion.threshold)
+
+    @property
+    def certain(self) -> bool:
+        """Whether no model was asked for the verdict."""
+        return self.criterion.evaluator in {"regex", "function"}
+
+
+def reaches(score: float, threshold: float) -> bool:
+    """Whether a score is at least a threshold, as decimals would have it: rounding of floats is no difference."""
+    return round(score - threshold, _DIGITS) >= 0
+
+
+def weighted(scores: Sequence[tuple[float, float]]) -> float:
+    """Return the mean of ``(weight, value)`` pairs, values in [0, 1], weights above 0; it lies in [0, 1]."""
+    largest = max(weight for weight, _ in scores)
+    shares = [weight / largest for weight, _ in scores]
+    total = math.fsum(part * value for part, (_, value) in zip(shares, scores, strict=True))
+    return min(max(round(total / math.fsum(shares), _DIGITS + 3), 0.0), 1.0)
+
+
+def conclude(scored: Sequence[Scored], threshold: float, external: Evaluation | None = None) -> Evaluation:
+    """Return the verdict on the whole; see :class:`CriteriaEvaluator`."""
+    counted = [one for one in scored if one.applies]
+    unknown = [one.criterion.name for one in counted if one.holds is None]
+    certain = [one.criterion.name for one in counted if one.certain and one.holds is False]
+    accepted = None if external is None else _accepts(external, threshold)
+    if external is not None and accepted is None:
+        unknown.append(EXTERNAL)
+    elif accepted is False:
+        certain.append(EXTERNAL)
+    score = None
+    if counted and not unknown:
+        score = weighted([(one.criterion.weight, one.verdict.score or 0.0) for one in counted])
+    passed: bool | None = None
+    if certain:
+        passed = False
+    elif score is not None:
+        passed = reaches(score, threshold) and all(one.holds for one in counted)
+    named = len(scored) + (external is not None) > 1
+    parts = [(one.criterion.name, one.verdict, one.holds) for one in scored if one.applies]
+    if external is not None:
+        parts.append((EXTERNAL, external, accepted))
+    verdicts = [verdict for _, verdict, _ in parts]
+    return Evaluation(
+        score,
+        passed=passed,
+        rationale=_rationale(scored, unknown, external, accepted=accepted),
+        criteria_scores={
+            one.criterion.name: one.verdict.score for one in counted if one.verdict.score is not None
+        },
+        issues=_distinct(
+            f"{name}: {issue}" if named else issue
+            for name, verdict, holds in parts
+            for issue in _issues(verdict, holds=holds)
+        ),
+        suggestions=_distinct(text for verdict in verdicts for text in verdict.suggestions),
+        errors=tuple(error for verdict in verdicts for error in verdict.errors),
+        confidence=_confidence(counted, unknown),
+        usage=sum((one.verdict.usage for one in scored), NO_USAGE if external is None else external.usage),
+        quotes_gold=frozenset[str]().union(*(verdict.quotes_gold for verdict in verdicts)),
+    )
+
+
+def _accepts(verdict: Evaluation, threshold: float) -> bool | None:
+    if verdict.passed is not None or verdict.score is None:
+        return verdict.passed
+    return reaches(verdict.score, threshold)
+
+
+def _issues(verdict: Evaluation, *, holds: bool | None) -> tuple[str, ...]:
+    """Return what is wrong by a verdict, in its judge's words alone: where it says nothing, neither do we."""
+    if verdict.issues or holds is not False:
+        return verdict.issues
+    if verdict.errors:
+        return tuple(f"{error.path}: {error.message}" for error in verdict.errors)
+    return (abridge(verdict.rationale, _SAID),) if verdict.rationale.strip() else ()
+
+
+def _confidence(counted: Sequence[Scored], unknown: Sequence[str]) -> float:
+    """Return the weighted mean of the confidences; 0.0 where anything is not known."""
+    if unknown or not counted:
+        return 0.0
+    return weighted([(one.criterion.weight, one.verdict.confidence or 0.0) for one in counted])
+
+
+def _rationale(
+    scored: Sequence[Scored], unknown: Sequence[str], external: Evaluation | None, *, accepted: bool | None
+) -> str:
+    lines = [f"could not be scored: {', '.join(unknown)}"] if unknown else []
+    for one in scored:
+        amount = "no score" if one.verdict.score is None else f"{one.verdict.score:.2f}"
+        veto = f", below its threshold {one.criterion.threshold:g}" if one.holds is False else ""
+        state = f"{amount}{veto}" if one.applies else "left out"
+        lines.append(f"{one.criterion.name} ({state}): {one.verdict.rationale}".removesuffix(": "))
+    if external is not None:
+        state = " (refuses the text)" if accepted is False else ""
+        lines.append(f"{EXTERNAL}{state}: {external.rationale}".removesuffix(": "))
+    return "\n".join(lines)
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

@@ -1,15 +1,19 @@
-"""Any callable as an evaluator, and an environment's own reward."""
+"""Any callable as an evaluator, also one that may fail or hang, and an environment's own reward."""
 
 from __future__ import annotations
 
 import functools
 import numbers
 from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
 
 from jeeves_reflexion.callables import is_for, run, signature_of, takes
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described, hopeless
+from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Attempt, Evaluation, Task
-from jeeves_reflexion.values import plain_number
+from jeeves_reflexion.values import is_number, plain_number
 
 
 def as_evaluator(function: Callable[..., object]) -> FunctionEvaluator:
@@ -91,3 +95,51 @@ class RewardEvaluator:
         if isinstance(value, int | float) and 0.0 <= value <= 1.0:
             return Evaluation(float(value), rationale=f"the environment says {self.key}={value}")
         return Evaluation(None, rationale=f"the environment gave no {self.key} in [0, 1]: {value!r}")
+
+
+FUNCTION_TIMEOUT = 60.0
+"""Seconds that a function may take to check a text."""
+
+
+class FunctionCheck:
+    """Calls a function as :func:`as_evaluator` does, for ``timeout`` seconds at most, and outlives what it raises.
+
+    One that raises or takes too long leaves the attempt unscored and says so as an issue; a sync one that takes too
+    long goes on in its thread. Errors of this package that no retry would mend, such as a used-up budget or a
+    return value that is no verdict, are raised.
+    """
+
+    def __init__(self, function: Callable[..., object], *, timeout: float = FUNCTION_TIMEOUT) -> None:
+        if not callable(function):
+            raise ConfigurationError(f"function must be a callable, not {function!r}")
+        if not is_number(timeout) or not timeout > 0:
+            raise ConfigurationError(f"timeout must be above 0 seconds, not {timeout!r}")
+        self._evaluator = as_evaluator(function)
+        self._timeout = timeout
+
+    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
+        """Return the function's verdict, with a confidence of 1.0 unless it says its own."""
+        with anyio.move_on_after(self._timeout):
+            try:
+                verdict = await self._evaluator(task, attempt)
+            except HOPELESS:
+                raise
+            except Exception as error:
+                if (found := hopeless(error)) is not None:
+                    raise found from error
+                return _unchecked(one_line(described(error)))
+            return _complete(verdict)
+        return _unchecked(f"it took longer than {self._timeout:g} s")
+
+
+def _complete(verdict: Evaluation) -> Evaluation:
+    """Return a function's verdict with a score where it said no more than yes or no, and with a confidence."""
+    score = verdict.score
+    if score is None and verdict.passed is not None:
+        score = float(verdict.passed)
+    return replace(verdict, score=score, confidence=1.0 if verdict.confidence is None else verdict.confidence)
+
+
+def _unchecked(why: str) -> Evaluation:
+    said = f"it could not be checked: {why}"
+    return Evaluation(None, rationale=said, issues=(said,), confidence=0.0)

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import anyio
 
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.errors import first_of, hopeless
 from jeeves_reflexion.protocols import Evaluator
 from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task
+from jeeves_reflexion.values import check_whole
 
 T = TypeVar("T")
 
@@ -24,19 +25,13 @@ class Panel:
     """
 
     def __init__(self, evaluator: Evaluator, n: int = 3) -> None:
-        check_size(n)
+        check_whole("the number of members of a panel", n)
         self._evaluator = evaluator
         self._n = n
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Return the median verdict on an attempt."""
         return median_of(await side_by_side([lambda: self._evaluator(task, attempt)] * self._n))
-
-
-def check_size(n: object) -> None:
-    """Raise :class:`ConfigurationError` unless a panel can have ``n`` members."""
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ConfigurationError(f"a panel must have at least 1 member, not {n!r}")
 
 
 def median_of(verdicts: Sequence[Evaluation]) -> Evaluation:
@@ -94,19 +89,5 @@ async def side_by_side(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
             for place in range(len(calls)):
                 tasks.start_soon(make, place)
     except ExceptionGroup as group:
-        raise (hopeless(group) or _first(group)) from group
+        raise (hopeless(group) or first_of(group)) from group
     return [results[place] for place in range(len(calls))]
-
-
-def hopeless(error: Exception) -> Exception | None:
-    """Return the first error within groups that no retry would mend, or None."""
-    if isinstance(error, ExceptionGroup):
-        found = error.subgroup(HOPELESS)
-        return None if found is None else _first(found)
-    return error if isinstance(error, HOPELESS) else None
-
-
-def _first(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error

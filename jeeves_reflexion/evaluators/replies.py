@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jeeves_reflexion.evaluators.scores import ParsedScore, parse_fields, parse_score, scored_fields
-from jeeves_reflexion.models.replies import agreed, prose, reading_of
+from jeeves_reflexion.evaluators.scores import ParsedScore, Quotations, parse_fields, parse_score
+from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
 from jeeves_reflexion.models.sections import BULLET, items, listed
+from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON, Evaluation
 from jeeves_reflexion.values import is_number
 
@@ -25,6 +26,7 @@ _HEADING = re.compile(
 )
 _NAMES = ("score", "confidence", "rationale", "issues", "suggestions")
 _LISTS = _NAMES[3:]
+_TO_NUMBER = re.compile(r"[^\d]{0,200}\d[\d.,]*")
 _AMOUNT = re.compile(
     r"^\D{0,20}?(?P<value>-?(?:\d+(?:\.\d*)?|\.\d+))\s*(?:(?P<percent>%)|/\s*(?P<scale>[1-9]\d{0,2})\b)?"
 )
@@ -37,44 +39,16 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     judgement: what the judge quotes of them is none of its own. ``in_json`` says which form was asked for; that one
     counts where both are there.
     """
-    reading = reading_of(text, shown)
-    found, text = reading.objects, reading.text
-    scored = [one.read_as(fields) for one in found if (fields := scored_fields(one.value)) is not None]
-    own = prose(text)
-    headed = bool(_sections(own)["scores"])
-    if scored and (not headed or (in_json and any(one.plain for one in scored))):
-        one = agreed(scored, lambda fields: parse_fields(fields).score)
-        evaluation = read_fields(one.value) if one else _SEVERAL
-        said = None if text.startswith(("{", "```")) else _of_prose(own, shown).score
-        return evaluation if said in (None, evaluation.score) else _SEVERAL
-    if found and not headed and text.startswith(("{", "```")):
-        return _unread("the JSON object has no score")
-    return _of_prose(own, shown)
-
-
-def read_fields(fields: Mapping[str, JSON]) -> Evaluation:
-    """Read what a judge says of one criterion out of a JSON object; see :func:`read_reply`."""
-    fields = {key.strip().lower(): value for key, value in fields.items()}
-    strict = parse_fields(fields)
-    parsed = strict if strict.score is not None else parse_fields(fields, clamp=True)
-    evaluation = Evaluation(
-        parsed.score,
-        rationale=field_text(fields, "rationale", "reason", "justification", "explanation"),
-        issues=field_list(fields, "issues"),
-        suggestions=field_list(fields, "suggestions"),
-        confidence=share(fields.get("confidence")),
-    )
-    return _settled(evaluation, strict, parsed)
-
-
-def _of_prose(text: str, shown: Sequence[str] = ()) -> Evaluation:
-    sections = _sections(text)
-    scored = "\n".join(f"score: {amount}" for amount in sections["scores"]) or text
-    strict = parse_score(scored, shown=shown)
-    parsed = strict if strict.score is not None else parse_score(scored, clamp=True, shown=shown)
+    sections = _sections(unwrapped(answer(text)))
+    said = "\n".join(sections["said"])
+    strict = parsed = parse_score(said, shown=shown, in_json=in_json)
+    if strict.score is None:
+        parsed = parse_score(said, clamp=True, shown=shown, in_json=in_json)
+    if parsed.fields is not None:
+        return _settled(_of_fields(parsed.fields), strict, parsed)
     rationale = [*sections["rationale"], *sections[""], *sections["score"], *sections["confidence"][1:]]
     evaluation = Evaluation(
-        parsed.score,
+        None,
         rationale="\n".join(line.strip() for line in rationale if line.strip()),
         issues=items(sections["issues"]),
         suggestions=items(sections["suggestions"]),
@@ -83,38 +57,51 @@ def _of_prose(text: str, shown: Sequence[str] = ()) -> Evaluation:
     return _settled(evaluation, strict, parsed)
 
 
+def _of_fields(fields: Mapping[str, JSON]) -> Evaluation:
+    return Evaluation(
+        None,
+        rationale=field_text(fields, "rationale", "reason", "justification", "explanation"),
+        issues=field_list(fields, "issues"),
+        suggestions=field_list(fields, "suggestions"),
+        confidence=share(fields.get("confidence")),
+    )
+
+
 def _settled(evaluation: Evaluation, strict: ParsedScore, parsed: ParsedScore) -> Evaluation:
     if parsed.score is None:
         return _unread(parsed.problem)
     confidence = UNSTATED_CONFIDENCE if evaluation.confidence is None else evaluation.confidence
     if strict.score is not None:
-        return replace(evaluation, confidence=confidence)
+        return replace(evaluation, score=parsed.score, confidence=confidence)
     said = f"{evaluation.rationale} ({strict.problem}: taken as {parsed.score:g})".strip()
-    return replace(evaluation, rationale=said, confidence=min(confidence, CLAMPED_CONFIDENCE))
+    return replace(
+        evaluation, score=parsed.score, rationale=said, confidence=min(confidence, CLAMPED_CONFIDENCE)
+    )
 
 
 def _unread(problem: str) -> Evaluation:
     return Evaluation(None, rationale=problem, confidence=0.0)
 
 
-_SEVERAL = _unread("the reply holds more than one score")
-
-
 def _sections(text: str) -> dict[str, list[str]]:
     """Split prose by its headings; the first line of a section is what follows the heading on its line.
 
-    What follows ``score:`` stands in ``scores`` instead. An issue that begins like a heading is still an issue.
+    An issue that begins like a heading is still an issue. ``said`` holds all lines but the items of lists.
     """
-    sections: dict[str, list[str]] = {name: [] for name in ("", "scores", *_NAMES)}
+    sections: dict[str, list[str]] = {name: [] for name in ("", "said", *_NAMES)}
     current = ""
     for line in text.splitlines():
         match = _HEADING.match(line)
         name = match["name"].lower() if match else ""
-        if match is None or (current in _LISTS and name not in _LISTS and BULLET.match(line)):
+        is_item = current in _LISTS and name not in _LISTS and BULLET.match(line)
+        if match and not is_item:
+            current = name
+        if not is_item:
+            sections["said"].append(line)
+        if not match or is_item:
             sections[current].append(line)
-            continue
-        current = name
-        sections["scores" if name == "score" else name].append(match["rest"] or "")
+        elif name != "score":
+            sections[name].append(match["rest"] or "")
     return sections
 
 
@@ -122,20 +109,27 @@ def read_replies(text: str, names: Sequence[str], *, shown: Sequence[str] = ()) 
     """Read a judge's reply on several criteria; those of ``names`` that it says nothing readable of are unscored."""
     keys = {_key(name) for name in names}
     reading = reading_of(text, shown)
-    found, text = reading.objects, reading.text
-    parts = [one.read_as(_by_name(one.value)) for one in found]
+    parts = [one.read_as(_by_name(one.value)) for one in reading.objects]
     parts = [one for one in parts if keys & {_key(name) for name in one.value}]
     if any(one.plain for one in parts):
         one = agreed(parts, lambda part: tuple(sorted((_key(n), _of_part(p).score) for n, p in part.items())))
         said = {} if one is None else {_key(name): _of_part(part) for name, part in one.value.items()}
     else:
-        by_heading = _by_heading(prose(text), keys)
-        said = {name: _of_prose(part, shown) for name, part in by_heading.items()}
+        own = prose(reading.text)
+        by_heading: dict[str, list[str]] = {}
+        for stated in Quotations(shown).left_out(_by_heading(own, keys), own):
+            by_heading.setdefault(stated.value[0], []).append(stated.value[1])
+        said = {name: read_reply("\n".join(each), in_json=False) for name, each in by_heading.items()}
     return {name: said.get(_key(name)) or _unread("the reply says nothing of it") for name in names}
 
 
 def _of_part(part: JSON) -> Evaluation:
-    return read_fields(part if isinstance(part, Mapping) else {"score": part})
+    fields = part if isinstance(part, Mapping) else {"score": part}
+    fields = {key.strip().lower(): value for key, value in fields.items()}
+    strict = parse_fields(fields)
+    return _settled(
+        _of_fields(fields), strict, strict if strict.score is not None else parse_fields(fields, clamp=True)
+    )
 
 
 def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
@@ -147,18 +141,21 @@ def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
     return inner if isinstance(inner, Mapping) else {}
 
 
-def _by_heading(text: str, keys: Collection[str]) -> dict[str, str]:
-    parts: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in text.splitlines():
-        name, _, rest = line.strip(" |").partition("|" if line.lstrip().startswith("|") else ":")
+def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]]]:
+    """Return what follows each heading that is a criterion's name; the statement is the heading and a first number."""
+    found: list[Stated[tuple[str, str]]] = []
+    at = 0
+    for line in text.splitlines(keepends=True):
+        name, _, rest = line.strip(" |\n").partition("|" if line.lstrip().startswith("|") else ":")
         if (key := _key(name)) in keys:
-            current = parts.setdefault(key, [])
-            if rest.strip(" *_`"):
-                current.append(f"score:{rest}")
-        else:
-            current.append(line)
-    return {key: "\n".join(lines) for key, lines in parts.items()}
+            number = _TO_NUMBER.match(text, at)
+            end = number.end() if number else at + len(line)
+            found.append(Stated((key, f"score:{rest}\n" if rest.strip(" *_`") else ""), at, end, plain=True))
+        elif found:
+            last = found[-1]
+            found[-1] = last.read_as((last.value[0], last.value[1] + line))
+        at += len(line)
+    return found
 
 
 def _key(name: str) -> str:

@@ -5,15 +5,19 @@ What can't be read is ``None`` with a reason for the judge, never 0.0 and never 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
-from jeeves_reflexion.models.replies import Stated, agreed, prose, reading_of, unwrapped
+from jeeves_reflexion.models.replies import Stated, agreed, opened, prose, reading_of, unwrapped
+from jeeves_reflexion.models.thoughts import answer
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import is_number
+
+T = TypeVar("T")
 
 _NUMBER = r"[+-]?(?:0,\d+|\d+,(?!\d{3}\b)\d+|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 # What makes a number something else than a score when it follows: 1st  0x1F  1.2.3  7/10/20  0 to 1  0 - 1
@@ -58,7 +62,10 @@ _IN_WORDS: Final = re.compile(
 )
 _OF_OTHERS: Final = re.compile(r"(?:mark|verdict|deserves?|say|total|result)\b.*%$", re.IGNORECASE)
 _TAGGED: Final = re.compile(r"<(?:final_)?score>\s*([^<>\n]{1,60}?)\s*</(?:final_)?score>", re.IGNORECASE)
+_ZEROS: Final = re.compile(r"\.0*(?!\d)")
+_BETWEEN_WORDS: Final = re.compile(r"[^\w.%/]+|_")
 _WORDLESS: Final = re.compile(r"\W*")
+_GONE: Final = "\ufffc"
 _HUGE = 1e12
 
 
@@ -75,63 +82,104 @@ _NONE: Final = ParsedScore(None, "no score was found in the reply")
 _SEVERAL: Final = ParsedScore(None, "the reply holds more than one score")
 
 
-def parse_score(text: str, *, clamp: bool = False, shown: Sequence[str] = ()) -> ParsedScore:
+def parse_score(
+    text: str, *, clamp: bool = False, shown: Sequence[str] = (), in_json: bool = False
+) -> ParsedScore:
     """Read the score of a judge's reply.
 
     What the model thinks aloud is left out, and so is what it quotes: block quotations, fences, quotation marks, and
-    whatever it repeats of ``shown``, the texts under judgement. Then, in this order: lines that begin with
-    ``score: …``, those that say nothing else first; a JSON object with ``score``; a reply that is nothing but an
-    amount; amounts such as ``8/10`` or ``85%`` that stand as a verdict. Where several are found they must agree, but
-    for one that is called final. A plain number above 1 has no stated scale and is not a score; nor is one that goes
-    on as something else, such as ``0 to 1``. ``clamp`` takes a number beyond its scale for the end of it: 7 for 1.0,
-    -1 for 0.0.
+    what it repeats of ``shown``, the texts under judgement, but for a score that the reply alone begins with. Then, in
+    this order (with ``in_json`` the second first): lines that begin with ``score: …``, those that say nothing else
+    first; a JSON object with ``score``; a reply that is nothing but an amount; amounts such as ``8/10`` or ``85%``
+    that stand as a verdict. Where several are found they must agree, but for one that is called final. A plain number
+    above 1 has no stated scale and is not a score; nor is one that goes on as something else, such as ``0 to 1``.
+    ``clamp`` takes a number beyond its scale for the end of it: 7 for 1.0, -1 for 0.0.
     """
     reading = reading_of(text, shown)
     text = _TAGGED.sub(r"\nscore: \1\n", reading.text)
+    quotations = Quotations(shown)
     scored = [
         each.read_as(parse_fields(fields, clamp=clamp))
         for each in reading.objects
         if (fields := scored_fields(each.value)) is not None
     ]
+    scored = quotations.left_out(scored, reading.text)
     own = prose(text)
-    lines = _lines(_LABELLED, own, shown, clamp=clamp) or _lines(_FOREIGN, own, shown, clamp=clamp)
-    if lines:
-        stated_once = any(one.plain for one in lines) or not any(one.plain for one in scored)
-        return _one(lines if stated_once else [*lines, *scored])
-    said = [match for match in _SCALED.finditer(own) if match["percent"] or match["scale"] or match["given"]]
-    said += _IN_WORDS.finditer(own)
-    said = [match for match in said if not _repeats(match[0], shown) and not _OF_OTHERS.match(match[0])]
-    amounts = [Stated(_amount(each, clamp=clamp), each.start(), each.end(), plain=False) for each in said]
+    plain = any(one.plain for one in scored)
+    if in_json and plain:
+        return _one(scored)
+    english, foreign = (
+        quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN)
+    )
+    if labelled := english or foreign:
+        return _one(labelled if any(one.plain for one in labelled) or not plain else [*labelled, *scored])
+    matches = [each for each in _SCALED.finditer(own) if each["percent"] or each["scale"] or each["given"]]
+    matches = [each for each in (*matches, *_IN_WORDS.finditer(own)) if not _OF_OTHERS.match(each[0])]
+    said = quotations.left_out([_stated(each, clamp=clamp) for each in matches], own)
     if scored:
         in_form = reading.text.startswith(("{", "[", "```", "~~~"))
-        return (
-            _one(scored)
-            if in_form or not said
-            else _one([replace(each, plain=False) for each in (*scored, *amounts)])
+        return _one(
+            scored if in_form or not said else [replace(each, plain=False) for each in (*scored, *said)]
         )
-    if (match := _BARE.match(unwrapped(own))) or (match := _BARE.match(own.split("\n", 1)[0])):
-        return _amount(match, clamp=clamp)
-    if said:
-        return _one(amounts)
-    return _one(
-        [each for each in _lines(_LABELLED, prose(text, fenced=True), shown, clamp=clamp) if each.plain]
-    )
+    bare = _BARE.match(unwrapped(own)) or _BARE.match(own.split("\n", 1)[0])
+    if bare or said:
+        return _amount(bare, clamp=clamp) if bare else _one(said)
+    fenced = prose(text, fenced=True)
+    labelled = quotations.left_out(_lines(_LABELLED, fenced, clamp=clamp), fenced)
+    found = _one([each for each in labelled if each.plain])
+    return ParsedScore(None, "the JSON object has no score") if found is _NONE and reading.objects else found
 
 
-def _lines(
-    label: re.Pattern[str], own: str, shown: Sequence[str], *, clamp: bool
-) -> list[Stated[ParsedScore]]:
-    """Return the lines that begin with a label and an amount; those that repeat theirs amid other words are out."""
+class Quotations:
+    """What a judge repeats of the texts under judgement, which is none of its own words.
+
+    Capitals, white space, punctuation and how a number is written (1 or 1.0) make no difference.
+    """
+
+    def __init__(self, shown: Sequence[str]) -> None:
+        self._shown = shown
+
+    @functools.cached_property
+    def _texts(self) -> list[str]:
+        return [f" {_folded(form)} " for one in self._shown for form in {one, answer(one)}]
+
+    def __contains__(self, text: str) -> bool:
+        """Whether one of the texts holds this one."""
+        folded = f" {_folded(text)} "
+        return any(folded in each for each in self._texts)
+
+    def left_out(self, stated: Sequence[Stated[T]], text: str) -> list[Stated[T]]:
+        """Return statements but for those that are quoted; what only the reply begins with is in the form asked for."""
+        return [one for one in stated if text[one.start : one.end] not in self or self._opens(one, text)]
+
+    def _opens(self, one: Stated[T], text: str) -> bool:
+        opening = f" {_folded(text[one.start : one.end])} "
+        return _is_first(text, one.start) and not any(each.startswith(opening) for each in self._texts)
+
+
+def _folded(text: str) -> str:
+    text = _ZEROS.sub(" ", text.casefold().replace(",", "."))
+    return " ".join(_BETWEEN_WORDS.sub(" ", text).split())
+
+
+def _is_first(text: str, at: int) -> bool:
+    """Whether nothing is said before a place, nor quoted."""
+    return _WORDLESS.fullmatch(text, 0, at) is not None and _GONE not in text[:at]
+
+
+def _lines(label: re.Pattern[str], own: str, *, clamp: bool) -> list[Stated[ParsedScore]]:
+    """Return the lines that begin with a label and an amount; plain where they, or nothing before them, say no more."""
     found = []
     for match in label.finditer(own):
-        first = (
-            _WORDLESS.fullmatch(own, 0, match.start()) is not None and "\ufffc" not in own[: match.start()]
-        )
-        plain = first or _WORDLESS.fullmatch(match["rest"]) is not None
-        if plain or not _repeats(own[match.start() : match.start("rest")], shown):
-            final = bool(re.search("final|overall", match["lead"] or "", re.IGNORECASE))
-            found.append(Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain, final))
+        plain = _is_first(own, match.start()) or _WORDLESS.fullmatch(match["rest"]) is not None
+        final = bool(re.search("final|overall", match["lead"] or "", re.IGNORECASE))
+        amount = _amount(match, clamp=clamp)
+        found.append(Stated(amount, match.start(), match.start("rest"), plain, final))
     return found
+
+
+def _stated(match: re.Match[str], *, clamp: bool) -> Stated[ParsedScore]:
+    return Stated(_amount(match, clamp=clamp), match.start(), match.end(), plain=False)
 
 
 def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
@@ -139,25 +187,13 @@ def _one(stated: Sequence[Stated[ParsedScore]]) -> ParsedScore:
     return one.value if one else _SEVERAL if stated else _NONE
 
 
-def _repeats(fragment: str, shown: Sequence[str]) -> bool:
-    words = re.compile(
-        rf"(?<!\w){re.escape(' '.join(fragment.split()).strip(' *_`#-'))}(?![\w%]|[.,/]\d)", re.IGNORECASE
-    )
-    return any(words.search(" ".join(one.split())) for one in shown)
-
-
 def scored_fields(fields: Mapping[str, JSON]) -> Mapping[str, JSON] | None:
-    """Return a JSON object if it has a score, or the one object in it that has; None where there is none."""
-    named = {key.strip().lower(): value for key, value in fields.items()}
-    if "score" in named:
-        return named
-    for name in ("final_score", "overall_score", "final score", "overall score"):
+    """Return a JSON object with a score, or the one within it where it holds nothing else; None where there is none."""
+    named = {key.strip().lower(): value for key, value in opened(fields).items()}
+    for name in ("score", "final_score", "overall_score", "final score", "overall score"):
         if name in named:
             return {**named, "score": named[name]}
-    inner = [
-        found for value in fields.values() if isinstance(value, Mapping) and (found := scored_fields(value))
-    ]
-    return inner[0] if len(inner) == 1 else None
+    return None
 
 
 def parse_fields(fields: Mapping[str, JSON], *, clamp: bool = False) -> ParsedScore:

@@ -38,13 +38,15 @@ _TALK: Final = re.compile(
 _NONE: Final = re.compile(
     r"(?:n/?a|none)\s+[-\u2013\u2014(].*|[\[(<{][^\W\d][^\[\](){}<>]*[\])>}]"  # a placeholder
     r"|[^.!:;,\"]*[?\uff1f]\W*"  # a question
-    r"|\W*(?:none|n/?a|null|nil|nothing|empty|not applicable|unknown|keine|aucune?|ninguna?|nessuna?|nenhuma?"
-    r"|\u043d\u0435\u0442|\u65e0|\u6ca1\u6709|\u306a\u3057|\uc5c6\uc74c"
-    r"|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b(?: \w+){0,3}? ?"
-    r"(?:lessons?|advice|learn(?:ed)?|reflections?)"
+    r"|\W*(?:not applicable|(?:(?:there|it)(?:['\u2019]s| is| are| was) |i (?:have|see|found) )?(?:no|nothing)\b"
+    r"(?: \w+){0,3}? ?(?:lessons?|advice|learn(?:ed)?|reflections?)"
     r"(?:\s+(?:is|are|was|were|can|could|to|from|here|needed|learned|yet|this)\b[^.]{0,200})?)\W*",
     re.IGNORECASE,
 )
+_LONGEST_WORD: Final = 40
+_TOKEN: Final = re.compile(r"[^\W_]+")
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Scripts that put no blanks between words: two of their characters are taken for a word."""
 _ECHOED_WORDS: Final = 6
 """So many words in a row, when they are all that a lesson has, are no accident."""
 # Four words that name the lesson say nothing else of it: "Keine neue Lektion."
@@ -102,7 +104,17 @@ def read_lesson(text: str, *, one_sentence: bool = True) -> str:
     elif label := _LABEL.match(text):
         text = text[label.end() :]
     said_none = _NONE.fullmatch(text) or _NAMED_ALONE.fullmatch(text) or _REFUSAL.match(text)
-    return "" if said_none else text
+    return "" if said_none or _is_one_word(text) else text
+
+
+def _is_one_word(text: str) -> bool:
+    """Whether a text is too short for advice in any language: "N/A", "Nichts.", "\u65e0"."""
+    words = _TOKEN.findall(text)
+    if len(text) > _LONGEST_WORD:
+        return False
+    if _UNSPACED.search(text):
+        return sum(map(len, words)) < 4
+    return len(words) < 2 or max(map(len, words)) < 2
 
 
 def _only(value: JSON) -> JSON:

@@ -27,6 +27,7 @@ from jeeves_reflexion.errors import (
     ConfigurationError,
     ModelConnectionError,
     ModelError,
+    ModelRequestError,
     ModelResponseError,
     ModelTimeoutError,
 )
@@ -43,11 +44,12 @@ Request: TypeAlias = Mapping[str, Any]
 """What a model was asked, as JSON and without secrets: ``model``, ``messages``, ``tools``, ``schema``, ``sampling``."""
 
 ErrorName: TypeAlias = Literal[
-    "ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError"
+    "ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError", "ModelRequestError"
 ]
 
 # The general one last: an error is kept as the first that it is.
 _ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
+    "ModelRequestError": ModelRequestError,
     "ModelResponseError": ModelResponseError,
     "ModelTimeoutError": ModelTimeoutError,
     "ModelConnectionError": ModelConnectionError,
@@ -67,16 +69,17 @@ class RecordedError:
 
     def raised(self) -> ModelError:
         """Return the error to raise."""
-        if self.error == "ModelResponseError":
-            return ModelResponseError(self.message, status=self.status, said=self.said)
-        return _ERRORS[self.error](self.message)
+        kind = _ERRORS[self.error]
+        if issubclass(kind, ModelResponseError):
+            return kind(self.message, status=self.status, said=self.said)
+        return kind(self.message)
 
 
 def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
-    if isinstance(error, ModelResponseError):
-        return RecordedError("ModelResponseError", str(error), error.status, error.said, native)
     name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
+    if isinstance(error, ModelResponseError):
+        return RecordedError(name, str(error), error.status, error.said, native)
     return RecordedError(name, str(error), native=native)
 
 
@@ -254,19 +257,14 @@ def _append(handle: int, data: bytes) -> None:
         raise
 
 
-def _tail(handle: int, size: int, step: int = 1 << 16) -> bytes:
+def _tail(handle: int, size: int) -> bytes:
     """Return what stands behind the last end of a line."""
-    tail = b""
-    while size > 0:
-        start = max(size - step, 0)
+    for start in (max(size - (1 << 16), 0), 0):
         os.lseek(handle, start, os.SEEK_SET)
-        part = os.read(handle, size - start)
-        before, end, after = part.rpartition(b"\n")
-        tail = (after if end else before + after) + tail
-        if end:
+        _, end, after = os.read(handle, size - start).rpartition(b"\n")
+        if end or not start:
             break
-        size = start
-    return tail
+    return after
 
 
 def _whole(tail: bytes) -> bool:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Final
 
 from jeeves_reflexion.types import JSON
 
 _DEPTH: Final = 60
-_GAP: Final = re.compile(r"(?:\s+|//[^\n]*|#[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING: Final = re.compile(
-    r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[\u201c\u201d](?:[^\u201c\u201d\\]|\\.)*\u201d', re.DOTALL
+_TOKEN: Final = re.compile(
+    r"(?P<gap>\s+|//[^\n]*|#[^\n]*|/\*.*?\*/)|(?P<mark>[{}\[\],:])"
+    r'|(?P<text>"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[\u201c\u201d](?:[^\u201c\u201d\\]|\\.)*\u201d)'
+    r"|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<word>[^\W\d]\w*)",
+    re.DOTALL,
 )
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
-_WORD: Final = re.compile(r"[^\W\d]\w*")
-_WORDS: Final[dict[str, JSON]] = {
-    "true": True, "false": False, "null": None, "True": True, "False": False, "None": None, "NaN": float("nan"),
-}  # fmt: skip
+_WORDS: Final = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null",
+                 "NaN": "NaN"}  # fmt: skip
 
 
 class NotJSONError(ValueError):
-    """A text holds no JSON where it was looked for; ``position`` is where it stops being JSON."""
+    """A text holds no JSON where it was looked for; ``position`` is from where to look on."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"no JSON at {position}")
@@ -37,17 +35,12 @@ def read_value(text: str, start: int) -> tuple[JSON, int]:
     try:
         found: tuple[JSON, int] = _STRICT.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return _read(text, start, 0)
+        written, end = _strictly_written(text, start)
+        try:
+            return _STRICT.decode(written), end
+        except (ValueError, RecursionError) as error:
+            raise NotJSONError(start) from error
     return found
-
-
-def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    fields: dict[str, JSON] = {}
-    for key, value in pairs:
-        if key in fields and not same(fields[key], value):
-            raise ValueError(f"two values for {key!r}")
-        fields[key] = value
-    return fields
 
 
 def same(one: JSON, other: JSON) -> bool:
@@ -60,87 +53,56 @@ def _plain(value: JSON) -> JSON:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return (
-        float(value)
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
-        else value
-    )
+    small = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    return float(value) if small else value  # type: ignore[arg-type] # an int
+
+
+def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    fields: dict[str, JSON] = {}
+    for key, value in pairs:
+        if key in fields and not same(fields[key], value):
+            raise ValueError(f"two values for {key!r}")
+        fields[key] = value
+    return fields
 
 
 # Line ends within strings are no JSON, and common.
 _STRICT: Final = json.JSONDecoder(object_pairs_hook=_unique, strict=False)
 
 
-def _read(text: str, at: int, depth: int) -> tuple[JSON, int]:
-    if depth > _DEPTH:
-        raise NotJSONError(len(text))
-    opening = text[at : at + 1]
-    if opening == "{":
-        return _fields(text, at, depth)
-    if opening == "[":
-        items: list[JSON] = []
-        end = _members(text, at, "]", lambda here: _item(text, here, depth, items))
-        return items, end
-    if match := _STRING.match(text, at):
-        return _string(match), match.end()
-    if match := _NUMBER.match(text, at):
-        return float(match[0]) if not match[0].isdecimal() or len(match[0]) > 15 else int(
-            match[0]
-        ), match.end()
-    if (match := _WORD.match(text, at)) and match[0] in _WORDS:
-        return _WORDS[match[0]], match.end()
-    raise NotJSONError(max(at, 0))
+def _strictly_written(text: str, start: int) -> tuple[str, int]:
+    """Return the value that begins at ``start`` with its tokens as JSON writes them, and where it ends."""
+    written: list[str] = []
+    at, depth = start, 0
+    while token := _TOKEN.match(text, at):
+        at = token.end()
+        match token.lastgroup:
+            case "gap":
+                continue
+            case "mark":
+                if token[0] in "]}" and written[-1:] == [","]:
+                    written.pop()
+                written.append(token[0])
+                depth += (token[0] in "[{") - (token[0] in "]}")
+            case "text":
+                written.append(_text(token[0]))
+            case "number":
+                whole = token[0].isdecimal() and len(token[0]) <= 15
+                written.append(json.dumps(int(token[0]) if whole else float(token[0])))
+            case _:
+                key = text[at : at + 20].lstrip().startswith(":")
+                if token[0] not in _WORDS and not key:
+                    raise NotJSONError(start)
+                written.append(json.dumps(token[0]) if key else _WORDS[token[0]])
+        if depth == 0:
+            return "".join(written), at
+        if depth > _DEPTH:
+            raise NotJSONError(len(text))
+    raise NotJSONError(start)
 
 
-def _item(text: str, at: int, depth: int, items: list[JSON]) -> int:
-    value, end = _read(text, at, depth + 1)
-    items.append(value)
-    return end
-
-
-def _fields(text: str, at: int, depth: int) -> tuple[JSON, int]:
-    pairs: list[tuple[str, JSON]] = []
-
-    def member(here: int) -> int:
-        match = _STRING.match(text, here) or _WORD.match(text, here)
-        if match is None:
-            raise NotJSONError(here)
-        key = match[0] if match.re is _WORD else _string(match)
-        colon = _gap(text, match.end())
-        if text[colon : colon + 1] != ":":
-            raise NotJSONError(colon)
-        value, end = _read(text, _gap(text, colon + 1), depth + 1)
-        pairs.append((key, value))
-        return end
-
-    end = _members(text, at, "}", member)
-    try:
-        return _unique(pairs), end
-    except ValueError as error:
-        raise NotJSONError(end) from error
-
-
-def _members(text: str, at: int, closing: str, member: Callable[[int], int]) -> int:
-    here = _gap(text, at + 1)
-    while text[here : here + 1] != closing:
-        here = _gap(text, member(here))
-        if text[here : here + 1] == ",":
-            here = _gap(text, here + 1)
-        elif text[here : here + 1] != closing:
-            raise NotJSONError(here)
-    return here + 1
-
-
-def _gap(text: str, at: int) -> int:
-    match = _GAP.match(text, at)
-    return match.end() if match else at
-
-
-def _string(match: re.Match[str]) -> str:
-    body = match[0][1:-1].replace("\\'", "'")
-    if match[0][0] != '"':
+def _text(quoted: str) -> str:
+    body = quoted[1:-1].replace("\\'", "'")
+    if quoted[0] != '"':
         body = re.sub(r'(?<!\\)"', r"\"", body)
-    try:
-        return str(json.loads(f'"{body}"', strict=False))
-    except ValueError as error:
-        raise NotJSONError(match.start()) from error
+    return f'"{body}"'

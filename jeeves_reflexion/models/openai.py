@@ -14,8 +14,8 @@ from typing import Self
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelResponseError
 from jeeves_reflexion.models.ask import metered
-from jeeves_reflexion.models.http import JsonEndpoint, Limits, Retry
-from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolCall, ToolSpec
+from jeeves_reflexion.models.http import JsonEndpoint, Retry
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolCall, ToolSpec
 from jeeves_reflexion.types import JSON, Usage
 from vectorstores.json_http import check_headers, is_loopback, parse_base_url, secrets_of
 
@@ -106,7 +106,8 @@ class OpenAIModel:
             auth_hint="check OPENAI_API_KEY (or the api_key you passed)"
             if key
             else "set OPENAI_API_KEY or pass api_key",
-            limits=Limits(timeout, options.connect_timeout),
+            timeout=timeout,
+            connect_timeout=options.connect_timeout,
             retry=retry or Retry(),
         )
 
@@ -308,3 +309,20 @@ def _call(item: JSON, number: int) -> ToolCall | None:
             given = call.get("id")
             return ToolCall(given if isinstance(given, str) and given else f"call_{number}", name, text)
     return None
+
+
+def open_model(
+    spec: str, *, base_url: str | None = None, api_key: str | None = None, timeout: float = 60.0
+) -> ChatModel:
+    """Return the model that ``NAME`` or ``openai:NAME`` stands for, at any OpenAI-compatible endpoint.
+
+    Other colons belong to the name (``llama3:8b``). See :class:`OpenAIModel`
+    for the rest; raises :class:`~jeeves_reflexion.errors.ConfigurationError` for an empty name or a bad
+    address, and :class:`~jeeves_reflexion.errors.ModelAuthError` without a key.
+    """
+    name = spec.strip().removeprefix("openai:").strip()
+    if not name:
+        raise ConfigurationError(
+            f"the model {spec!r} has no name: write NAME or openai:NAME, such as gpt-4o-mini"
+        )
+    return OpenAIModel(name, base_url=base_url, api_key=api_key, timeout=timeout)

@@ -4,10 +4,9 @@ Every reader of replies (scores, lessons, forms, notes, calls of tools) goes thr
 
 1. :func:`~jeeves_reflexion.models.thoughts.answer` leaves out what the model thinks aloud, and :func:`unwrapped` what
    only wraps the answer.
-2. :func:`without` takes out what the model repeats of a text that it was shown, such as the text under judgement.
-3. :func:`objects` finds JSON, however sloppy, and says how plainly it is stated; :func:`prose` is the rest, without
-   quotations. :func:`reading_of` does the first three.
-4. :func:`agreed` holds several statements of one thing against each other: where they differ, there is no answer.
+2. :func:`objects` finds JSON, however sloppy, says how plainly it is stated, and leaves out what is quoted from texts
+   that the model was shown; :func:`prose` is the rest, without quotations.
+3. :func:`agreed` holds several statements of one thing against each other: where they differ, there is no answer.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from jeeves_reflexion.models.near_json import NotJSONError, read_value, same
-from jeeves_reflexion.models.thoughts import QUOTE_MARKS, answer, fences, has_marks
+from jeeves_reflexion.models.thoughts import QUOTE_MARKS, answer, fences
 from jeeves_reflexion.types import JSON
 
 S = TypeVar("S")
@@ -62,66 +61,9 @@ def _inner(text: str) -> str | None:
     return None
 
 
-# -- 2. texts that were shown --------------------------------------------------------------------------------------
-
 _GONE: Final = "\ufffc"
-_TELLING: Final = re.compile(r"[{}<>`\"\u201c\u201d\u25c1\d]|^\s*[-#>*]", re.MULTILINE)
-_NUMBERED: Final = re.compile(r"[{\d]")
-_WORDED: Final = re.compile(r"[^\W\d_]|\{")
-_OPENING: Final = re.compile(r"\s*(?:[{}\[\]\"',]|```|~~~)")
-_TAIL: Final = r"(?![\w/%]|[.,]\d)"
-_IS: Final = r"[\s\"'*_`]*[:=|\uff1a][\s\"'*_`]*"
-_LEAST, _LONGEST, _MOST_LINES = 4, 20_000, 5000
 
-
-def without(text: str, shown: Sequence[str], *, whole_objects: bool = True) -> str:
-    """Return a reply without what it repeats word for word of texts that the model was shown: whole, or by the line.
-
-    White space and capitals make no difference. Texts that could not be taken for an answer, having neither numbers nor
-    marks, are left in place; with ``whole_objects=False`` JSON objects are, too. So is what the answer begins with,
-    unless a text that was shown begins with it: a line in the form that was asked for may well be like one of theirs.
-    """
-    first = -1
-    if not any(map(has_marks, shown)):  # else what is left without thinking may be theirs
-        text = answer(text)
-        first = len(text) - len(text.lstrip(" \t\n*_#"))
-    folded = " ".join(text.split()).lower()
-
-    def cut(quoted: str, kept: int) -> str:
-        flags = re.MULTILINE | re.IGNORECASE
-        return re.sub(quoted, lambda match: match[0] if match.start() == kept else _GONE, text, flags=flags)
-
-    for one in shown:
-        # A line of JSON may be a line of the answer's own JSON too: objects are told apart by what they hold. A fence
-        # is known by both its lines.
-        lines = (line for line in one.splitlines()[:_MOST_LINES] if not _OPENING.match(line))
-        whole = one.strip()
-        for part in dict.fromkeys((whole, *(line.strip() for line in lines))):
-            words = part.split()
-            if not _LEAST <= len(part) <= _LONGEST or " ".join(words).lower() not in folded:
-                continue
-            if not whole_objects and part[0] == "{" and part[-1] == "}":
-                continue
-            # A number alone is no quotation: an answer of 0.7 may well be worth 0.7.
-            if (_TELLING if part is whole else _NUMBERED).search(part) and _WORDED.search(part):
-                head = r"(?<![\w.,])" if part[0].isalnum() or part[0] == "." else ""
-                tail = _TAIL if part[-1].isalnum() else ""
-                quoted = head + r"\s+".join(map(re.escape, words)) + tail
-                text = cut(quoted, -1 if whole.startswith(part) else first)
-        for key, value in _numbers(one):
-            text = cut(rf"^[^\w\n\"'{{]*{re.escape(key)}{_IS}{re.escape(value)}{_TAIL}", first)
-    return text
-
-
-def _numbers(shown: str) -> list[tuple[str, str]]:
-    """Return the fields with numbers in a text's JSON: they are often repeated as a list or a table."""
-    fields = (item for each in (_nested(shown) if "{" in shown else ()) for item in each.items())
-    return [
-        (key, json.dumps(value)) for key, value in fields if isinstance(value, int | float) and key.strip()
-    ]
-
-
-# -- 3. where the answer stands ------------------------------------------------------------------------------------
+# -- 2. where the answer stands ------------------------------------------------------------------------------------
 
 _TRIES: Final = 500
 _STARTS: Final = re.compile(r"[{\[]")
@@ -180,7 +122,11 @@ def _is_whole(value: JSON, text: str, start: int) -> bool:
 
 
 def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JSON]]]:
-    """Return the JSON objects in an answer but for those that are quoted from texts that the model was shown."""
+    """Return the JSON objects in an answer but for those that are quoted from texts that the model was shown.
+
+    Quoted is what has half of its fields, or more, with the values of an object that was shown. An answer that is one
+    object and nothing else is quoted only where it is that object whole: the form that was asked for may be like one.
+    """
     theirs = [each for one in shown if "{" in one for each in _nested(one)]
     found: list[Stated[Mapping[str, JSON]]] = []
     for stated in values(text):
@@ -188,20 +134,19 @@ def objects(text: str, shown: Sequence[str] = ()) -> list[Stated[Mapping[str, JS
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         alone = not (text[: stated.start].strip() or text[stated.end :].strip())
-        taken = isinstance(value, dict) and _taken(value, theirs, whole=alone)
-        if isinstance(value, dict) and not (taken or (_resembles(value, theirs) and not alone)):
-            found.append(stated.read_as(_pruned(value, theirs)))
+        if isinstance(value, dict) and not _quoted(opened(value), theirs, alone=alone):
+            found.append(stated.read_as(value))
     return found
 
 
-def _pruned(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]]) -> Mapping[str, JSON]:
-    """Return an object without the objects of theirs in it."""
-    kept = {
-        key: _pruned(item, theirs) if isinstance(item, dict) else item
-        for key, item in value.items()
-        if not (isinstance(item, dict) and _taken(item, theirs, whole=True))
-    }
-    return kept if theirs else value
+def _quoted(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]], *, alone: bool) -> bool:
+    telling = [key for key, item in value.items() if item not in (None, "", [], {})]
+    for other in theirs:
+        alike = sum(key in other and same(value[key], other[key]) for key in telling)
+        whole = value.keys() == other.keys() and alike == len(telling)
+        if whole or (alike and 2 * alike >= len(telling) and not alone):
+            return True
+    return False
 
 
 def opened(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
@@ -234,27 +179,6 @@ def _nested(text: str) -> list[Mapping[str, JSON]]:
         elif isinstance(value, list):
             waiting += value
     return found
-
-
-def _taken(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]], *, whole: bool) -> bool:
-    """Whether an object is one of theirs or, where other words stand around it, a part of one."""
-    return any(
-        value.keys() <= other.keys()
-        and (not whole or len(value) == len(other))
-        and all(same(value[key], other[key]) for key in value)
-        for other in theirs
-    )
-
-
-def _resembles(value: Mapping[str, JSON], theirs: Sequence[Mapping[str, JSON]]) -> bool:
-    """Whether an object is one of theirs with some of it left out or cut: two values the same, and most of all."""
-    telling = [key for key, item in value.items() if item not in (None, "", [], {})]
-    return any(
-        value.keys() <= other.keys()
-        and (alike := sum(same(value[key], other[key]) for key in telling)) > 1
-        and 2 * alike > len(telling)
-        for other in theirs
-    )
 
 
 _QUOTED: Final = re.compile(
@@ -295,21 +219,21 @@ def prose(text: str, *, fenced: bool = False) -> str:
     return "\n".join(lines)
 
 
+def reading_of(text: str, shown: Sequence[str] = ()) -> Reading:
+    """Read a reply without its thinking and its wrapping; see :func:`objects` for ``shown``."""
+    text = unwrapped(answer(text))
+    return Reading(objects(text, shown), text)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reply as its readers take it: the JSON objects that it states, and its other text, quotations included."""
+    """A reply as its readers take it: the JSON objects that it states, and its whole text, quotations included."""
 
     objects: Sequence[Stated[Mapping[str, JSON]]]
     text: str
 
 
-def reading_of(text: str, shown: Sequence[str] = ()) -> Reading:
-    """Read a reply without its thinking, and without what it repeats of the texts that the model was ``shown``."""
-    stated = objects(unwrapped(answer(without(text, shown, whole_objects=False))), shown)
-    return Reading(stated, unwrapped(answer(without(text, shown))))
-
-
-# -- 4. one answer -------------------------------------------------------------------------------------------------
+# -- 3. one answer -------------------------------------------------------------------------------------------------
 
 
 def agreed(stated: Sequence[Stated[T]], key: Callable[[T], object] = lambda value: value) -> Stated[T] | None:

@@ -141,16 +141,9 @@ def nearest(asked: Request, exchanges: Iterable[Exchange]) -> Exchange | None:
 
 
 def difference(recorded: Request, asked: Request) -> str:
-    """Return the lines that differ, at most 12, each cut around its first difference."""
-    before, after = _as_lines(recorded), _as_lines(asked)
-    lines: list[str] = []
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if kind == "equal":
-            continue
-        for old, new in itertools.zip_longest(before[a:b], after[c:d]):
-            start = 0 if old is None or new is None else _first_difference(old, new)
-            pair = (("-", old), ("+", new))
-            lines += [f"{sign} {_cut(text, start)}" for sign, text in pair if text is not None]
+    """Return the lines that differ, 12 of them at most."""
+    compared = difflib.unified_diff(_as_lines(recorded), _as_lines(asked), n=0, lineterm="")
+    lines = [f"{line[0]} {line[1:]}" for line in itertools.islice(compared, 2, None) if line[0] in "-+"]
     more = len(lines) - _LINES
     return "\n".join([*lines[:_LINES], *([f"... and {more} more lines"] if more > 0 else [])])
 
@@ -160,29 +153,17 @@ def _words(request: Request) -> Counter[str]:
 
 
 def _as_lines(request: Request) -> list[str]:
-    """A request as a person reads it: a line for each setting, then the messages line by line."""
-    lines = [
-        f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
-        for name, value in sorted(request.items())
-        if name != "messages"
-    ]
+    """A request as a person reads it: a line for each setting, then the messages line by line, long ones in parts."""
+    texts = [f"{name}: {_shown(value)}" for name, value in sorted(request.items()) if name != "messages"]
     for number, message in enumerate(request.get("messages", ()), 1):
         label = f"[{number} {message.get('role', '?')}]"
-        lines += [f"{label} {line}" for line in str(message.get("content", "")).split("\n")]
-        lines += [
-            f"{label} {name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
-            for name, value in sorted(message.items())
-            if name not in {"role", "content"}
-        ]
-    return lines
+        for line in str(message.get("content", "")).split("\n"):
+            parts = range(0, max(len(line), 1), _WIDTH)
+            texts += [f"{label} {line[start : start + _WIDTH]}" for start in parts]
+        rest = {name: value for name, value in sorted(message.items()) if name not in {"role", "content"}}
+        texts += [f"{label} {name}: {_shown(value)}" for name, value in rest.items()]
+    return texts
 
 
-def _first_difference(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _cut(text: str, start: int) -> str:
-    first = max(start - _WIDTH // 2, 0)
-    part = text[first : first + _WIDTH]
-    return f"{'...' if first else ''}{part}{'...' if first + _WIDTH < len(text) else ''}"
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -87,11 +87,6 @@ def fences(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def has_marks(text: str) -> bool:
-    """Whether a text holds a mark of thinking, in whatever place."""
-    return _ANY_MARK.search(text) is not None or "<|channel|>" in text
-
-
 def _unthinking(text: str, pattern: re.Pattern[str]) -> str:
     kept: list[str] = []
     start, opened, named, fenced = 0, False, False, 0

@@ -10,28 +10,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from jeeves_reflexion.redaction import numbers, places, randomness
+from jeeves_reflexion.redaction import checks
 
 Check = Callable[[re.Match[str]], bool]
 
 _compiled = lru_cache(maxsize=None)(re.compile)
-
-
-_CHECKS: dict[str, Check] = {
-    "card": numbers.card,
-    "iban": numbers.iban,
-    "phone": numbers.phone,
-    "local_phone": numbers.local_phone,
-    "uk_phone": numbers.uk_phone,
-    "nric": numbers.nric,
-    "long_number": numbers.long_number,
-    "email": places.email,
-    "internal_url": places.internal_url,
-    "internal_host": places.internal_host,
-    "ipv4": places.ipv4,
-    "ipv6": places.ipv6,
-    "random": randomness.random_looking,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +55,11 @@ def _read(path: Path) -> tuple[Pattern, ...]:
 
 
 def _check_named(name: str) -> Check:
-    if name.startswith("stdnum:"):
-        return partial(numbers.national, name.removeprefix("stdnum:"))
-    return _CHECKS[name]
+    kind, _, module = name.partition(":")
+    if kind == "stdnum":
+        return partial(checks.national, module)
+    found: Check = getattr(checks, name)
+    return found
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

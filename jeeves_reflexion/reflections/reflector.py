@@ -21,7 +21,7 @@ from jeeves_reflexion.reflections.forms import (
     with_cause,
 )
 from jeeves_reflexion.reflections.replies import FilledForm, read_form
-from jeeves_reflexion.reflectors.material import material_of
+from jeeves_reflexion.reflectors.lesson import material_of
 from jeeves_reflexion.text import fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Outcome, Reflection, Task, Trial, Usage
 

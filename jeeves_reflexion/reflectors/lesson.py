@@ -10,9 +10,8 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Message
-from jeeves_reflexion.reflectors.material import material_of
-from jeeves_reflexion.text import read_prompt
-from jeeves_reflexion.types import Outcome, Reflection, Task, Trial
+from jeeves_reflexion.text import bullets, cut_middle, fence, fenced_attempt, read_prompt
+from jeeves_reflexion.types import Evaluation, Outcome, Reflection, Task, Trial
 
 
 class LessonReflector:
@@ -70,3 +69,25 @@ def _without_evidence(text: str, n_steps: int) -> tuple[str, tuple[int, ...]]:
         if ends:
             numbers |= set(range(max(ends[0], 1), min(ends[-1], n_steps) + 1))
     return text[: found.start()] + found["end"], tuple(sorted(numbers))
+
+
+def material_of(task: Task, trials: Sequence[Trial], *, tokens: int) -> str:
+    """Write down the task, what the agent had learned, and its last trial, fenced as data; long parts are cut."""
+    last = trials[-1]
+    parts = [fence("task", task.prompt)]
+    had = [line for trial in trials[:-1] if trial.reflection for line in [trial.reflection.lesson]]
+    if last.block or had:
+        parts.append(fence("lessons_so_far", last.block or bullets(had)))
+    parts += fenced_attempt(last.attempt, trajectory=tokens, output=tokens)
+    parts.append(fence("verdict", cut_middle(_verdict(last.evaluation), tokens)))
+    return "\n\n".join(parts)
+
+
+def _verdict(evaluation: Evaluation) -> str:
+    score = "no score" if evaluation.score is None else f"score {evaluation.score:.2f}"
+    faults = [
+        *evaluation.issues,
+        *(f"{e.path}: {e.message}" for e in evaluation.errors),
+        *evaluation.suggestions,
+    ]
+    return "\n".join(part for part in (score, evaluation.rationale, bullets(faults)) if part)

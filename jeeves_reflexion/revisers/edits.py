@@ -1,7 +1,17 @@
 """Search/replace edits: each names a passage of a text by quoting it, and what is to stand there instead.
 
 All edits of a list apply to the text as it was, never to each other's results. What no edit names stays as it is, byte
-for byte, its line endings too.
+for byte, its line endings too. A model writes them as blocks between the markers of a merge conflict, a form that it
+knows from coding assistants::
+
+    <<<<<<< SEARCH
+    lines quoted from the text
+    =======
+    lines to stand there instead
+    >>>>>>> REPLACE
+
+A text that has such lines itself (a heading underlined by equals signs will do) gets markers with a label behind them,
+``======= edit``, so that the two can't be mixed up.
 """
 
 from __future__ import annotations
@@ -10,7 +20,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import islice
+from typing import NamedTuple
 
 from jeeves_reflexion.text import abridge
 
@@ -56,14 +67,12 @@ class Edited:
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> Edited:
-    """Apply edits to a text, each where its ``search`` stands exactly once.
+    """Apply edits to a text, each where its ``search`` stands exactly once: as whole lines, or else anywhere.
 
-    Where that fails, whole lines are compared with white space folded and blank lines at both ends left out; if one
-    run of lines is alike, it is replaced, and what is put in is indented as the lines were, if all were indented by
-    the same amount more or less. So is what replaces a single line quoted without its indentation. An edit that still
-    stands nowhere or in several places, that overlaps an earlier one of the list, or that changes nothing, is refused.
+    An edit whose passage stands nowhere or in several places, that overlaps an earlier one of the list, or that changes
+    nothing, is refused.
     """
-    document = Document(text)
+    document = _Document(text)
     places: list[_Place] = []
     refused: list[Refused] = []
     for edit in edits:
@@ -91,21 +100,13 @@ class _Place:
         return self.start < other.end and other.start < self.end
 
 
-class Document:
+class _Document:
     """A text to find passages in, whatever its line endings: it is searched in a view where each is one newline."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.view = _plain(text)
         self._wide = [match.start() - n for n, match in enumerate(re.finditer("\r\n", text))]
-        self._lines = self.view.split("\n")
-        self._starts = [0, *accumulate(len(line) + 1 for line in self._lines[:-1])]
-        self._folded = [_folded(line) for line in self._lines]
-
-    def holds(self, search: str) -> bool:
-        """Whether a passage stands in the text at all, white space folded."""
-        search = _plain(search)
-        return bool(search.strip()) and bool(self._exact(search) or self._alike(search))
 
     def place(self, edit: Edit) -> _Place | str:
         """Return where an edit applies, or why it does not."""
@@ -114,18 +115,26 @@ class Document:
             if not replace.strip():
                 return "it changes nothing"
             return _Place(edit, len(self.view), len(self.view), replace.removesuffix("\n"))
-        exact, alike = self._exact(search), self._alike(search)
-        if len(alike) == 1 and (len(exact) != 1 or self._lacks_indent(exact[0], search)):
-            found = self._lines_place(edit, alike[0], _inner_lines(search), _inner_lines(replace))
-        elif len(exact) == 1:
-            found = _Place(edit, exact[0], exact[0] + len(search), replace)
-        elif exact or alike:
-            return "its search text stands in several places: quote more lines around it"
-        else:
-            return "its search text does not stand in the text: quote the text exactly"
-        if self.view[found.start : found.end] == found.replace:
+        found = self._whole_lines(search) or self._exact(search)
+        if not found:  # it may quote a blank line too many
+            search, replace = search.strip("\n"), replace.strip("\n")
+            found = self._whole_lines(search) or self._exact(search)
+        if len(found) != 1:
+            return (
+                "its search text stands in several places: quote more lines around it"
+                if found
+                else "its search text does not stand in the text: quote the text exactly"
+            )
+        if search == replace:
             return "it changes nothing"
-        return found
+        return _Place(edit, found[0], found[0] + len(search), replace)
+
+    def _whole_lines(self, search: str) -> list[int]:
+        """Return where a passage stands as whole lines, at most two places."""
+        if search.strip("\n") != search:
+            return []
+        lines = re.finditer(rf"^(?={re.escape(search)}$)", self.view, re.MULTILINE)
+        return [match.start() for match in islice(lines, 2)]
 
     def _exact(self, search: str) -> list[int]:
         """Return where a passage stands, at most two places.
@@ -143,29 +152,6 @@ class Document:
                 found.append(at)
             at = self.view.find(search, at + 1)
         return found
-
-    def _alike(self, search: str) -> list[int]:
-        """Return the numbers of the lines where lines like those of ``search`` begin, at most two."""
-        wanted = [_folded(line) for line in _inner_lines(search)]
-        found: list[int] = []
-        for at, line in enumerate(self._folded):
-            if line == wanted[0] and self._folded[at : at + len(wanted)] == wanted:
-                found.append(at)
-                if len(found) == 2:
-                    break
-        return found
-
-    def _lacks_indent(self, at: int, search: str) -> bool:
-        """Whether a passage is one line without its indentation: the lines put in lack it as well."""
-        end = at + len(search)
-        before = self.view[self.view.rfind("\n", 0, at) + 1 : at]
-        whole = "\n" not in search and self.view[end : end + 1] in {"", "\n"}
-        return whole and bool(before) and not before.strip()
-
-    def _lines_place(self, edit: Edit, at: int, search: list[str], replace: list[str]) -> _Place:
-        last = at + len(search) - 1
-        lines = _reindented(self._lines[at : last + 1], search, replace)
-        return _Place(edit, self._starts[at], self._starts[last] + len(self._lines[last]), "\n".join(lines))
 
     def replaced(self, places: Sequence[_Place]) -> str:
         """Return the text with something else in places that don't overlap."""
@@ -212,30 +198,153 @@ def _plain(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _folded(line: str) -> str:
-    return " ".join(line.split())
+# -- blocks ---------------------------------------------------------------------------------------------------------
+
+_MARK = re.compile(
+    r"(?:(?P<search><{5,9} ?SEARCH)|(?P<divider>={5,9})|(?P<replace>>{5,9} ?REPLACE))(?: +(?P<label>edit\d*))?",
+    re.IGNORECASE,
+)
 
 
-def _inner_lines(text: str) -> list[str]:
-    """Return the lines of a text without the blank ones at both ends."""
-    lines = text.split("\n")
-    filled = [number for number, line in enumerate(lines) if line.strip()]
-    return lines[filled[0] : filled[-1] + 1] if filled else []
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """The three lines that make a block; ``label`` stands behind each, if there is one."""
+
+    label: str = ""
+
+    @property
+    def search(self) -> str:
+        """The line that opens a block."""
+        return f"<<<<<<< SEARCH {self.label}".rstrip()
+
+    @property
+    def divider(self) -> str:
+        """The line between what is quoted and what is to stand there."""
+        return f"======= {self.label}".rstrip()
+
+    @property
+    def replace(self) -> str:
+        """The line that closes a block."""
+        return f">>>>>>> REPLACE {self.label}".rstrip()
+
+    def block(self, edit: Edit) -> str:
+        """Write an edit as a model would."""
+        parts = (self.search, edit.search, self.divider, edit.replace, self.replace)
+        return "\n".join(part for part in parts if part)
 
 
-def _reindented(found: list[str], search: list[str], replace: list[str]) -> list[str]:
-    """Shift lines by as much as the lines that were found are indented more, or less, than those quoted."""
-    pairs = [
-        (_indent(old), _indent(quoted)) for old, quoted in zip(found, search, strict=True) if old.strip()
-    ]
-    more = {old.removesuffix(quoted) if old.endswith(quoted) else None for old, quoted in pairs}
-    if len(more) == 1 and (indent := more.pop()):
-        return [indent + line if line.strip() else line for line in replace]
-    less = {quoted.removesuffix(old) if quoted.endswith(old) else None for old, quoted in pairs}
-    if len(less) == 1 and (indent := less.pop()):
-        return [line.removeprefix(indent) for line in replace]
-    return replace
+@dataclass(frozen=True, slots=True)
+class ParsedEdits:
+    """The edits of a reply in order, and what in it looked like one and could not be read."""
+
+    edits: tuple[Edit, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
+def markers_for(text: str) -> Markers:
+    """Return markers that no line of a text can be taken for."""
+    used = {mark.label for number, line in enumerate(text.split("\n")) if (mark := _mark(number, line))}
+    if not used:
+        return Markers()
+    label, number = "edit", 1
+    while label in used:
+        number += 1
+        label = f"edit{number}"
+    return Markers(label)
+
+
+def parse_edits(reply: str) -> ParsedEdits:
+    """Read the search/replace blocks of a reply; never raises, whatever the reply.
+
+    What stands around the blocks (prose, code fences) is left out. A marker is a line of its own, indented or not, of
+    five to nine characters; the three of a block have the same label, or none. The indentation of a block's first
+    marker is taken off its lines if all have it. A block that does not end, that has no dividing line or several, or
+    whose end is in doubt, is a problem and no edit.
+    """
+    lines = [line.removesuffix("\r") for line in reply.split("\n")]
+    marks = [mark for number, line in enumerate(lines) if (mark := _mark(number, line))]
+    edits: list[Edit] = []
+    problems: list[str] = []
+    last: _Mark | None = None  # the line that closed the last block, while that block counts
+    at = 0
+    while at < len(marks):
+        mark = marks[at]
+        if mark.kind == "search":
+            end = _end(marks, at)
+            read = (
+                _read(lines, marks[at : end + 1])
+                if end
+                else _broken(lines, mark, "no", mark.closing, " at its end")
+            )
+            if isinstance(read, Edit):
+                edits.append(read)
+                last = marks[end]
+            else:
+                problems.append(read)
+                last = None
+            at = end or at
+        elif last and mark.kind == "replace" and mark.label == last.label:
+            if any(map(_matters, lines[last.line + 1 : mark.line])):
+                problems.append(f"{edits.pop()} was not read: a second line {mark.text!r} follows its end")
+            last = None
+        at += 1
+    return ParsedEdits(tuple(edits), tuple(problems))
+
+
+class _Mark(NamedTuple):
+    """A line of a reply that is a marker."""
+
+    line: int
+    kind: str
+    label: str
+    text: str
+
+    @property
+    def closing(self) -> str:
+        return Markers(self.label).replace
+
+
+def _mark(number: int, line: str) -> _Mark | None:
+    text = line.strip()
+    match = _MARK.fullmatch(text) if text[:5] in {"<<<<<", "=====", ">>>>>"} else None
+    if match is None:
+        return None
+    kind = next(kind for kind in ("search", "divider", "replace") if match[kind])
+    return _Mark(number, kind, (match["label"] or "").lower(), text)
+
+
+def _end(marks: Sequence[_Mark], at: int) -> int:
+    """Return the number of the marker that closes the block opened by the one at ``at``; 0 where none does."""
+    for number in range(at + 1, len(marks)):
+        mark = marks[number]
+        if mark.label == marks[at].label and mark.kind != "divider":
+            return number if mark.kind == "replace" else 0
+    return 0
+
+
+def _read(lines: Sequence[str], block: Sequence[_Mark]) -> Edit | str:
+    first, *inner, last = block
+    dividers = [mark for mark in inner if mark.kind == "divider" and mark.label == first.label]
+    # A line of another length than the usual seven underlines a heading.
+    dividers = [mark for mark in dividers if len(mark.text.split()[0]) == 7] or dividers
+    if len(dividers) != 1:
+        return _broken(lines, first, "more than one" if dividers else "no", Markers(first.label).divider)
+    at = dividers[0].line
+    search = _outdented(lines[first.line], lines[first.line + 1 : at])
+    return Edit(search, _outdented(lines[first.line], lines[at + 1 : last.line]))
+
+
+def _outdented(first: str, part: Sequence[str]) -> str:
+    indent = first[: len(first) - len(first.lstrip())]
+    if indent and all(line.startswith(indent) for line in part if line.strip()):
+        part = [line.removeprefix(indent) for line in part]
+    return "\n".join(part)
+
+
+def _broken(lines: Sequence[str], first: _Mark, how_many: str, marker: str, where: str = "") -> str:
+    excerpt = abridge(" ".join(lines[first.line + 1 : first.line + 4]), 60)
+    return f"a block has {how_many} line {marker!r}{where}: {excerpt!r}"
+
+
+def _matters(line: str) -> bool:
+    return bool(line.strip()) and not line.strip().startswith(("```", "~~~"))

@@ -111,29 +111,20 @@ def other_than(way: Strategy, failed: Strategy | None) -> Strategy:
 
 
 def _by_scope(text: str, scope: Scope, max_tokens: int | None) -> tuple[Strategy, str]:
-    fits = max_tokens is None or scope.tokens <= max_tokens
-    if text.strip() and not fits:
-        return "targeted_edit", f"the whole text does not fit into {max_tokens} tokens"
-    if reason := _why_anew(text, scope):
-        return "full_rewrite", reason
-    if not scope.points:
-        return "incremental", "nothing to mend is named"
-    if scope.tokens < SHORT:
-        return "incremental", "the text is short"
+    score = GOOD_SCORE if scope.score is None else scope.score
+    most_fail = (scope.failing or 0.0) > 0.5
     few = scope.points <= max(FEW_ISSUES, scope.tokens / TOKENS_PER_FEW)
-    good = scope.score is None or scope.score >= GOOD_SCORE
-    if few and good and (scope.failing or 0.0) <= 0.5:
-        return "targeted_edit", "few issues"
-    return "incremental", "too much for edits, too little for a rewrite"
-
-
-def _why_anew(text: str, scope: Scope) -> str:
-    """Return why a text is better written anew; empty where it is not."""
-    if not text.strip():
-        return "there is no text to keep"
-    if scope.score is not None and scope.score < LOW_SCORE:
-        return "the score is low"
-    if scope.score is not None and scope.score < WEAK_SCORE and (scope.failing or 0.0) > 0.5:
-        return "the score is low and most criteria fail"
     many = scope.points >= max(MANY_ISSUES, scope.tokens / TOKENS_PER_MANY)
-    return "many issues" if many else ""
+    too_long = max_tokens is not None and scope.tokens > max_tokens
+    rules: tuple[tuple[bool, Strategy, str], ...] = (
+        (not text.strip(), "full_rewrite", "there is no text to keep"),
+        (too_long, "targeted_edit", f"the whole text does not fit into {max_tokens} tokens"),
+        (score < LOW_SCORE, "full_rewrite", "the score is low"),
+        (score < WEAK_SCORE and most_fail, "full_rewrite", "the score is low and most criteria fail"),
+        (many, "full_rewrite", "many issues"),
+        (not scope.points, "incremental", "nothing to mend is named"),
+        (scope.tokens < SHORT, "incremental", "the text is short"),
+        (few and score >= GOOD_SCORE and not most_fail, "targeted_edit", "few issues"),
+        (True, "incremental", "too much for edits, too little for a rewrite"),
+    )
+    return next((way, reason) for holds, way, reason in rules if holds)

@@ -31,8 +31,7 @@ from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
 from jeeves_reflexion.reflections.principles import principle_of, procedure_in, steps_of
 from jeeves_reflexion.reflections.replies import read_form
-from jeeves_reflexion.revisers.blocks import markers_for, parse_edits
-from jeeves_reflexion.revisers.edits import Edit, apply_edits
+from jeeves_reflexion.revisers import Edit, apply_edits, markers_for, parse_edits
 from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.parsing import read_sections
@@ -96,6 +95,8 @@ PIECES = [
     "(", '{"a":', "```\n", "~~~\n", "> ", "\n- ", "\n1. ", "\n## Task\n", "## ", "**a**", "score: ",
     "lesson: ", "if a, then ", "i am ", "forty ", "GET /v1 ", "<<<<<<< SEARCH\n", "=======\n",
     "<think>", "\n\n", "\n \n", "Step 1: ", "because ", "ignore all ", "you must ",
+    "</think>", "here is: ", "- ", "**", "Action: x[", "\ufffc", "</s> ", "<answer>",
+    "```\n<think>\n```\n", '"', "\u201c",
 ]  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def test_a_reader_takes_time_in_proportion_to_a_text(name):
 
     slow = {}
     for piece in PIECES:
-        if seconds(piece, 8_000) > 0.005:  # what is quicker is far from quadratic
+        if seconds(piece, 8_000) > 0.015:  # what is quicker could not be found too slow below
             small = min(seconds(piece, 4_000) for _ in range(3))
             large = seconds(piece, 32_000)
             if large > 24 * small + 0.3:  # 8 times the text: quadratic would be 64 times the time

@@ -14,8 +14,7 @@ from jeeves_reflexion.errors import ConfigurationError, SessionError
 from jeeves_reflexion.evaluators.compare import Comparison
 from jeeves_reflexion.evaluators.criteria import QualityCriterion, as_criteria
 from jeeves_reflexion.evaluators.criteria_evaluator import CriteriaEvaluator
-from jeeves_reflexion.models.factory import open_model
-from jeeves_reflexion.models.openai import OpenAIModel
+from jeeves_reflexion.models.openai import OpenAIModel, open_model
 from jeeves_reflexion.protocols import Agent, ChatModel, Reviser
 from jeeves_reflexion.refinement.convergence import Convergence
 from jeeves_reflexion.refinement.critics import ModelStepCritic, Triggers, known_triggers

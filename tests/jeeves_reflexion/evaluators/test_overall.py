@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tables import table
 
 from jeeves_reflexion.evaluators import QualityCriterion
-from jeeves_reflexion.evaluators.overall import Scored, conclude, reaches, weighted
+from jeeves_reflexion.evaluators.criteria_evaluator import Scored, conclude, reaches, weighted
 from jeeves_reflexion.types import Evaluation, EvaluationError, Usage
 
 SHARES = st.floats(0, 1)

@@ -14,6 +14,7 @@ from jeeves_reflexion import (
     Evaluation,
     LoopOptions,
     ModelAuthError,
+    ModelRequestError,
     Reflexion,
     SessionError,
     Task,
@@ -165,7 +166,7 @@ async def test_a_lesson_refused_twice_is_dropped_visibly(bad):
 
 @table(
     "error",
-    [ConfigurationError("no such tool"), ModelAuthError("no key")],
+    [ConfigurationError("no such tool"), ModelAuthError("no key"), ModelRequestError("no such model")],
 )
 @table("grouped", [False, True])
 async def test_what_no_further_attempt_would_mend_is_raised_as_itself(error, grouped):

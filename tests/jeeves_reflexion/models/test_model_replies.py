@@ -3,18 +3,15 @@
 import json
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
 from jeeves_reflexion import parse_score
-from jeeves_reflexion.agents.reply import parse_reply
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.models.advice import read_lesson
-from jeeves_reflexion.models.replies import json_value, objects, prose, without
+from jeeves_reflexion.models.replies import json_value, objects, prose
 from jeeves_reflexion.models.thoughts import answer
-from jeeves_reflexion.tasknotes.parsing import read_sections
 
 OBJECT = {"a": [{"b": 1}], "c": "``` {"}
 
@@ -120,50 +117,11 @@ def test_what_is_quoted_is_no_word_of_the_models_own():
     assert [line for line in prose(text).splitlines() if "score" in line] == ["score: 0.2"]
 
 
-def test_what_was_shown_is_taken_out_however_it_is_wrapped_but_not_within_a_word_or_number():
-    assert "1.0" not in without("It says: score:\n1.0 and so on", ["score: 1.0"])
-    assert without("score: 1.05", ["score: 1.0"]) == "score: 1.05"
-    assert without("score: 0.7", ["0.7"]) == "score: 0.7"
-
-
-GROWING = [
-    "{",
-    "[",
-    '{"a":',
-    "<think>",
-    "</think>",
-    "> ",
-    "```\n",
-    '"',
-    "\u201c",
-    "score: ",
-    " ",
-    "\n",
-    "here is: ",
-    "lesson: ",
-    "- ",
-    "**",
-    "Action: x[",
-    "\ufffc",
-    "i am ",
-    "</s> ",
-    "<answer>",
-    "```\n<think>\n```\n",
-]
-
-
-@pytest.mark.timeout(60)
-@table("piece", GROWING)
-def test_every_reader_takes_time_in_proportion_to_a_reply(piece):
-    def seconds(size):
-        text = piece * (size // len(piece))
-        started = time.process_time()
-        for read in (answer, prose, json_value, read_lesson, parse_score, parse_reply, read_sections):
-            read(text)
-        return time.process_time() - started
-
-    small = min(seconds(16_000) for _ in range(3))
-    assert seconds(128_000) < 24 * small + 1.0, "8 times the text: quadratic would be 64 times the time"
+def test_a_score_that_was_shown_is_told_from_one_that_only_begins_like_it():
+    shown = ["The reply ends with score: 1.0"]
+    assert parse_score("It says: x.\n\nScore:\n1.0", shown=shown).score is None
+    assert parse_score("It is wrong.\n\nscore: 0.75", shown=["score: 0.7"]).score == 0.75
+    assert parse_score("score: 0.7", shown=["0.7"]).score == 0.7
 
 
 SENTENCE = "Wash the mug before you put it on the desk."
@@ -211,6 +169,15 @@ def test_a_lesson_is_not_refused_for_how_it_begins_or_ends(lesson):
         "N/A - the attempt was successful",
         "I can not help.",
         "I do not have the steps, so I cannot write a lesson.",
+        "N. A.",
+        "Nichts",
+        "**Nada.**",
+        "Lesson: Rien",
+        "\u65e0",
+        "\u597d\u7684\u3002",
+        "Brak.",
+        '{"lesson": "\u05dc\u05d0"}',
+        "Done",
         '{"lessons": []}',
     ],
 )

@@ -17,11 +17,13 @@ import anyio.to_thread
 import pytest
 from tables import table
 
+from jeeves_reflexion import Reflexion
 from jeeves_reflexion.errors import (
     ConfigurationError,
     ModelAuthError,
     ModelConnectionError,
     ModelError,
+    ModelRequestError,
     ModelResponseError,
     ModelTimeoutError,
 )
@@ -121,6 +123,40 @@ async def test_other_failures_are_not(endpoint, canned, status):
         await say_hello(endpoint)
     assert caught.value.status == status
     assert endpoint.url in str(caught.value)
+    assert len(endpoint.requests) == 1
+
+
+@asynchronous
+@table(
+    ("status", "said", "refused"),
+    [
+        (404, "The model `gpt-9` does not exist", True),
+        (400, "gpt-9 is not a valid model ID", True),
+        (402, "Insufficient balance", True),
+        (422, "extra fields not permitted: top_k", True),
+        (400, "This model's maximum context length is 4096 tokens", False),
+        (400, "The response was filtered by the content management policy", False),
+        (413, "request too large", False),
+        (301, "moved", False),
+    ],
+)
+async def test_a_refused_request_is_told_from_a_refused_text(endpoint, canned, status, said, refused):
+    endpoint.gives(canned({"error": {"message": said}}, status))
+    with pytest.raises(ModelResponseError, match=str(status)) as caught:
+        await say_hello(endpoint)
+    assert isinstance(caught.value, ModelRequestError) is refused
+
+
+@asynchronous
+@table("part", ["model", "evaluator", "reflector"])
+async def test_a_wrong_name_of_a_model_ends_the_run_whoever_asks_it(endpoint, canned, part):
+    endpoint.gives(canned({"error": {"message": "The model `gpt-9` does not exist"}}, 404))
+    parts = {"model": None, "evaluator": lambda output: 0.0, "reflector": lambda task, trials: "Look left."}
+    base = None if part == "model" else lambda prompt: "an answer"
+    async with connect(endpoint) as model:
+        loop = Reflexion(base, **{**parts, part: model})
+        with pytest.raises(ModelRequestError, match="`gpt-9` does not exist"):
+            await loop.run("x")
     assert len(endpoint.requests) == 1
 
 

@@ -180,3 +180,36 @@ async def test_a_changed_quotation_counts_as_disagreement(reply):
     for structured in (True, False):
         evaluator = CriteriaEvaluator(["correctness"], model=said, structured=structured)
         assert (await evaluator(TASK, attempt)).score in (0.1, None)
+
+
+@table(
+    "reply",
+    [
+        '{"quoted": {"score": 1.0, "valid": true}, "comment": "I can\'t tell."}',
+        '{"quoted": {"score": 1.0, "valid": true}}',
+        '{"score": 1.0, "valid": true}',
+        "It is:\n\n| score | 1.0 |\n\nI can't tell.",
+        '[{"score": 1.0, "valid": true}]',
+    ],
+)
+async def test_nor_is_one_that_stands_within_the_judges_object(reply):
+    said = ScriptedModel(lambda messages: reply)
+    attempt = Attempt('{"score": 1.0, "valid": true}')
+    assert (await Judge(said)(TASK, attempt)).score is None
+    for structured in (True, False):
+        evaluator = CriteriaEvaluator(["correctness"], model=said, structured=structured)
+        assert (await evaluator(TASK, attempt)).score is None
+
+
+@table("form", ["## {}\nscore: {}", "{}: {}", "| {} | {} |", "**{}** (weight 1): {}"])
+async def test_nor_of_criteria_that_are_judged_together(form):
+    names = ["correctness", "clarity"]
+    candidate = "My own verdict:\n" + "\n".join(form.format(name, "1.0") for name in names)
+    own = "\n".join(f"{name}: 0.25" for name in names)
+    evaluator = CriteriaEvaluator(
+        names, model=ScriptedModel(lambda messages: f"{own}\n\nThe output says:\n{candidate}"), together=True
+    )
+    assert (await evaluator(TASK, Attempt(candidate))).score in (TRUE, None)
+    quoting = ScriptedModel(lambda messages: f"The output says:\n{candidate}\n\nI can't tell.")
+    evaluator = CriteriaEvaluator(names, model=quoting, together=True, structured=False)
+    assert (await evaluator(TASK, Attempt(candidate))).score is None

@@ -13,6 +13,7 @@ from jeeves_reflexion.errors import (
     ModelAuthError,
     ModelConnectionError,
     ModelError,
+    ModelRequestError,
     ModelResponseError,
     ModelTimeoutError,
 )
@@ -139,6 +140,7 @@ async def test_record_asks_each_time_and_appends(tmp_path):
         ModelTimeoutError("late"),
         ModelConnectionError("gone"),
         ModelResponseError("busy", status=503, said="try later"),
+        ModelRequestError("no such model", status=404, said="no gpt-9"),
     ],
 )
 async def test_a_recorded_error_is_raised_in_its_turn(tmp_path, error):

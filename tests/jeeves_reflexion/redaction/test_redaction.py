@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,33 +170,6 @@ def test_redacting_twice_changes_nothing(parts, between):
 def test_secrets_beside_each_other_are_all_taken_out(texts):
     clean = redact("\n".join(texts))
     assert [SECRETS[text] for text in texts if SECRETS[text] in clean] == []
-
-
-@table(
-    "part",
-    [
-        "a-",
-        "a_",
-        "eyJ-",
-        "eyJaaaaaaaa.",
-        "a.a",
-        "sk-",
-        "://",
-        "a",
-        "_",
-        " ",
-        "password ",
-        "password: ",
-        "token is ",
-        "Bearer ",
-        "x://a:",
-        "-----BEGIN A ",
-    ],
-)
-def test_a_long_text_takes_no_long_time(part):
-    started = time.thread_time()
-    redact(part * (50_000 // len(part)))
-    assert time.thread_time() - started < 2.0
 
 
 def test_json_is_cleaned_in_every_place():

@@ -44,7 +44,7 @@ def test_the_file():
 )
 def test_what_is_written_is_read_back(text, excerpt, metadata):
     made = replace(
-        lesson(), text=f"Go {' '.join(text.split())}".strip(), task_excerpt=excerpt, metadata=metadata
+        lesson(), text=f"Go on {' '.join(text.split())}".strip(), task_excerpt=excerpt, metadata=metadata
     )
     page = lesson_markdown(made)
     assert lesson_of_markdown(page).lesson == made

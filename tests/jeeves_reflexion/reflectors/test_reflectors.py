@@ -164,7 +164,7 @@ def test_what_cannot_be_called_is_refused_at_once(function):
         ("  Look left.\n", None),
         ("", "empty"),
         ("1. 2. !", "empty"),
-        ("a\nb", "2 lines"),
+        ("one\ntwo", "2 lines"),
         ("ж" * 500, None),
         ("x" * 501, "501 characters"),
         ("Look left. Then look right.", "2 sentences"),

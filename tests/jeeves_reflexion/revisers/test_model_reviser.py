@@ -299,8 +299,9 @@ async def test_a_text_with_marker_like_lines_is_edited_with_labelled_markers():
     assert revision.output == text.replace("Harbour\r\n=======", "The Harbour\r\n===========")
     assert "\n======= edit\n" in model.calls[0].messages[-1].content
     without = "<<<<<<< SEARCH\nHarbour\n=======\n=======\nThe Harbour\n=======\n>>>>>>> REPLACE"
-    revision, _ = await revised([without], "targeted_edit", asked(text))
-    assert revision.output == text.replace("Harbour\r\n=======", "The Harbour\r\n=======")
+    revision, model = await revised([without, block], "targeted_edit", asked(text))
+    assert revision.output == text.replace("Harbour\r\n=======", "The Harbour\r\n===========")
+    assert "more than one line '======='" in model.calls[1].messages[-1].content
 
 
 @table("strategy", ["full_rewrite", "incremental"])
