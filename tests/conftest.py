@@ -123,11 +123,15 @@ def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     import psycopg
 
     from vectorstores import StoreUnavailableError
+    from vectorstores.postgres import cluster
     from vectorstores.postgres.embedded import embedded_conninfo, leave
 
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
         try:
-            dsn = embedded_conninfo(Path(folder))
+            with pytest.MonkeyPatch.context() as patch:
+                # Many small databases: making and dropping one looks through all buffers.
+                patch.setattr(cluster, "shared_buffers", lambda: 128)
+                dsn = embedded_conninfo(Path(folder))
         except StoreUnavailableError as error:
             if "refuses to run as root" not in str(error):
                 raise
@@ -136,10 +140,7 @@ def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
             # A database is dropped in a third of the time. What is not flushed is lost with the machine's power alone,
             # not with a process that is killed.
             connection.execute("ALTER SYSTEM SET fsync = off")
-            # Many small databases: making and dropping one looks through all buffers.
-            connection.execute("ALTER SYSTEM SET shared_buffers = '128MB'")
-        leave(Path(folder))
-        dsn = embedded_conninfo(Path(folder))
+            connection.execute("SELECT pg_reload_conf()")
         yield dsn
         leave(Path(folder))
 

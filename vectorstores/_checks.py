@@ -100,6 +100,7 @@ def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
     """Return the ids without repetitions, in their order."""
     if isinstance(ids, str):
         raise TypeError(f"{name} must be a sequence of strings, not one string")
+    ids = list(ids)
     for index, value in enumerate(ids):
         check_text(value, f"{name}[{index}]", ValueError)
     return list(dict.fromkeys(ids))

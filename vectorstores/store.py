@@ -98,6 +98,7 @@ class Store:
         :class:`~vectorstores.InvalidChunkError` naming the first chunk or record that can't be stored, and
         :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
         """
+        chunks, records = list(chunks), list(records)
         opened = await self._open()
         rows = await _checked(partial(check_chunks, chunks, opened.dim), *chunks)
         record_rows = await _checked(partial(check_records, records), *records)
@@ -111,6 +112,7 @@ class Store:
 
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
         """Delete chunks by id and return how many there were; unknown ids are passed over."""
+        records = list(records)
         await self._open()
         wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
         record_rows = await _checked(partial(check_records, records), *records)

@@ -157,7 +157,7 @@ def _server(store: str, dsn: str | None) -> Iterator[str | None]:
 
 
 def _kill_server(folder: Path, chance: random.Random) -> None:
-    """Kill the server at once, as an immediate stop does or harder; its supervisor starts it again."""
+    """Kill the server at once, as an immediate stop does or harder; who uses it starts it again."""
     process = int((folder / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0])
     os.kill(process, chance.choice([signal.SIGQUIT, signal.SIGKILL]))
 

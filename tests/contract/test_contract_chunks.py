@@ -68,6 +68,19 @@ async def test_adding_nothing_is_fine(store):
     assert await store.count() == 0
 
 
+async def test_what_can_be_gone_through_once_alone_is_taken_whole(store):
+    chunks = (Chunk("x", id=f"c{n}") for n in range(3))
+    assert await store.add(chunks, records=(RecordWrite("r", str(n), n) for n in range(2))) == [
+        "c0",
+        "c1",
+        "c2",
+    ]
+    assert len(await store.get_by_ids(f"c{n}" for n in range(3))) == 3
+    assert len((await store.scan_records("r")).records) == 2
+    assert await store.delete(f"c{n}" for n in range(3)) == 3
+    assert await store.delete_records("r", (str(n) for n in range(2))) == 2
+
+
 async def test_the_embed_text_is_searched_and_the_content_returned(store):
     await store.add(
         [

@@ -14,6 +14,8 @@ from vectorstores import StoreUnavailableError
 psycopg = pytest.importorskip("psycopg")
 from postgres_parts import DIM, Proxy, chunk, store_at  # noqa: E402
 
+from vectorstores.postgres import pool  # noqa: E402
+
 SEED = 7
 SESSIONS = (
     "SELECT pid, state, wait_event_type FROM pg_stat_activity WHERE application_name = 'vectorstores'"
@@ -96,6 +98,44 @@ async def test_a_call_that_is_given_up_ends_its_statement_and_keeps_the_connecti
             assert [row[0] for row in await (await watcher.execute(SESSIONS)).fetchall()] == [pid]
         assert (await store.get_by_ids(["before"]))[0].metadata == {}
         assert await store.get("r", "k") is None
+
+
+class DeafTask(asyncio.Task):
+    """A task whose cancellation is lost, as asyncio.wait_for() may lose one before Python 3.12."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
+@pytest.mark.anyio
+async def test_a_write_that_ends_after_its_caller_gave_up_is_rolled_back(
+    postgres_database, give_up, monkeypatch
+):
+    async with (
+        store_at(postgres_database, pool_size=1) as store,
+        await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as watcher,
+        await psycopg.AsyncConnection.connect(postgres_database) as holder,
+    ):
+        assert await store.count() == 0
+        before = await (await watcher.execute(SESSIONS)).fetchall()
+        await holder.execute("LOCK TABLE vectorstores.records IN ACCESS EXCLUSIVE MODE")
+        now = asyncio.Event()
+
+        async def when_it_waits() -> None:
+            while (await (await watcher.execute(SESSIONS)).fetchone())[2] != "Lock":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            now.set()
+
+        watching = asyncio.create_task(when_it_waits())
+        with monkeypatch.context() as patch, anyio.fail_after(20):
+            patch.setattr(pool, "in_background", DeafTask)
+            await give_up(store.append_once("r", "k", 1), now)
+        await watching
+        await holder.rollback()
+        with anyio.fail_after(20):
+            assert await store.get("r", "k") is None
+        after = await (await watcher.execute(SESSIONS)).fetchall()
+        assert [row[0] for row in after] == [row[0] for row in before]
 
 
 @pytest.mark.anyio

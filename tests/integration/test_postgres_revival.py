@@ -94,7 +94,7 @@ async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
 
 async def test_a_server_that_could_not_start_is_started_when_it_can(folder):
     settings = folder / "data" / "postgresql.conf"
-    async with store_in(folder, retry_for=1.0) as store, store_in(folder) as patient:
+    async with store_in(folder, retry_for=4.0) as store, store_in(folder) as patient:
         assert await store.add([Chunk("kept", "a")]) == ["a"]
         assert await patient.count() == 1
         right = settings.read_bytes()

@@ -57,6 +57,7 @@ _OURS: Final = frozenset(
     }
 )
 _START_TIMEOUT: Final = 120.0
+_STARTS: Final = 2
 _PAUSE: Final = 0.02
 _MAX_LOG: Final = 4_000_000
 # What a new server says while a process of one that was killed is still at work: two at once would spoil the data.
@@ -192,17 +193,18 @@ def _join(folder: Path) -> str:
 def _address_when_ready(folder: Path) -> str:
     """Return the address of the server, which is started with its supervisor unless that is there."""
     end = time.monotonic() + _START_TIMEOUT
-    started = False
+    starts = 0
     while True:
         supervisor = _try_lock(folder / "supervisor.lock")
         if supervisor is not None:
             try:
-                if started and _LINGERING not in log_end(folder):
+                # More than once: a server that was killed may have answered the first supervisor still.
+                if starts >= _STARTS and _LINGERING not in log_end(folder)[-600:]:
                     raise StoreUnavailableError(
                         f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
                     )
                 _start(folder, supervisor)
-                started = True
+                starts += 1
             finally:
                 os.close(supervisor)
         address = _address(folder)

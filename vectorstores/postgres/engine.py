@@ -97,7 +97,7 @@ class PostgresEngine:
         return opening.result()
 
     async def _connect(self) -> Transactions:
-        self._close_all([loop for loop in self._opening if loop.is_closed()])
+        self._close_all([loop for loop in list(self._opening) if loop.is_closed()])
         if self._known is None:
             self._known = await self._learn()
         known = self._known
@@ -109,7 +109,8 @@ class PostgresEngine:
         with suppress(RuntimeError):
             here = asyncio.get_running_loop()
         for loop in loops:
-            transactions = _opened(self._opening.pop(loop))
+            opening = self._opening.pop(loop, None)
+            transactions = None if opening is None else _opened(opening)
             if transactions is None:
                 continue
             if loop is here or loop.is_closed():

@@ -97,7 +97,10 @@ class PostgresMove:
 
         about = await on_connection(place, options, look)
         self._opened = Transactions(Pool(place, options, about))
-        return await self._transactions.write(self._prepare)
+        moving = await self._transactions.write(self._prepare)
+        if moving:
+            await self._transactions.write(self._add_indexes)
+        return moving
 
     async def _prepare(self, connection: Connection) -> bool:
         await connection.execute(_LOCK_WAIT)
@@ -105,7 +108,6 @@ class PostgresMove:
         said, target = await self._said(connection), self._target
         if said.get("next_embedder") == target.embedder_id:
             self._generation = int(said["next_generation"])
-            await self._add_indexes(connection)
             return True
         if "next_generation" in said:
             given_up = int(said["next_generation"])
@@ -118,7 +120,6 @@ class PostgresMove:
             return False
         self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
         await connection.execute(add_column(self._generation, target.dim))
-        await self._add_indexes(connection)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         values = (target.embedder_id, repr(target.embedder), str(target.dim), str(self._generation))
@@ -127,7 +128,11 @@ class PostgresMove:
         return True
 
     async def _add_indexes(self, connection: Connection) -> None:
-        """Make the indexes: at the beginning, when they only look through the table and there is nothing to put in."""
+        """Make the indexes now, when there is nothing to put in: writers wait while the table is looked through."""
+        await connection.execute(_LOCK_WAIT)
+        await lock_schema(connection, self._place)
+        if self._is_done(await self._said(connection)):
+            return
         await connection.execute("SET LOCAL statement_timeout = 0")
         pending = sql.Identifier(f"chunks_pending_{self._generation}")
         await connection.execute(sql.SQL(_PENDING).format(pending, self._column))

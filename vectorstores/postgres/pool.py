@@ -75,6 +75,13 @@ class Call:
     phase: Literal["waiting", "connecting", "working", "committing", "ending"] = "waiting"
     left: bool = False
 
+    def commit(self) -> None:
+        """Enter the phase that a caller waits for even when it is cancelled; raise if it has left before."""
+        # asyncio.wait_for(), in which psycopg waits, may lose a cancellation before Python 3.12.
+        if self.left:
+            raise asyncio.CancelledError
+        self.phase = "committing"
+
 
 Work = Callable[[Connection, Call], Awaitable[T]]
 
@@ -243,7 +250,7 @@ class Transactions:
                 doubt = None
             try:
                 result = await self._worked(connection, work)
-                call.phase = "committing"
+                call.commit()
             except BaseException:
                 call.phase = "ending"
                 await roll_back(connection)
