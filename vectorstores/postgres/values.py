@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pgvector
 from psycopg import adapters
 from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Dumper
@@ -34,7 +35,7 @@ class Vector:
     __slots__ = ("data",)
 
     def __init__(self, vector: FloatArray) -> None:
-        self.data = struct.pack(">HH", len(vector), 0) + vector.astype(">f4").tobytes()
+        self.data = pgvector.Vector(vector).to_binary()
 
 
 class Vectors:
