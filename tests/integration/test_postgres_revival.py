@@ -74,6 +74,7 @@ async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
     """The next server must not start while it may write."""
     async with store_in(folder) as store:
         await store.add([Chunk("kept", "a")])
+        stored = await store.count()
         with psycopg.connect(server.embedded_conninfo(folder)) as connection:
             lingering = connection.info.backend_pid
             os.kill(lingering, signal.SIGSTOP)
@@ -89,7 +90,7 @@ async def test_a_process_of_a_killed_server_that_lingers_is_waited_for(folder):
                         await anyio.sleep(0.02)
             finally:
                 os.kill(lingering, signal.SIGCONT)
-        assert await waiting == 1
+        assert await waiting == stored
 
 
 async def test_a_server_that_could_not_start_is_started_when_it_can(folder):

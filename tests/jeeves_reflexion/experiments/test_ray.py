@@ -317,9 +317,9 @@ async def test_alfworld_loses_nothing_when_a_process_with_its_engine_is_killed(
                 killed += engines()
                 for worker in {worker for _, worker in killed}:
                     os.kill(worker, signal.SIGKILL)
-            return (
-                "Search." if messages[0].content.startswith("You write lessons") else f"go to {len(messages)}"
-            )
+            if messages[0].content.startswith("You write lessons"):
+                return "Search the drawers first."
+            return f"go to {len(messages)}"
 
         setting = alfworld.Setting(
             Plan(("own",), trials=2, workers=1, k=3),
