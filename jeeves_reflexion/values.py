@@ -55,10 +55,14 @@ def plain_number(value: object) -> object:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def _text(value: object) -> object:
-    if not isinstance(value, str):
-        raise TypeError("a text (str)")
-    return value
+def _kind(kind: type, said: str, *, refused: tuple[type, ...] = ()) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        value = plain_number(value)
+        if not isinstance(value, kind) or isinstance(value, refused):
+            raise TypeError(said)
+        return value
+
+    return read
 
 
 def _items(value: object) -> tuple[object, ...]:
@@ -91,12 +95,6 @@ def _own(name: str) -> Callable[[object], object]:
     return read
 
 
-def _mapping(value: object) -> object:
-    if not isinstance(value, Mapping):
-        raise TypeError("a mapping")
-    return value
-
-
 def _number(value: object) -> object:
     value = plain_number(value)
     if not isinstance(value, numbers.Real):
@@ -110,26 +108,12 @@ def _number(value: object) -> object:
     return number
 
 
-def _whole(value: object) -> object:
-    value = plain_number(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError("a whole number")
-    return value
-
-
-def _truth(value: object) -> object:
-    value = plain_number(value)
-    if not isinstance(value, bool):
-        raise TypeError("True or False")
-    return value
-
-
 _READERS: Mapping[str, Callable[[object], object]] = {
-    "str": _text,
-    "int": _whole,
-    "Mapping": _mapping,
+    "str": _kind(str, "a text (str)"),
+    "int": _kind(int, "a whole number", refused=(bool,)),
+    "Mapping": _kind(Mapping, "a mapping"),
     "float": _number,
-    "bool": _truth,
+    "bool": _kind(bool, "True or False"),
     **{name: _own(name) for name in ("EvaluationError", "Step", "ToolCall", "Usage")},
 }
 
