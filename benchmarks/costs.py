@@ -276,27 +276,24 @@ _OTHERS: Final[Mapping[Language, str]] = {
     "lua": "return {valid = output:find('@') ~= nil, score = 1.0}",
     "prolog": 'evaluate(Output, _, _{valid: true, score: 1.0}) :- sub_string(Output, _, _, _, "@").',
 }
-_PAUSE: Final = 0.3
-"""Seconds in which the next warm interpreter starts."""
 
 
 async def sandboxes(size: Size) -> list[Cost]:
     """An evaluation in the sandbox beside ``python -c``; from the call until its value is there and it is all gone."""
     few = replace(size, calls=1)
-    async with Sandbox() as cold, Sandbox(warm=1) as warm:
-        sides: dict[str, Side] = {
-            "bare subprocess": Here(_bare),
-            "sandbox, cold": Here(_evaluation(cold, "python", _EVALUATOR)),
-            "sandbox, warm": Here(_evaluation(warm, "python", _EVALUATOR), pause=_PAUSE),
-        }
-        for language, code in _OTHERS.items():
-            once = _evaluation(cold, language, code)
-            try:
-                await once(0)
-            except SandboxUnavailableError:
-                continue
-            sides[f"sandbox, cold, {language.title()}"] = Here(once)
-        return await compare("sandbox", sides, few)
+    sandbox = Sandbox()
+    sides: dict[str, Side] = {
+        "bare subprocess": Here(_bare),
+        "sandbox": Here(_evaluation(sandbox, "python", _EVALUATOR)),
+    }
+    for language, code in _OTHERS.items():
+        once = _evaluation(sandbox, language, code)
+        try:
+            await once(0)
+        except SandboxUnavailableError:
+            continue
+        sides[f"sandbox, {language.title()}"] = Here(once)
+    return await compare("sandbox", sides, few)
 
 
 def _evaluation(sandbox: Sandbox, language: Language, code: str) -> Callable[[int], Awaitable[None]]:

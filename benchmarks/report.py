@@ -65,6 +65,12 @@ async def write_run_report(results: Results, folder: Path, *, title: str, unit: 
     return await anyio.to_thread.run_sync(write)
 
 
+def tell_quarters(say: Callable[[str], None], what: str, done: int, total: int) -> None:
+    """Say how far something is, at each quarter."""
+    if done == total or done * 4 // total > (done - 1) * 4 // total:
+        say(f"{what}: {done} of {total}")
+
+
 def machine() -> str:
     """Describe the machine in a few words: Python, system, processor, cores."""
     return (

@@ -40,7 +40,6 @@ from jeeves_reflexion.lessons import Credit as Credit
 from jeeves_reflexion.lessons import Curator as Curator
 from jeeves_reflexion.lessons import FileMemory as FileMemory
 from jeeves_reflexion.lessons import LessonSettings as LessonSettings
-from jeeves_reflexion.lessons import MergeSettings as MergeSettings
 from jeeves_reflexion.lessons import Picking as Picking
 from jeeves_reflexion.lessons import TransientMemory as TransientMemory
 from jeeves_reflexion.lessons import VectorLessonStore as VectorLessonStore

@@ -23,6 +23,9 @@ class Share:
         """The observed share."""
         return self.successes / self.n
 
+    def __str__(self) -> str:
+        return f"{self.successes}/{self.n} = {self.value:.0%} ({self.low:.0%} to {self.high:.0%})"
+
 
 def wilson(successes: int, n: int, *, z: float = Z95) -> Share:
     """Return the share with its Wilson score interval (Wilson 1927), by default at 95 %.

@@ -78,7 +78,6 @@ BOTH_LOOPS = (
     "loop/test_reflexion_nested.py",
     "loop/test_reflexion_usage.py",
     "refinement/test_refinement.py",
-    "sandbox/test_sandbox_failures.py",
     "tasknotes/test_ensemble.py",
     "vectorstores/test_faiss_store.py",
     "vectorstores/test_writes.py",

@@ -174,7 +174,7 @@ MANY = """
                 await store.add([Chunk("x", id=str(n), vector=vector) for n, vector in enumerate(vectors)])
             for query in vectors[:3]:
                 for where in (None, {"no": {"$exists": False}}):
-                    hits = await store.search_by_vector(-query, k=5, filter=where)
+                    hits = await store.search(-query, k=5, filter=where)
                     print(*(hit.chunk.id for hit in hits))
 
     anyio.run(main)
@@ -202,7 +202,7 @@ async def test_many_rows_are_searched_exactly_with_a_warning_that_names_faiss(ba
         bare.folder / "many", embedder=HashingEmbedder(dim=DIM), namespace="a"
     ) as store:
         for query, ids in zip(vectors, nearest, strict=False):
-            assert [hit.chunk.id for hit in await store.search_by_vector(-query, k=5)] == ids
+            assert [hit.chunk.id for hit in await store.search(-query, k=5)] == ids
     assert bare(MANY, "find").stdout == expected
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 
     from vectorstores.base import JSON, FloatArray
 
-# Vectors that are normalised together: a copy of more would keep other threads waiting for milliseconds.
-_AT_ONCE: Final = 512
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _SQUARES: Final = (1e-200, 1e200)
 # As near to 1 as the square of a unit vector in float32.
 _UNIT: Final = 2.0**-22
-# The same, however the squares are summed up.
-_SURELY_UNIT: Final = 0.999 * _UNIT
 
 
 @dataclass(slots=True)
@@ -79,22 +75,13 @@ def check_indexed(indexed: Sequence[str]) -> tuple[str, ...]:
 def check_chunks(chunks: Sequence[Chunk], dim: int) -> list[Row]:
     """Check chunks for a store of this dimension; the error names the index and id of the offender."""
     seen: dict[str, int] = {}
-    rows: list[Row] = []
-    try:
-        for index, chunk in enumerate(chunks):
-            rows.append(_check_texts(chunk, index, seen))
-    except InvalidChunkError:
-        # One before it may have a vector that can't be stored: the first offender is the one to name.
-        _normalise(chunks, rows, dim)
-        raise
-    _normalise(chunks, rows, dim)
-    return rows
+    return [_checked(chunk, index, seen, dim) for index, chunk in enumerate(chunks)]
 
 
-def _check_texts(chunk: object, index: int, seen: dict[str, int]) -> Row:
+def _checked(chunk: object, index: int, seen: dict[str, int], dim: int) -> Row:
     if not isinstance(chunk, Chunk):
         raise InvalidChunkError(f"chunks[{index}]: expected a Chunk, got {type(chunk).__name__}")
-    place = _place(chunk, index)
+    place = f"chunks[{index}] (id {chunk.id!r})"
     check_text(chunk.id, f"{place}: id", InvalidChunkError)
     if not chunk.id:
         raise InvalidChunkError(f"{place}: id must not be empty")
@@ -105,50 +92,8 @@ def _check_texts(chunk: object, index: int, seen: dict[str, int]) -> Row:
     if chunk.embed_text is not None:
         check_text(chunk.embed_text, f"{place}: embed_text", InvalidChunkError)
     metadata = metadata_json(chunk.metadata, f"{place}: metadata")
-    return Row(chunk.id, chunk.content, chunk.embed_text, metadata, None)
-
-
-def _place(chunk: Chunk, index: int) -> str:
-    return f"chunks[{index}] (id {chunk.id!r})"
-
-
-def _normalise(chunks: Sequence[Chunk], rows: Sequence[Row], dim: int) -> None:
-    """Give the rows the vectors of their chunks, many at a time."""
-
-    def place(number: int) -> str:
-        return f"{_place(chunks[given[number]], given[number])}: vector"
-
-    given: list[int] = []
-    arrays: list[NDArray[Any]] = []
-    for index in range(len(rows)):
-        vector = chunks[index].vector
-        if vector is None:
-            continue
-        given.append(index)
-        array = _array(vector, lambda: place(len(arrays)))
-        if array.dtype.kind not in "fiu" or array.shape != (dim,):
-            _unit_all(arrays, dim, place)
-            unit_vector(array, dim, place(len(arrays)))
-        arrays.append(array)
-    for index, unit in zip(given, _unit_all(arrays, dim, place), strict=True):
-        rows[index].vector = unit
-
-
-def _unit_all(arrays: Sequence[NDArray[Any]], dim: int, place: Callable[[int], str]) -> Iterator[FloatArray]:
-    units: list[FloatArray] = []
-    if len(arrays) == 1:
-        return iter([unit_vector(arrays[0], dim, place(0))])
-    for low in range(0, len(arrays), _AT_ONCE):
-        some = np.stack(arrays[low : low + _AT_ONCE])
-        units.extend(unit_rows(some, dim, lambda number, low=low: place(low + number)))  # type: ignore[misc]
-    return iter(units)
-
-
-def _array(vector: object, place: Callable[[], str]) -> NDArray[Any]:
-    try:
-        return np.asarray(vector)
-    except ValueError as error:
-        raise InvalidChunkError(f"{place()}: expected a row of numbers: {error}") from error
+    vector = None if chunk.vector is None else unit_vector(chunk.vector, dim, f"{place}: vector")
+    return Row(chunk.id, chunk.content, chunk.embed_text, metadata, vector)
 
 
 def check_ids(ids: Sequence[str], name: str = "ids") -> list[str]:
@@ -195,18 +140,18 @@ def to_json(value: object, place: str) -> str:
 
 def unit_vector(vector: object, dim: int, place: str) -> FloatArray:
     """Return a vector of shape ``(dim,)`` scaled to unit length as float32."""
-    array = _array(vector, lambda: place)
+    try:
+        array = np.asarray(vector)
+    except ValueError as error:
+        raise InvalidChunkError(f"{place}: expected a row of numbers: {error}") from error
     if array.dtype == np.float32 and array.shape == (dim,):
         # The same steps as for many, at a fifth of the cost: most calls bring one vector.
         wide = array.astype(np.float64)
-        # Well within what is left as it is, however the squares are summed up.
-        if abs(float(wide.dot(wide)) - 1.0) < _SURELY_UNIT:
-            return array.copy()
-        square = float(np.einsum("i,i->", wide, wide))
+        square = float(wide.dot(wide))
         if _SQUARES[0] < square < _SQUARES[1]:
-            if abs(square - 1.0) >= _UNIT:
-                wide /= math.sqrt(square)
-            return wide.astype(np.float32)
+            return (
+                array.copy() if abs(square - 1.0) < _UNIT else (wide / math.sqrt(square)).astype(np.float32)
+            )
     row: FloatArray = unit_rows(array[np.newaxis], dim, lambda _: place)[0]
     return row
 

@@ -29,7 +29,6 @@ class Query:
     vector: FloatArray
     k: int
     where: Node | None
-    diversity: float
     min_score: float
 
 
@@ -79,8 +78,8 @@ class Engine(Protocol):
         """Return what is nearest to the query."""
         ...
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-        """Return chunks in the order of the ids."""
+    async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
+        """Return chunks in the order of the ids, with their vectors where these are asked for."""
         ...
 
     async def count(self, namespace: str, where: Node | None) -> int:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from vectorstores.base import StoreCorruptError, VectorStoreError
+from vectorstores.base import Chunk, RecordWrite, StoreCorruptError, VectorStoreError
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -18,7 +18,7 @@ _NUMBER: Final = 8
 
 
 def weigh(values: Iterable[object], limit: int) -> int:
-    """Return about how many bytes of JSON these values are, or a number above ``limit`` if they are more."""
+    """Return about how many bytes of JSON these values, chunks and records are, or a number above ``limit``."""
     total = 0
     waiting = list(values)
     while waiting and total <= limit:
@@ -28,6 +28,10 @@ def weigh(values: Iterable[object], limit: int) -> int:
             total += len(value)
         elif value is None or isinstance(value, int | float):
             pass  # before the costly question what else it may be
+        elif isinstance(value, Chunk):
+            waiting += (value.id, value.content, value.embed_text, value.metadata)
+        elif isinstance(value, RecordWrite):
+            waiting.append(value.value)
         elif isinstance(value, Mapping):
             if len(value) > limit // _NUMBER:
                 return limit + 1

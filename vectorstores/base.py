@@ -179,7 +179,8 @@ class Embedder(Protocol):
 class VectorStore(Protocol):
     """Keeps chunks and finds them by meaning, within one namespace.
 
-    A call works whole or not at all, is durable when it returns, and may be made from many tasks at once.
+    A call works whole or not at all, is durable when it returns, and may be made from many tasks at once. Records are
+    apart, in :class:`RecordStore`.
     """
 
     @property
@@ -201,41 +202,27 @@ class VectorStore(Protocol):
 
     async def search(
         self,
-        query: str,
+        query: str | FloatArray,
         *,
         k: int = 5,
         filter: Filter | None = None,
         diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Return the ``k`` chunks nearest to the query, best first, among those that the filter admits."""
+        """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
+        that the filter admits.
+        """
         ...
 
-    async def search_by_vector(
-        self,
-        vector: FloatArray,
-        *,
-        k: int = 5,
-        filter: Filter | None = None,
-        diversity: float = 0.0,
-        min_score: float = -1.0,
-    ) -> list[SearchHit]:
-        """Like :meth:`search`, for an embedding of shape ``(dim,)`` that the caller already has."""
-        ...
+    async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
+        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out.
 
-    async def get_by_ids(self, ids: Sequence[str]) -> list[Chunk]:
-        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out."""
+        With their ``vectors``, if asked: those of one embedder are compared by their inner product.
+        """
         ...
 
     async def count(self, *, filter: Filter | None = None) -> int:
         """Count the chunks that the filter admits."""
-        ...
-
-    async def update(self, id: str, patch: Mapping[str, JSON]) -> bool:
-        """Merge ``patch`` into a chunk's metadata atomically (a value of ``None`` is stored as null).
-
-        Returns False if there is no such chunk.
-        """
         ...
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:

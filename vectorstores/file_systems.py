@@ -9,25 +9,9 @@ from vectorstores.base import StoreUnavailableError
 
 _MOUNTS: Final = Path("/proc/self/mounts")
 # Their locks and shared memory don't hold between machines, and SQLite's write-ahead log needs both.
-_NETWORK_FILE_SYSTEMS: Final = frozenset(
-    {
-        *(
-            "9p",
-            "afs",
-            "ceph",
-            "cifs",
-            "coda",
-            "davfs",
-            "glusterfs",
-            "gpfs",
-            "lustre",
-            "ncpfs",
-            "nfs",
-            "nfs4",
-        ),
-        *("smb2", "smb3", "smbfs", "fuse.ceph", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs"),
-        *("fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
-    }
+_NETWORK_FILE_SYSTEMS: Final = (
+    "9p afs ceph cifs coda davfs glusterfs gpfs lustre ncpfs nfs nfs4 smb2 smb3 smbfs fuse.ceph fuse.davfs fuse.gcsfuse"
+    " fuse.glusterfs fuse.juicefs fuse.rclone fuse.s3fs fuse.sshfs"
 )
 
 
@@ -36,7 +20,7 @@ def refuse_network(place: Path) -> None:
     if not _MOUNTS.exists():
         return
     kind = file_system(place.resolve(), _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
-    if kind in _NETWORK_FILE_SYSTEMS:
+    if kind in _NETWORK_FILE_SYSTEMS.split():
         raise StoreUnavailableError(
             f"{place} is on a network file system ({kind}), whose locks can't keep a store whole;"
             " use a local folder, or PostgreSQL to share between machines"

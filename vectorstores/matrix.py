@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from vectorstores.mmr import mmr
-
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
@@ -164,20 +162,17 @@ class Matrix:
         usable = self.alive if self.dead else None
         if mask is not None:
             usable = mask if usable is None else usable & mask
-        wanted = query.k if query.diversity == 0.0 else max(4 * query.k, query.k + 20)
-        places = None if proposal is None else proposal(query.vector, wanted, usable)
+        places = None if proposal is None else proposal(query.vector, query.k, usable)
         if places is None:
-            places = self._nearest(query.vector, wanted, usable)
+            places = self._nearest(query.vector, query.k, usable)
         vectors = self.gather(places)
         scores = vectors.astype(np.float64) @ query.vector.astype(np.float64)
         np.minimum(np.maximum(scores, -1.0, out=scores), 1.0, out=scores)
         # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.
         scores.round(9, out=scores)
-        order = np.lexsort((places, -scores))[:wanted]
+        order = np.lexsort((places, -scores))[: query.k]
         if query.min_score > -1.0:
             order = order[scores[order] >= query.min_score]
-        if query.diversity:
-            order = order[mmr(scores[order], vectors[order], k=query.k, diversity=query.diversity)]
         return list(zip(self.rows[places[order]].tolist(), scores[order].tolist(), strict=True))
 
     def _nearest(self, vector: FloatArray, k: int, usable: Mask | None) -> Places:

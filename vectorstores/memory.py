@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.lowlevel
@@ -229,10 +229,15 @@ class _MemoryEngine:
 
         return await self._run(work, len(self._space(namespace).entries))
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+    async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
         def work() -> list[Chunk]:
             space = self._space(namespace)
-            return [space.entries[space.rows[id]].chunk() for id in ids if id in space.rows]
+            rows = [space.rows[id] for id in ids if id in space.rows]
+            chunks = [space.entries[row].chunk() for row in rows]
+            if not vectors:
+                return chunks
+            kept = space.matrix.gather(space.matrix.find(np.array(rows, dtype=np.int64)))
+            return [replace(chunk, vector=vector) for chunk, vector in zip(chunks, kept, strict=True)]
 
         return await self._run(work, len(ids))
 

@@ -1,14 +1,40 @@
-"""What a backend has to do so that its vectors can be replaced by those of another embedder."""
+"""Moves a store to another embedder while it is in use: old vectors serve until all the new ones are there.
+
+The new vectors are kept beside the old ones, so a move that was stopped goes on where it was. What others add,
+change or delete meanwhile is noted by the database itself, whoever writes. At the end both change places in one
+transaction; stores that are open then say so at their next call and have to be opened anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+import anyio.to_thread
+
+from vectorstores._engine import Opened, embed_checked
+from vectorstores.address import folder_of
+from vectorstores.base import Embedder, StoreUnavailableError
+from vectorstores.origin import Origin
+from vectorstores.postgres.address import is_postgres, require_psycopg
+from vectorstores.sqlite_faiss import schema
+from vectorstores.sqlite_faiss.database import Database
+from vectorstores.sqlite_faiss.folder import DATABASE
 
 if TYPE_CHECKING:
-    from vectorstores._engine import Opened
+    import sqlite3
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from vectorstores.base import FloatArray
+
+# Bytes of a row beside its vector, generously.
+_ROW: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +71,129 @@ class Move(Protocol):
     async def close(self) -> None:
         """Let go of the store."""
         ...
+
+
+async def reembed(
+    url: str | os.PathLike[str],
+    *,
+    embedder: Embedder,
+    batch: int = 256,
+    on_progress: Callable[[Reembedding], None] | None = None,
+) -> Reembedding:
+    """Embed everything in the store at ``url`` with another embedder, and make it the store's own.
+
+    Searches and writes of others go on with the old one meanwhile. A move that was stopped, however, is taken
+    up where it was; one to another embedder is given up for this one. ``batch`` texts are embedded at a time;
+    ``on_progress`` is called after each. What is embedded is each chunk's ``embed_text``, else its content, also
+    where the old vector had been supplied by a caller.
+
+    Raises :class:`~vectorstores.StoreUnavailableError` where there is no store, or when another process moves it
+    to a third embedder at the same time, :class:`~vectorstores.EmbeddingError`, and what opening a store raises.
+    """
+    if isinstance(batch, bool) or not isinstance(batch, int):
+        raise TypeError(f"batch must be a whole number, got {batch!r}")
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    move = _move(url)
+    try:
+        opened = await anyio.to_thread.run_sync(lambda: Opened(embedder, embedder.id, embedder.dim))
+        if await move.begin(opened):
+            await _fill(move, opened, batch, on_progress)
+        return await move.progress()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await move.close()
+
+
+async def _fill(
+    move: Move, opened: Opened, batch: int, on_progress: Callable[[Reembedding], None] | None
+) -> None:
+    while True:
+        rows = await move.pending(batch)
+        if rows:
+            await move.keep(rows, await embed_checked(opened, [text for _, text in rows]))
+        elif await move.finish():
+            return
+        if on_progress is not None:
+            on_progress(await move.progress())
+
+
+def _move(url: str | os.PathLike[str]) -> Move:
+    address = os.fspath(url)
+    if is_postgres(address):
+        require_psycopg()
+        from vectorstores.postgres.move import PostgresMove  # noqa: PLC0415 - optional dependency
+
+        return PostgresMove(address)
+    folder = folder_of(url)
+    if folder is None:
+        raise StoreUnavailableError(
+            f"{address} is no store that can be re-embedded; name a folder or a PostgreSQL database"
+        )
+    from vectorstores.sqlite_faiss.move import SqliteMove  # noqa: PLC0415 - it has its results from here
+
+    return SqliteMove(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class ReembeddingEstimate:
+    """What :func:`~vectorstores.reembed` would do: embed ``texts`` of ``total`` chunks, in all namespaces.
+
+    ``begun`` says that a move to this embedder was begun and would go on. ``bytes_needed`` is about what is written
+    beside what is there, at most at one time; ``bytes_free`` is what the disk has, None where it is another machine's.
+    """
+
+    before: Origin
+    after: Origin
+    texts: int
+    total: int
+    begun: bool
+    bytes_needed: int
+    bytes_free: int | None
+
+
+async def estimate_reembedding(url: str | os.PathLike[str], *, embedder: Embedder) -> ReembeddingEstimate:
+    """Say what moving the store at ``url`` to an embedder would take. Changes nothing and embeds nothing.
+
+    Raises :class:`~vectorstores.StoreUnavailableError` where there is no store, and what reading it raises.
+    """
+    return await anyio.to_thread.run_sync(_estimate, os.fspath(url), embedder)
+
+
+def _estimate(address: str, embedder: Embedder) -> ReembeddingEstimate:
+    after = Origin(embedder.id, repr(embedder), embedder.dim)
+    said: Mapping[str, str]
+    free: int | None = None
+    if is_postgres(address):
+        require_psycopg()
+        from vectorstores.postgres.about import read_counts  # noqa: PLC0415 - optional dependency
+
+        counts = read_counts(address)
+        if counts is None:
+            raise StoreUnavailableError("there is no store at this PostgreSQL database and schema")
+        said, total, left = counts
+    else:
+        folder = folder_of(address)
+        if folder is None or not (folder / DATABASE).exists():
+            raise StoreUnavailableError(f"there is no store at {address}")
+        said, total, left = _counts(folder / DATABASE)
+        free = shutil.disk_usage(folder).free
+    before = Origin(said["embedder"], said["embedder_name"], int(said["dim"]))
+    begun = said.get("next_embedder") == after.embedder_id
+    texts = left if begun else 0 if before.embedder_id == after.embedder_id else total
+    # The new vectors in rows and index, and the old ones once more: their rows are written anew, or leave by the log.
+    needed = total * (4 * before.dim + 2 * 4 * after.dim + _ROW) if texts else 0
+    return ReembeddingEstimate(before, after, texts, total, begun, needed, free)
+
+
+def _counts(path: Path) -> tuple[Mapping[str, str], int, int]:
+    def read(connection: sqlite3.Connection) -> tuple[Mapping[str, str], int, int]:
+        said = schema.about(connection, path)
+        (total,) = connection.execute("SELECT count(*) FROM chunks").fetchone()
+        left = total
+        if "next_embedder" in said:
+            (left,) = connection.execute("SELECT count(*) FROM next_pending").fetchone()
+        return said, total, left
+
+    with closing(Database(path)) as database:
+        return database.read(read)

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio.to_thread
+import numpy as np
 
 from vectorstores._checks import (
-    Row,
     cache_key,
     check_chunks,
     check_ids,
@@ -38,6 +38,7 @@ from vectorstores.base import (
     StoreUnavailableError,
 )
 from vectorstores.filters import parse
+from vectorstores.mmr import mmr
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
@@ -49,9 +50,8 @@ R = TypeVar("R")
 # Checking a chunk takes some 10 microseconds, and a millisecond for 100 kB of it: more would be felt on the event loop.
 _INLINE: Final = 32
 _LIGHT: Final = 64 * 1024
-# A value of a filter takes some microseconds; an id less than one.
-_LIGHT_FILTER: Final = 8 * 1024
-_MANY_IDS: Final = 1000
+# Values of a filter, and ids, take some microseconds each.
+_LIGHT_LIST: Final = 8 * 1024
 # More than any store holds, and a number that every one of them can take.
 _MANY: Final = 2**31 - 1
 
@@ -99,10 +99,12 @@ class Store:
         :class:`~vectorstores.EmbeddingError`; nothing of the call is stored then.
         """
         opened = await self._open()
-        heavy = len(chunks) > _INLINE or _heavy(*chunks, *records)
-        rows = await _offload(heavy, partial(check_chunks, chunks, opened.dim))
-        record_rows = await _offload(heavy, partial(check_records, records))
-        fresh = await self._fill_vectors(opened, [row for row in rows if row.vector is None])
+        rows = await _checked(partial(check_chunks, chunks, opened.dim), *chunks)
+        record_rows = await _checked(partial(check_records, records), *records)
+        lacking = [row for row in rows if row.vector is None]
+        vectors, fresh = await self._embed(opened, [row.searched_text for row in lacking])
+        for row, vector in zip(lacking, vectors, strict=True):
+            row.vector = vector
         if rows or record_rows:
             await self._engine.write(self._namespace, rows, record_rows, fresh)
         return [row.id for row in rows]
@@ -110,35 +112,48 @@ class Store:
     async def delete(self, ids: Sequence[str], *, records: Sequence[RecordWrite] = ()) -> int:
         """Delete chunks by id and return how many there were; unknown ids are passed over."""
         await self._open()
-        wanted = await _distinct(ids)
-        record_rows = await _offload(_heavy(*records), partial(check_records, records))
+        wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
+        record_rows = await _checked(partial(check_records, records), *records)
         return await self._engine.delete(self._namespace, wanted, record_rows) if wanted or record_rows else 0
 
     async def search(
         self,
-        query: str,
+        query: str | FloatArray,
         *,
         k: int = 5,
         filter: Filter | None = None,
         diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Return the ``k`` chunks nearest to the query, best first, among those that the filter admits.
+        """Return the ``k`` chunks nearest to a text, or to an embedding of shape ``(dim,)``, best first, among those
+        that the filter admits.
 
         ``diversity`` in [0, 1] re-ranks by maximal marginal relevance (:mod:`vectorstores.mmr`);
-        ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError` and
-        :class:`~vectorstores.EmbeddingError`.
+        ``min_score`` is a cosine similarity. Raises :class:`~vectorstores.InvalidFilterError`,
+        :class:`~vectorstores.EmbeddingError`, and :class:`~vectorstores.InvalidChunkError` for a vector of another
+        shape or without a direction.
         """
-        if not isinstance(query, str):
-            raise TypeError(f"query must be a string, got {type(query).__name__}")
-        make = await _query_maker(k, filter, diversity, min_score)
-        opened = await self._open()
-        vectors, fresh = await self._embed(opened, [query])
-        if fresh:
-            # What can't be remembered costs a repetition later; it is no reason to withhold an answer now.
-            with suppress(StoreUnavailableError):
-                await self._engine.remember(fresh)
-        return await self._engine.search(self._namespace, make(vector=vectors[0]))
+        if diversity:
+            return await self._diverse(query, k, filter, diversity, min_score)
+        where = await _parsed(filter)
+        k, min_score = _whole("k", k), _within("min_score", min_score, -1.0, 1.0)
+        vector = await self._query_vector(query, await self._open())
+        return await self._engine.search(self._namespace, Query(vector, k, where, min_score))
+
+    async def _diverse(
+        self, query: str | FloatArray, k: int, filter: Filter | None, diversity: float, min_score: float
+    ) -> list[SearchHit]:
+        k, diversity = _whole("k", k), _within("diversity", diversity, 0.0, 1.0)
+        found = await self.search(query, k=max(4 * k, k + 20), filter=filter, min_score=min_score)
+        chunks = await self._engine.get(self._namespace, [hit.chunk.id for hit in found], vectors=True)
+        vectors = {chunk.id: chunk.vector for chunk in chunks if chunk.vector is not None}
+        # What was deleted since the search is left out.
+        hits = [hit for hit in found if hit.chunk.id in vectors]
+        if not hits:
+            return []
+        scores = np.array([hit.score for hit in hits])
+        rows = np.stack([vectors[hit.chunk.id] for hit in hits])
+        return [hits[place] for place in mmr(scores, rows, k=k, diversity=diversity)]
 
     async def search_by_vector(
         self,
@@ -149,21 +164,27 @@ class Store:
         diversity: float = 0.0,
         min_score: float = -1.0,
     ) -> list[SearchHit]:
-        """Like :meth:`search`, for an embedding of shape ``(dim,)`` that the caller already has.
+        """Like :meth:`search` with a vector: its name before texts and vectors had one."""
+        return await self.search(vector, k=k, filter=filter, diversity=diversity, min_score=min_score)
 
-        Raises :class:`~vectorstores.InvalidChunkError` for a vector of another shape or without a direction.
+    async def _query_vector(self, query: str | FloatArray, opened: Opened) -> FloatArray:
+        if not isinstance(query, str):
+            return unit_vector(query, opened.dim, "query vector")
+        vectors, fresh = await self._embed(opened, [query])
+        if fresh:
+            # What can't be remembered costs a repetition later; it is no reason to withhold an answer now.
+            with suppress(StoreUnavailableError):
+                await self._engine.remember(fresh)
+        return vectors[0]
+
+    async def get_by_ids(self, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
+        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out.
+
+        With their ``vectors``, if asked: those of one embedder are compared by their inner product.
         """
-        make = await _query_maker(k, filter, diversity, min_score)
-        opened = await self._open()
-        return await self._engine.search(
-            self._namespace, make(vector=unit_vector(vector, opened.dim, "query vector"))
-        )
-
-    async def get_by_ids(self, ids: Sequence[str]) -> list[Chunk]:
-        """Return the chunks with these ids, in the order of the ids; those that don't exist are left out."""
-        wanted = await _distinct(ids)
+        wanted = await _checked(partial(check_ids, ids), ids, light=_LIGHT_LIST)
         await self._open()
-        return await self._engine.get(self._namespace, wanted)
+        return await self._engine.get(self._namespace, wanted, vectors=vectors)
 
     async def count(self, *, filter: Filter | None = None) -> int:
         """Count the chunks that the filter admits."""
@@ -178,7 +199,7 @@ class Store:
         """
         await self._open()
         (known,) = check_ids([id])
-        text = await _offload(_heavy(patch), partial(metadata_json, patch, f"patch of {id!r}"))
+        text = await _checked(partial(metadata_json, patch, f"patch of {id!r}"), patch)
         return await self._engine.update(self._namespace, known, text)
 
     async def scan(self, *, filter: Filter | None = None, after: str | None = None, limit: int = 100) -> Page:
@@ -193,7 +214,7 @@ class Store:
 
     async def append_once(self, collection: str, key: str, value: JSON) -> bool:
         """Write a record unless the key exists; return whether it was written. Never replaces."""
-        row = await _offload(_heavy(value), partial(record_row, collection, key, value))
+        row = await _checked(partial(record_row, collection, key, value), value)
         await self._open()
         return await self._engine.append_once(self._namespace, row)
 
@@ -212,7 +233,7 @@ class Store:
         """
         if version is not None:
             version = _index("version", version)
-        row = await _offload(_heavy(value), partial(record_row, collection, key, value))
+        row = await _checked(partial(record_row, collection, key, value), value)
         await self._open()
         return await self._engine.swap_record(self._namespace, row, version)
 
@@ -228,7 +249,7 @@ class Store:
     async def delete_records(self, collection: str, keys: Sequence[str]) -> int:
         """Delete records by key and return how many there were."""
         check_ids([collection], "collection")
-        wanted = await _distinct(keys, "keys")
+        wanted = await _checked(partial(check_ids, keys, "keys"), keys, light=_LIGHT_LIST)
         await self._open()
         return await self._engine.delete_records(self._namespace, collection, wanted) if wanted else 0
 
@@ -246,20 +267,13 @@ class Store:
             )
         return await self._engine.open()
 
-    async def _fill_vectors(self, opened: Opened, rows: Sequence[Row]) -> dict[bytes, FloatArray]:
-        if not rows:
-            return {}
-        vectors, fresh = await self._embed(opened, [row.searched_text for row in rows])
-        for row, vector in zip(rows, vectors, strict=True):
-            row.vector = vector
-        return fresh
-
     async def _embed(
         self, opened: Opened, texts: Sequence[str]
     ) -> tuple[list[FloatArray], dict[bytes, FloatArray]]:
         """Return the embeddings of the texts, and by key those that the embedder was asked for."""
-        heavy = len(texts) > _INLINE or _heavy(*texts)
-        keys = await _offload(heavy, partial(_cache_keys, opened.embedder_id, texts))
+        if not texts:
+            return [], {}
+        keys = await _checked(lambda: [cache_key(opened.embedder_id, text) for text in texts], *texts)
         known = await self._engine.cached(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         fresh: dict[bytes, FloatArray] = {}
@@ -269,48 +283,16 @@ class Store:
         return [known[key] if key in known else fresh[key] for key in keys], fresh
 
 
-async def _offload(heavy: bool, work: Callable[[], R]) -> R:  # noqa: FBT001 - the one thing it is about
-    """Do work where it does not hold up the event loop."""
-    return await anyio.to_thread.run_sync(work) if heavy else work()
-
-
-def _heavy(*items: object) -> bool:
-    """Whether checking these, of any type, would be felt on the event loop."""
-    parts: list[object] = []
-    for item in items:
-        if isinstance(item, Chunk):
-            parts += (item.id, item.content, item.embed_text, item.metadata)
-        elif isinstance(item, RecordWrite):
-            parts.append(item.value)
-        else:
-            parts.append(item)
-    return weigh(parts, _LIGHT) > _LIGHT
-
-
-def _cache_keys(embedder_id: str, texts: Sequence[str]) -> list[bytes]:
-    return [cache_key(embedder_id, text) for text in texts]
-
-
-async def _distinct(ids: Sequence[str], name: str = "ids") -> list[str]:
-    """Return ids, or keys, without repetitions."""
-    return await _offload(len(ids) > _MANY_IDS, partial(check_ids, ids, name))
+async def _checked(work: Callable[[], R], *items: object, light: int = _LIGHT) -> R:
+    """Do work over these items; off the event loop where it would be felt there."""
+    if len(items) > _INLINE or weigh(items, light) > light:
+        return await anyio.to_thread.run_sync(work)
+    return work()
 
 
 async def _parsed(filter: Filter | None) -> Node | None:
     """Read a filter, of thousands of values perhaps."""
-    if filter is None:
-        return None
-    return await _offload(weigh([filter], _LIGHT_FILTER) > _LIGHT_FILTER, partial(parse, filter))
-
-
-async def _query_maker(k: int, filter: Filter | None, diversity: float, min_score: float) -> partial[Query]:
-    return partial(
-        Query,
-        k=_whole("k", k),
-        where=None if filter is None else await _parsed(filter),
-        diversity=_within("diversity", diversity, 0.0, 1.0),
-        min_score=_within("min_score", min_score, -1.0, 1.0),
-    )
+    return None if filter is None else await _checked(partial(parse, filter), filter, light=_LIGHT_LIST)
 
 
 def _within(name: str, value: T, low: float, high: float) -> T:

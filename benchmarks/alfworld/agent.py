@@ -24,7 +24,6 @@ from .rules_reflector import reflect
 
 LESSONS_BLOCK = "reflexion_lessons"
 WON = "won"
-USED = "lessons_used"
 DIALECT = "dialect"
 """In a task's metadata: how its game calls putting a thing somewhere (:mod:`benchmarks.alfworld.dialect`)."""
 
@@ -41,11 +40,6 @@ REPEATED = "repeated_action"
 
 class Player(Protocol):
     """Decides the next move from what the game said last."""
-
-    @property
-    def used(self) -> Sequence[str]:
-        """The lessons that told it something about this game, as far as it knows."""
-        ...
 
     async def next(self, observation: str) -> Move:
         """Return a thought and a command."""
@@ -102,13 +96,12 @@ class GameAgent:
             if not steps:
                 raise
             won, error = False, f"{type(failure).__name__}: {failure}"
-        used: list[JSON] = list(player.used)
         return Attempt(
             steps[-1].observation if steps else "",
             tuple(steps),
             error=error,
             interrupted=None if won or error else self._reason(steps),
-            metadata={WON: won, USED: used},
+            metadata={WON: won},
         )
 
     async def _play(self, task: Task, session: Session, player: Player, steps: list[Step]) -> bool:
@@ -157,11 +150,6 @@ class OfflinePlayer:
             room_for=room_for,
             seed=int.from_bytes(hashlib.sha256(draw).digest()[:8]),
         )
-
-    @property
-    def used(self) -> Sequence[str]:
-        """The lessons that the explorer could read as advice for this game."""
-        return self._explorer.read_lessons
 
     async def next(self, observation: str) -> Move:
         """Return the explorer's move."""

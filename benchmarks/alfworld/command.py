@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from jeeves_reflexion.cli.bench_options import (
 )
 from jeeves_reflexion.cli.options import limit_option
 from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
-from jeeves_reflexion.experiments.location import RunLocation, ray_options
+from jeeves_reflexion.experiments.location import run_location
 
 from ..options import (
     arms_option,
@@ -140,7 +141,7 @@ def _setting(options: dict[str, Any]) -> Setting:
             early=options["withhold_early"],
             key=options["key"],
         ),
-        runs_on=RunLocation(ray_options(options), lessons if in_database else None),
+        runs_on=replace(run_location(options), lessons=lessons if in_database else None),
     )
 
 

@@ -17,15 +17,14 @@ from jeeves_reflexion.experiments import (
     Results,
     RunLog,
     Watcher,
-    early_share,
     estimate,
     run_experiment,
-    withheld_share,
+    withholding_json,
 )
 from jeeves_reflexion.experiments.comparisons import counted
 from vectorstores import JSON, FaissVectorStore, VectorStore
 
-from ..report import write_run_report
+from ..report import tell_quarters, write_run_report
 from .agent import tasks_for
 from .games import Game, load_games
 from .generator import MIX, generate_games
@@ -52,7 +51,6 @@ class Finished:
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Finished:
     """Get the games, play them in every arm, and write log, table and picture to ``setting.out``."""
-    watcher = watcher or Watcher()
     log = RunLog(setting.out)
     # What can be refused is refused before the games are made, which takes longest.
     async with EnginePool(setting.workers_here) as pool, _lessons(setting, log) as lessons:
@@ -62,10 +60,10 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
         else:
             known = await _known(setting, lessons.lasting, say)
         await log.open({**_config(setting), "lessons_at_start": known}, resume=setting.resume)
-        games = await _games(setting, say, watcher)
+        games = await _games(setting, say)
         if not log.resumed:
             await log.write("games", {"ids": [game.id for game in games]})
-        opened = partial(watcher.prepared, "opening games")
+        opened = partial(tell_quarters, say, "opening games")
         tasks = await tasks_for(pool, games, workers=setting.workers_here, progress=opened)
         table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)
         results = await _played(setting, table, log, say, watcher)
@@ -78,7 +76,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
 
 
 async def _played(
-    setting: Setting, table: Table, log: RunLog, say: Callable[[str], None], watcher: Watcher
+    setting: Setting, table: Table, log: RunLog, say: Callable[[str], None], watcher: Watcher | None
 ) -> Results:
     plan, tasks, models = setting.plan, table.tasks, dict[str, ChatModel]()
     if setting.model is not None:
@@ -137,7 +135,7 @@ def lessons_at(setting: Setting, log: RunLog | None = None) -> str:
     return f"{setting.out / 'arms'} (a namespace for each arm and seed, such as {setting.plan.arms[0]}-0)"
 
 
-async def _games(setting: Setting, say: Callable[[str], None], watcher: Watcher) -> list[Game]:
+async def _games(setting: Setting, say: Callable[[str], None]) -> list[Game]:
     if setting.games_folder is not None:
         games = await anyio.to_thread.run_sync(load_games, setting.games_folder)
         return _spread(games)[: setting.count]
@@ -148,7 +146,7 @@ async def _games(setting: Setting, say: Callable[[str], None], watcher: Watcher)
         count=count,
         seed=setting.game_seed,
         workers=setting.workers_here,
-        progress=partial(watcher.prepared, "making games"),
+        progress=partial(tell_quarters, say, "making games"),
     )
 
 
@@ -201,8 +199,7 @@ def _config(setting: Setting) -> dict[str, JSON]:
         "embedder": setting.embedder.id,
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
-        "withhold": withheld_share(setting.settings),
-        "withhold_early": early_share(setting.settings),
+        **withholding_json(setting.settings),
     }
 
 

@@ -9,7 +9,6 @@ with those of the original.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from jeeves_reflexion import ChatModel, Message, Sampling, Session, Task
@@ -44,11 +43,6 @@ class ModelPlayer:
         self._dialect: Dialect = "put" if task.metadata.get(DIALECT) == "put" else "move"
         lessons = session.blocks.get(LESSONS_BLOCK, "")
         self._messages = [Message("system", system_prompt(task.kind, self._dialect, lessons))]
-
-    @property
-    def used(self) -> Sequence[str]:
-        """Nothing: which lesson a model minded, it does not say."""
-        return ()
 
     async def next(self, observation: str) -> Move:
         """Return the model's next command in the game's dialect, or its thought where a thought costs a turn.

@@ -145,7 +145,7 @@ async def _preload(plan: Plan, url: str, namespace: str) -> dict[Place, Item]:
             batch = [filler(n, plan.dim) for n in range(first, min(first + _PRELOAD_BATCH, plan.preload))]
             await store.add(batch)
             items |= {("", chunk.id): (chunk.content, dict(chunk.metadata)) for chunk in batch}
-        await store.search_by_vector(vector_of("anything", plan.dim), k=1)
+        await store.search(vector_of("anything", plan.dim), k=1)
     return items
 
 

@@ -210,14 +210,14 @@ async def _check_answers(
     if count != len(contents):
         verdict.wrong += 1
         verdict.notes.append(f"count says {count}, scan {len(contents)}")
-    hits = await store.search_by_vector(vector_of("anything", dim), k=len(contents) + 10)
+    hits = await store.search(vector_of("anything", dim), k=len(contents) + 10)
     ids_found = Counter(hit.chunk.id for hit in hits)
     if ids_found != Counter(contents.keys()):
         verdict.wrong += 1
         verdict.notes.append(f"scan says {len(contents)}, a search for all found {len(ids_found)}")
     for id in ids:
         verdict.searched += 1
-        hits = await store.search_by_vector(vector_of(contents[id], dim), k=1)
+        hits = await store.search(vector_of(contents[id], dim), k=1)
         if [hit.chunk.content for hit in hits if hit.score > _EXACT] != [contents[id]]:
             verdict.wrong += 1
             best = f"{hits[0].chunk.id} at {hits[0].score:.4f}" if hits else "nothing"

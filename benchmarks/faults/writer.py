@@ -118,7 +118,7 @@ async def _look(store: Store, lane: Lane, dim: int, journal: Journal) -> None:
     if newest is None:
         return
     content = lane.items["", newest][0]
-    hits = await store.search_by_vector(vector_of(content, dim), k=1)
+    hits = await store.search(vector_of(content, dim), k=1)
     if not hits or hits[0].chunk.content != content:
         journal.note(lane=lane.name, wrong=f"{newest} was written and then not found")
 

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import click
 
-from jeeves_reflexion import OpenAIModel
+from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_early,
     check_executor,
@@ -72,13 +72,11 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
 )
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many questions; by default all.")
 @click.option(
-    "--agent",
-    type=click.Choice(["extractive", "react", "cot"]),
-    help="extractive needs no model; react and cot do. By default extractive, with --model react.",
+    "--agent", type=click.Choice(["react", "cot"]), default="react", show_default=True, help="How it answers."
 )
 @click.option(
     "--pages",
-    type=click.Choice(["question", "bm25", "dense", "wikipedia"]),
+    type=click.Choice(["question", "bm25", "wikipedia"]),
     default="question",
     show_default=True,
     help="What is searched: the question's paragraphs, an index of all, or Wikipedia.",
@@ -128,13 +126,9 @@ def _judges(_: click.Context, __: click.Parameter, value: str) -> tuple[JudgeNam
 @spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def hotpotqa(**options: Any) -> None:  # noqa: ANN401 - click hands over what the decorators declare
-    """Questions that need two pages of Wikipedia, with memory and without.
-
-    Without --model a rule-based agent answers: it needs no model, and learns by reading recalled lessons.
-    """
+    """Questions that need two pages of Wikipedia, with memory and without."""
     setting = _setting(options)
-    if setting.model is not None:
-        _say_estimate(setting, options)
+    _say_estimate(setting, options)
     runs = anyio.run(_run, setting, options["judges"])
     found = {"command": _command(), "runs": [figures(finished) for finished in runs]}
     if options["page"]:
@@ -174,14 +168,16 @@ async def _run(setting: Setting, judges: tuple[JudgeName, ...]) -> list[Finished
 def _setting(options: dict[str, Any]) -> Setting:
     check_early(options["withhold"], options["withhold_early"])
     check_executor(options)
-    model = named_model(options)
     questions = load_questions(options["data"])[: options["limit"]]
+    model = named_model(options)
+    if model is None:
+        raise ConfigurationError("nobody answers the questions: name a --model")
     return Setting(
         questions=tuple(questions),
         plan=replace(plan_of(options), on_stop="wait"),
         out=run_folder(options, "hotpotqa"),
         embedder=embedder_called(options["embedder"]),
-        agent=options["agent"] or ("react" if model else "extractive"),
+        agent=options["agent"],
         pages=options["pages"],
         context=options["context"],
         model=model,

@@ -37,12 +37,6 @@ class Browser:
         self._keyword = ""
         self._shown = 0
         self.failure: PagesError | None = None
-        self.similar: tuple[str, ...] = ()
-
-    @property
-    def page(self) -> Page | None:
-        """The page of the last search; None where it found none."""
-        return self._page
 
     async def search(self, entity: str) -> str:
         """Find the Wikipedia page of a name and read its first sentences; else see titles that are similar.
@@ -50,7 +44,7 @@ class Browser:
         Args:
             entity: the name of a person, place, work or thing.
         """
-        self._page, self._keyword, self._shown, self.similar = None, "", 0, ()
+        self._page, self._keyword, self._shown = None, "", 0
         try:
             found = await self._pages.find(entity)
         except PagesError as error:
@@ -59,7 +53,6 @@ class Browser:
         if isinstance(found, Page):
             self._page = found
             return " ".join(sentence.strip() for sentence in found.sentences[:SHOWN_SENTENCES])
-        self.similar = found.titles
         return f"Could not find [{entity}]. Similar: {first_titles(found.titles)}"
 
     async def lookup(self, keyword: str) -> str:

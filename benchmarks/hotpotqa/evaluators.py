@@ -12,7 +12,6 @@ from typing import Literal, TypeAlias
 
 from jeeves_reflexion import Attempt, ChatModel, Evaluation, Evaluator, Judge, Task
 
-from .rules_reflector import judge_by_rules
 from .scorer import ExactMatch, exact_match, f1_score
 
 JudgeName: TypeAlias = Literal["oracle", "self"]
@@ -37,11 +36,11 @@ class SelfJudged:
         return await self._judge(task.public(), attempt)
 
 
-def evaluator(judge: JudgeName, model: ChatModel | None) -> Evaluator:
-    """Return the evaluator of an experiment; without a model, the self-judge are the reflector's rules."""
+def evaluator(judge: JudgeName, model: ChatModel) -> Evaluator:
+    """Return the evaluator of an experiment."""
     if judge == "oracle":
         return ExactMatch()
-    return SelfJudged(judge_by_rules if model is None else Judge(model))
+    return SelfJudged(Judge(model))
 
 
 def measure(attempt: Attempt, gold: str) -> Score:

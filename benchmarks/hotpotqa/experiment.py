@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Literal, TypeAlias
 
 import anyio.to_thread
@@ -21,7 +20,6 @@ from jeeves_reflexion import (
     LessonSettings,
     LoopOptions,
     Reflexion,
-    Session,
 )
 from jeeves_reflexion.experiments import (
     ArmName,
@@ -32,36 +30,28 @@ from jeeves_reflexion.experiments import (
     Watcher,
     arm_lessons,
     arm_of,
-    early_share,
-    run_experiment,
-    withheld_share,
+    withholding_json,
 )
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
-from jeeves_reflexion.text import bullets
-from vectorstores import JSON, Embedder, FaissVectorStore, HashingEmbedder, VectorStore
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
+from vectorstores import JSON, Embedder, VectorStore
 
-from ..options import check_last_attempt
 from ..report import write_run_report
+from ..runs import play
 from .environment import CONTEXT_LIMIT, STEP_LIMIT
-from .evaluators import JudgeName, evaluator, measure
-from .extractive import LESSONS_BLOCK, ExtractiveAgent
-from .lesson_words import write_lesson
+from .evaluators import JudgeName, evaluator
 from .model_agents import CotAgent, ReActAgent
 from .outcomes import Outcome, outcomes_of
-from .pages import DensePages, PagesFor, WordPages, all_pages, own_pages, shared_pages
+from .pages import PagesFor, WordPages, all_pages, own_pages, shared_pages
 from .questions import Question, paragraphs_of
-from .rules_reflector import write_reflection
 from .scorer import ExactMatch
 from .wikipedia import Wikipedia
-from .wording import wanted, wording_of
 
-AgentName: TypeAlias = Literal["extractive", "react", "cot"]
-PagesName: TypeAlias = Literal["question", "bm25", "dense", "wikipedia"]
+AgentName: TypeAlias = Literal["react", "cot"]
+PagesName: TypeAlias = Literal["question", "bm25", "wikipedia"]
 ContextName: TypeAlias = Literal["none", "all", "supporting"]
 
 NAMESPACE = "hotpotqa"
-MODEL = "model"
 CONTROL: ArmName = "retry"
 """The arm that the others are held against."""
 
@@ -81,11 +71,11 @@ class Setting:
     plan: Plan
     out: Path
     embedder: Embedder
+    model: ChatModel
     judge: JudgeName = "oracle"
-    agent: AgentName = "extractive"
+    agent: AgentName = "react"
     pages: PagesName = "question"
     context: ContextName = "all"
-    model: ChatModel | None = None
     step_limit: int = STEP_LIMIT
     context_limit: int = CONTEXT_LIMIT
     cache: Path = Path("runs/wikipedia")
@@ -96,16 +86,10 @@ class Setting:
 
     def __post_init__(self) -> None:
         self.runs_on.check(self.plan.arms)
-        if self.runs_on.ray and self.pages in {"dense", "wikipedia"}:
+        if self.runs_on.ray and self.pages == "wikipedia":
             raise ConfigurationError(
-                f"--executor ray: the pages {self.pages!r} are on this machine alone; choose question or bm25"
+                "--executor ray: answers of Wikipedia are kept on this machine alone; choose the pages question or bm25"
             )
-        if self.agent != "extractive" and self.model is None:
-            raise ConfigurationError(f"the agent {self.agent} needs a model: name one with --model")
-        if self.agent == "extractive" and self.model is not None:
-            raise ConfigurationError("the extractive agent has no model: choose react or cot")
-        if self.agent == "extractive":
-            check_last_attempt(self.plan, "the extractive agent")
 
     @property
     def gold(self) -> dict[str, str]:
@@ -115,17 +99,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run leaves: every attempt scored, and where its lessons are.
-
-    ``told`` is the share of questions that the extractive agent answers right when the reflector's whole table of
-    wordings is told it beforehand; None for other agents.
-    """
+    """What a run leaves: every attempt scored, and where its lessons are."""
 
     setting: Setting
     outcomes: list[Outcome]
     lessons_at: Path
     lessons: list[str]
-    told: tuple[float, float] | None
     interrupted: str = ""
     costs: Mapping[ArmName, Cost] = field(default_factory=dict)
 
@@ -149,95 +128,56 @@ async def run(setting: Setting, *, watcher: Watcher | None = None) -> Finished:
     lessons: dict[str, None] = {}
     costs: dict[ArmName, Cost] = {}
     interrupted = ""
-    async with open_pages(setting) as pages:
-        for seed in setting.plan.seeds:
-            left = less(setting, spent(costs))
-            if left is None:
-                interrupted = f"the spending limit is reached before seed {seed}"
-                break
-            results = await _seed(left, pages, seed, watcher)
-            outcomes += outcomes_of(results.rows, setting.gold)
-            for arm in results.arms:
-                lessons.update(dict.fromkeys(results.lessons(arm)))
-                costs[arm] = costs[arm] + results.cost(arm) if arm in costs else results.cost(arm)
-            interrupted = results.interrupted
-            if interrupted:
-                break
-        told = await _told(setting, pages) if setting.agent == "extractive" else None
+    for seed in setting.plan.seeds:
+        left = less(setting, spent(costs))
+        if left is None:
+            interrupted = f"the spending limit is reached before seed {seed}"
+            break
+        results = await _seed(left, seed, watcher)
+        outcomes += outcomes_of(results.rows, setting.gold)
+        for arm in results.arms:
+            lessons.update(dict.fromkeys(results.lessons(arm)))
+            costs[arm] = costs[arm] + results.cost(arm) if arm in costs else results.cost(arm)
+        interrupted = results.interrupted
+        if interrupted:
+            break
     lines = "".join(json.dumps(row.as_json(), ensure_ascii=False) + "\n" for row in outcomes)
     write = partial((setting.out / "outcomes.jsonl").write_text, lines, encoding="utf-8")
     await anyio.to_thread.run_sync(write)
-    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), told, interrupted, costs)
+    return Finished(setting, outcomes, setting.out / "lessons", list(lessons), interrupted, costs)
 
 
-async def _seed(setting: Setting, pages: PagesFor, seed: int, watcher: Watcher | None) -> Results:
+async def _seed(setting: Setting, seed: int, watcher: Watcher | None) -> Results:
     """One seed of a run: its split of the questions, and its folder, which it can be resumed from."""
     plan = replace(setting.plan, seeds=(seed,), split_seed=seed, judged_by=setting.judge)
     log = RunLog(setting.out / f"seed-{seed}")
     await log.open(config(setting), resume=setting.resume)
-    models = {} if setting.model is None else {MODEL: await log.recorded(setting.model)}
-    place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
-    kit = QuestionsKit.of(setting, place)
-    async with (
-        place.store(setting.embedder) as store,
-        setting.runs_on.executor(kit, workers=plan.workers, models=models) as executor,
-    ):
-        tools = _tools(replace(setting, model=models.get(MODEL)), pages, place, store)
-        results = await run_experiment(
-            plan,
-            [question.task for question in setting.questions],
-            tools.make_loop,
-            log=log,
-            watcher=watcher,
-            scorer=tools.scorer,
-            executor=executor,
-        )
+    tasks = [question.task for question in setting.questions]
+    results = await play(setting, plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher)
     title = f"HotpotQA, {setting.agent}, seed {seed}, judged by {setting.judge}"
     await write_run_report(results, log.folder, title=title, unit="question")
     return results
 
 
-def _tools(setting: Setting, pages: PagesFor, place: LessonLocation, store: VectorStore) -> Tools:
+@contextlib.asynccontextmanager
+async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStore) -> AsyncIterator[Tools]:
     model, tasks = setting.model, [question.task for question in setting.questions]
 
     def loop(arm: ArmName, seed: int) -> Reflexion:
         """The loop of one arm: all arms share everything but how they remember."""
         scope = place.scope(store, arm, seed)
         return Reflexion(
-            _agent(setting, pages, seed),
+            _agent(setting, pages),
             evaluator=evaluator(setting.judge, model),
-            reflector=write_reflection if model is None else LessonReflector(model),
+            reflector=LessonReflector(model),
             lesson_store=arm_lessons(arm, scope, tasks, settings=setting.settings, seed=seed),
             max_attempts=setting.plan.trials,
             top_k_lessons=setting.plan.k,
             options=LoopOptions(learn=arm_of(arm).learns),
         )
 
-    return Tools(loop, ExactMatch())
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionsKit:
-    """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
-
-    setting: Setting
-    place: LessonLocation
-    make_embedder: Callable[[], Embedder]
-
-    @classmethod
-    def of(cls, setting: Setting, place: LessonLocation) -> QuestionsKit:
-        """Return the kit of a run."""
-        model = None if setting.model is None else AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
-        return cls(bare, place, embedder_factory(setting.embedder))
-
-    @contextlib.asynccontextmanager
-    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Open the pages and the lessons."""
-        model = None if self.setting.model is None else models(MODEL)
-        setting = replace(self.setting, model=model, embedder=self.make_embedder())
-        async with open_pages(setting) as pages, self.place.store(setting.embedder) as store:
-            yield _tools(setting, pages, self.place, store)
+    async with open_pages(setting) as pages:
+        yield Tools(loop, ExactMatch())
 
 
 @contextlib.asynccontextmanager
@@ -249,21 +189,13 @@ async def open_pages(setting: Setting) -> AsyncIterator[PagesFor]:
             yield own_pages(paragraphs)
         case "bm25":
             yield shared_pages(await anyio.to_thread.run_sync(WordPages, all_pages(paragraphs)))
-        case "dense":
-            place = setting.out / "pages"
-            async with FaissVectorStore(place, embedder=setting.embedder, namespace="pages") as store:
-                pages = DensePages(store, all_pages(paragraphs))
-                await pages.fill()
-                yield shared_pages(pages)
         case "wikipedia":
             async with Wikipedia(setting.cache, contact=setting.contact) as wikipedia:
                 yield shared_pages(wikipedia)
 
 
-def _agent(setting: Setting, pages: PagesFor, seed: int) -> Agent:
+def _agent(setting: Setting, pages: PagesFor) -> Agent:
     model = setting.model
-    if model is None:
-        return ExtractiveAgent(pages, seed=seed, step_limit=setting.step_limit)
     if setting.agent == "react":
         return ReActAgent(model, pages, step_limit=setting.step_limit, context_limit=setting.context_limit)
     supporting = setting.context == "supporting"
@@ -273,25 +205,13 @@ def _agent(setting: Setting, pages: PagesFor, seed: int) -> Agent:
     return CotAgent(model, paragraphs, context_limit=setting.context_limit)
 
 
-async def _told(setting: Setting, pages: PagesFor) -> tuple[float, float]:
-    """EM and F1 of the extractive agent's first attempt with the kind of each question told; all seeds."""
-    scores = []
-    for seed in setting.plan.seeds:
-        agent = ExtractiveAgent(pages, seed=seed, step_limit=setting.step_limit)
-        for question in setting.questions:
-            lesson = write_lesson(question.text, kind=wanted(wording_of(question.text)))
-            session = Session(attempt=1).for_attempt(1, {LESSONS_BLOCK: bullets([lesson])})
-            scores.append(measure(await agent(question.task.public(), session), question.answer))
-    return fmean(score.em for score in scores), fmean(score.f1 for score in scores)
-
-
 def config(setting: Setting) -> dict[str, JSON]:
     """Return what a run is, as its log keeps it."""
     plan = setting.plan
     return {
         "benchmark": "hotpotqa",
         "agent": setting.agent,
-        "model": setting.model.name if setting.model else None,
+        "model": setting.model.name,
         "pages": setting.pages if setting.agent != "cot" else None,
         "context": setting.context if setting.agent == "cot" else None,
         "judged_by": setting.judge,
@@ -306,6 +226,5 @@ def config(setting: Setting) -> dict[str, JSON]:
         "embedder": setting.embedder.id,
         "key": setting.settings.key,
         "min_similarity": setting.settings.min_similarity,
-        "withhold": withheld_share(setting.settings),
-        "withhold_early": early_share(setting.settings),
+        **withholding_json(setting.settings),
     }

@@ -3,7 +3,8 @@
 ::
 
     ReflexionError
-      +  QuestionFileError        a file of questions can't be used
+      +  ConfigurationError
+      |    +  QuestionFileError   a file of questions can't be used
       +  PagesError               pages could not be looked up: no connection, a refusal, an answer that is none
       +  ModelError
            +  ContextFullError    a prompt is longer than the benchmark allows
@@ -11,10 +12,10 @@
 
 from __future__ import annotations
 
-from jeeves_reflexion import ModelError, ReflexionError
+from jeeves_reflexion import ConfigurationError, ModelError, ReflexionError
 
 
-class QuestionFileError(ReflexionError):
+class QuestionFileError(ConfigurationError):
     """A file of questions can't be used; the message says which, where in it, and what to do."""
 
 

@@ -1,4 +1,4 @@
-"""Where Search looks: a question's own paragraphs, or an index of all paragraphs, by words (BM25) or by meaning."""
+"""Where Search looks: a question's own paragraphs, or an index of all paragraphs by words (BM25)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from vectorstores import Chunk, VectorStore
-
 from .questions import Page, Paragraphs
-from .words import word_set
 
 SIMILAR = 5
 """Titles offered where there is no page of the name, as in ReAct's ``wikienv.py`` (Yao et al. 2023)."""
@@ -22,9 +19,12 @@ _TITLE_WEIGHT = 3
 _K1, _B = 1.2, 0.75
 _WORD = re.compile(r"\w+(?:[.'-]\w+)*")
 # Lucene's list. Among short texts such words can be rare, and then outweigh what a name is about.
-_COMMON = word_set(
-    """a an and are as at be but by for if in into is it no not of on or such that the their then there these they this
-    to was will with"""
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be but by for if in into is it no not of on or such that the their then there these they"
+        " this to was will with",
+    )
 )
 
 
@@ -100,33 +100,6 @@ class WordPages:
         if page := self._pages.get(folded(name)):
             return page
         return Similar(tuple(self._pages[found].title for found in self._index.search(name, k=SIMILAR)))
-
-
-class DensePages:
-    """Pages in a vector store; where none has the name, the nearest by meaning are similar."""
-
-    def __init__(self, store: VectorStore, pages: Iterable[Page]) -> None:
-        self._store = store
-        self._pages = by_name(pages)
-
-    async def fill(self) -> int:
-        """Put into the store what it lacks, and return how many pages that were."""
-        known = {chunk.id for chunk in await self._store.get_by_ids(list(self._pages))}
-        missing = [name for name in self._pages if name not in known]
-        await self._store.add(
-            [
-                Chunk(page.title, id=name, embed_text=f"{page.title}: {page.text}")
-                for name, page in ((name, self._pages[name]) for name in missing)
-            ]
-        )
-        return len(missing)
-
-    async def find(self, name: str) -> Found:
-        """Return the page, or the titles of the nearest pages."""
-        if page := self._pages.get(folded(name)):
-            return page
-        hits = await self._store.search(name, k=SIMILAR) if name.strip() else []
-        return Similar(tuple(hit.chunk.content for hit in hits))
 
 
 def own_pages(paragraphs: Paragraphs) -> PagesFor:

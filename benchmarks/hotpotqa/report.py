@@ -53,11 +53,7 @@ def summary(finished: Finished) -> str:
         lines += ["", "Held-out questions, one attempt each, with the lessons of the learning questions:", ""]
         lines += [_held_out_table(rows), *_without_lessons(rows), ""]
         lines += list(_comparisons(rows, "held-out", 1))
-    if finished.told is not None:
-        lines += ["", _told(finished.told)]
-    lines += ["", _tries(rows)]
-    if setting.model is not None:
-        lines += ["", cost_table(finished.costs)]
+    lines += ["", _tries(rows), "", cost_table(finished.costs)]
     if finished.interrupted:
         lines += ["", f"It did not come to its end: {finished.interrupted}. Go on with --resume"]
     if finished.lessons:
@@ -90,8 +86,6 @@ def figures(finished: Finished) -> dict[str, JSON]:
             ]
             for arm in arms_in(rows, split)
         }
-    if finished.told is not None:
-        found["told_beforehand"] = {"em": finished.told[0], "f1": finished.told[1]}
     found["costs"] = {arm: cost.as_json() for arm, cost in finished.costs.items()}
     found["interrupted"] = finished.interrupted
     found["lessons"] = len(finished.lessons)
@@ -165,14 +159,6 @@ def _telling(rows: Sequence[Outcome], split: Split) -> list[str]:
     return [arm for arm in arms if arm == CONTROL or recalled[arm]]
 
 
-def _told(told: tuple[float, float]) -> str:
-    em, f1 = told
-    return (
-        f"With the reflector's whole table of wordings told beforehand, one attempt at all questions has EM {em:.1%}"
-        f" and F1 {f1:.1%}: about what lessons on wordings alone could come to."
-    )
-
-
 def _tries(rows: Sequence[Outcome]) -> str:
     halted, errors = sum(row.halted for row in rows), sum(row.error for row in rows)
     tokens = sum(row.tokens for row in rows)
@@ -187,7 +173,6 @@ def _design(setting: Setting) -> str:
     where = {
         "question": "the question's own paragraphs",
         "bm25": "an index of all paragraphs (BM25)",
-        "dense": "an index of all paragraphs (dense)",
         "wikipedia": "Wikipedia",
     }[setting.pages]
     seen = f"paragraphs in the prompt: {setting.context}" if setting.agent == "cot" else f"pages: {where}"
@@ -205,7 +190,7 @@ def _design(setting: Setting) -> str:
 
 
 def _player(setting: Setting) -> str:
-    return "extractive agent" if setting.model is None else f"{setting.agent} with {setting.model.name}"
+    return f"{setting.agent} with {setting.model.name}"
 
 
 def _named(arm: str) -> str:

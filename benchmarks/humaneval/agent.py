@@ -7,9 +7,8 @@ previous implementation, what its own tests said of it, and the reflections. An 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
-from typing import Protocol
 
 from jeeves_reflexion import Attempt, ChatModel, Message, Reflexion, Sampling, Session, Step, Task, Trial
 from jeeves_reflexion.models.ask import ask
@@ -44,46 +43,18 @@ class CodeReflexion(Reflexion):
         return await super().trial(task, history, session, commit=commit)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A solution (a module that defines the function), with a word on how it came about."""
-
-    solution: str
-    how: str = "wrote the function"
-
-
-class Writer(Protocol):
-    """Writes a solution of a task; knows nothing of its hidden tests."""
-
-    async def __call__(self, task: Task, session: Session) -> Written:
-        """Return the solution; an empty one where none was found."""
-        ...
-
-
 class CodeAgent:
-    """Has a writer write. What it does depends on its task and session alone."""
+    """Has a language model write. What it does depends on its task and session alone."""
 
     name = "humaneval"
     retry_safe = True
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Write once. ``Attempt.output`` is the solution."""
-        written = await self._writer(task, session)
-        return Attempt(written.solution, (Step(action=written.how),))
-
-
-class ModelWriter:
-    """A language model as the writer."""
 
     def __init__(self, model: ChatModel, *, temperature: float, max_tokens: int = 1024) -> None:
         self._model = model
         self._sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
 
-    async def __call__(self, task: Task, session: Session) -> Written:
-        """Ask once; a reply without code is an empty solution, which fails."""
+    async def __call__(self, task: Task, session: Session) -> Attempt:
+        """Write once. ``Attempt.output`` is the solution; a reply without code is an empty one, which fails."""
         before = [name for name in (PREVIOUS_BLOCK, RESULTS_BLOCK) if name in session.blocks]
         parts = [*(fence(name, session.blocks[name]) for name in before), task.prompt]
         system = prompt_text("rewrite.md" if before else "write.md")
@@ -91,7 +62,8 @@ class ModelWriter:
             system += "\n\n" + fence("lessons", lessons, note=LESSONS_NOTE)
         messages = [Message("system", system), Message("user", "\n\n".join(parts))]
         completion = await ask(self._model, messages, sampling=self._sampling)
-        return Written(solution_in(completion.text, task.prompt, entry_point_of(task)))
+        solution = solution_in(completion.text, task.prompt, entry_point_of(task))
+        return Attempt(solution, (Step(action="wrote the function"),))
 
 
 def prompt_text(name: str) -> str:
@@ -102,18 +74,6 @@ def prompt_text(name: str) -> str:
 def entry_point_of(task: Task) -> str:
     """Return the name of the function that a task asks for."""
     return str(task.metadata[ENTRY_POINT])
-
-
-def lessons_in(session: Session) -> list[str]:
-    """Return the sentences of the session's lessons."""
-    lines = session.blocks.get(LESSONS_BLOCK, "").splitlines()
-    return [line.removeprefix("- ") for line in lines if line.strip()]
-
-
-def last_action(trials: Sequence[Trial]) -> str:
-    """Return what the last attempt says it did."""
-    steps = trials[-1].attempt.steps
-    return steps[-1].action if steps else ""
 
 
 def metadata_of(entry_point: str) -> Mapping[str, JSON]:

@@ -74,66 +74,27 @@ class OwnTestRunner:
         self._sandbox = Sandbox(SandboxLimits(memory_mb=MEMORY_MB), concurrency=concurrency)
 
     async def check(self, program: str, entry_point: str, tests: Sequence[OwnTest]) -> Checked:
-        """Run the tests on one program. Raises :class:`SandboxError` where code could not be run at all."""
-        return (await self.check_all([program], entry_point, tests))[0]
-
-    async def check_all(
-        self, programs: Sequence[str], entry_point: str, tests: Sequence[OwnTest], *, first: bool = False
-    ) -> list[Checked]:
-        """Run the tests on several programs, which share one process; with ``first``, up to the first that passes.
-
-        A program that can't be stopped within that process ends it: its neighbours are then run again in halves.
-        """
-        if not programs:
-            return []
-        each = self._seconds * (2 * len(tests) + 1) + 1
-        limits = SandboxLimits(seconds=min(each * len(programs), _MOST_SECONDS), memory_mb=MEMORY_MB)
+        """Run the tests on a program. Raises :class:`SandboxError` where code could not be run at all."""
         inputs: dict[str, JSON] = {
             "tests": [{"source": test.source, "actual": test.actual} for test in tests],
-            "programs": len(programs),
             "entry_point": entry_point,
             "seconds": self._seconds,
             "room": _SHOWN,
-            "first": first,
         }
+        plain = program.encode("utf-8", "replace").decode()
+        seconds = min(self._seconds * (2 * len(tests) + 1) + 1, _MOST_SECONDS)
         try:
             ran = await self._sandbox.run_pair(
-                harness.source(
-                    "result = OwnJudge(tests, entry_point, seconds, room).check(programs, first=first)"
-                ),
-                harness.source("Candidate(programs, seconds).serve()"),
+                harness.source("result = OwnJudge(tests, entry_point, seconds, room).check()"),
+                harness.source("Candidate(program, seconds).serve()"),
                 inputs=inputs,
-                other_inputs={
-                    "programs": [_plain(program) for program in programs],
-                    "seconds": self._seconds,
-                },
-                limits=limits,
+                other_inputs={"program": plain, "seconds": self._seconds},
+                limits=SandboxLimits(seconds=seconds, memory_mb=MEMORY_MB),
             )
         except (CodeError, CodeLimitError) as error:
-            if len(programs) == 1:
-                return [Checked(problem=str(error))]
-            half = len(programs) // 2
-            found = await self.check_all(programs[:half], entry_point, tests, first=first)
-            if first and any(one.passed for one in found):
-                return found
-            return found + await self.check_all(programs[half:], entry_point, tests, first=first)
-        return _read(ran.value, tests)
-
-
-def _plain(program: str) -> str:
-    return program.encode("utf-8", "replace").decode()
-
-
-def _read(value: JSON, tests: Sequence[OwnTest]) -> list[Checked]:
-    """Read what the judge says."""
-    items = cast("list[dict[str, Any]]", value)
-    return [
-        Checked(
-            tuple(
-                Outcome(test, each["passed"], each["got"])
-                for test, each in zip(tests, item["outcomes"], strict=not item["problem"])
-            ),
-            item["problem"],
+            return Checked(problem=str(error))
+        found = cast("dict[str, Any]", ran.value)
+        said = zip(tests, found["outcomes"], strict=not found["problem"])
+        return Checked(
+            tuple(Outcome(test, each["passed"], each["got"]) for test, each in said), found["problem"]
         )
-        for item in items
-    ]

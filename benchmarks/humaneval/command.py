@@ -37,19 +37,19 @@ from ..options import (
 )
 from .experiment import Setting, report_at, run
 from .own_tests import MOST_TESTS
-from .problems import load_problems, load_samples
+from .problems import load_problems
 from .report import run_json, run_table
 from .scoring import SECONDS
 
 _USABLE = tuple(name for name in get_args(ArmName) if name != "irrelevant")  # all problems are of one kind
 
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command("humaneval", epilog=f"Arms: {'; '.join(f'{name}: {ARMS[name]}' for name in _USABLE)}.")
 @click.option(
-    "--data", type=_FILE, required=True, help="Problems: HumanEval, MBPP or alike, .jsonl or .jsonl.gz."
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Problems: HumanEval, MBPP or alike, .jsonl or .jsonl.gz.",
 )
 @click.option("--challenge", is_flag=True, help="With MBPP: its challenge tests are hidden tests, too.")
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many problems.")
@@ -66,8 +66,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--tests",
     type=click.Choice(["docstring", "model"]),
-    help="Own tests: the docstring's examples, or what"
-    " the model writes; by default the latter where there is a model.",
+    default="model",
+    show_default=True,
+    help="Own tests: the docstring's examples, or what the model writes.",
 )
 @click.option(
     "--most-tests",
@@ -78,16 +79,6 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @endpoint_options
 @click.option("--temperature", type=float, default=0.2, show_default=True, help="Of the model's solutions.")
-@click.option(
-    "--logged", type=_FILE, help="Without a model: solutions to begin with, repaired by small changes."
-)
-@click.option(
-    "--bugs",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Without a model: changes seeded in each of those.",
-)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0.1),
@@ -100,10 +91,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @spending_options
 @click.option("--json", "as_json", is_flag=True, help="Print figures as JSON.")
 def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what its options made
-    """Write functions, try them, learn from their own tests; the hidden tests only score.
-
-    Needs --model, or --logged for the player that repairs programs without one.
-    """
+    """Write functions, try them, learn from their own tests; the hidden tests only score."""
     setting = _setting(options)
     results = anyio.run(_run, setting)
     if options["as_json"]:
@@ -127,22 +115,19 @@ async def _run(setting: Setting) -> Results:
 def _setting(options: dict[str, Any]) -> Setting:
     check_executor(options)
     _check_arms(options["arms"])
+    problems = load_problems(options["data"], challenge=options["challenge"])[: options["limit"]]
     model = named_model(options)
-    if model is None and not options["logged"]:
-        raise ConfigurationError("name a --model, or --logged solutions that are repaired without one")
-    if model and options["logged"]:
-        raise ConfigurationError("--logged is for runs without a --model")
+    if model is None:
+        raise ConfigurationError("nobody writes the functions: name a --model")
     return Setting(
         plan=replace(plan_of(options, judged_by=options["judge"]), on_stop="wait"),
         out=run_folder(options, "humaneval"),
         embedder=embedder_called(options["embedder"]),
-        problems=load_problems(options["data"], challenge=options["challenge"])[: options["limit"]],
-        tests=options["tests"] or ("model" if model else "docstring"),
+        problems=problems,
+        tests=options["tests"],
         most_tests=options["most_tests"],
         model=model,
         temperature=options["temperature"],
-        logged=load_samples(options["logged"]) if options["logged"] else (),
-        bugs=options["bugs"],
         seconds=options["seconds"],
         resume=options["resume"],
         runs_on=run_location(options),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,16 +27,16 @@ from jeeves_reflexion.experiments import (
     Watcher,
     arm_lessons,
     estimate,
-    run_experiment,
 )
 from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.models import Prices
-from vectorstores import JSON, Embedder, HashingEmbedder, VectorStore
+from vectorstores import JSON, Embedder, VectorStore
 
 from ..report import write_run_report
-from .agent import CodeAgent, CodeReflexion, ModelWriter, Writer, metadata_of, prompt_text
+from ..runs import play
+from .agent import CodeAgent, CodeReflexion, metadata_of, prompt_text
 from .checking import OwnTestRunner
 from .evaluator import (
     ModelTests,
@@ -47,8 +47,7 @@ from .evaluator import (
 )
 from .figures import Confusion, Pair
 from .own_tests import MOST_TESTS
-from .problems import Problem, Sample
-from .repair import RepairWriter, begun_with, write_lesson
+from .problems import Problem
 from .scoring import SECONDS, HiddenTests
 
 Tests = Literal["docstring", "model"]
@@ -57,12 +56,11 @@ FORGETFUL: Final = frozenset({"react", "retry"})
 """Arms whose attempts see nothing of the attempts before."""
 
 NAMESPACE = "humaneval"
-MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one run tries, and with what. Without a model, ``logged`` holds the programs to begin with.
+    """What one run tries, and with what.
 
     ``plan.judged_by`` says what stops the attempts: ``"self"``, the own tests (as in the paper), or ``"oracle"``, the
     hidden tests. ``prices`` and ``expected`` are for the estimate of what a run with a model costs;
@@ -73,60 +71,42 @@ class Setting:
     out: Path
     embedder: Embedder
     problems: Sequence[Problem]
+    model: ChatModel
     tests: Tests = "docstring"
     most_tests: int = MOST_TESTS
-    model: ChatModel | None = None
     temperature: float = 0.2
-    logged: Sequence[Sample] = ()
-    bugs: int = 1
     seconds: float = SECONDS
     resume: bool = False
-    settings: LessonSettings | None = None
+    settings: LessonSettings = field(default_factory=LessonSettings)
     prices: Prices | None = None
     expected: Expected | None = None
     runs_on: RunLocation = field(default_factory=RunLocation)
 
     def __post_init__(self) -> None:
+        if not self.problems:
+            raise ConfigurationError("there is no problem to try")
         self.runs_on.check(self.plan.arms)
         if self.runs_on.ray and self.tests == "model":
             raise ConfigurationError(
                 "--executor ray: tests that a model writes are kept on this machine; choose --tests docstring"
             )
 
-    @property
-    def lesson_settings(self) -> LessonSettings:
-        """The settings given; without a model, lessons by rules that differ in one word are not taken for copies."""
-        return self.settings or (LessonSettings() if self.model else LessonSettings(keep_copies=True))
-
 
 async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher | None = None) -> Results:
     """Try the problems in every arm and score every attempt by the hidden tests; the log is in ``setting.out``."""
-    problems = _played(setting, say)
-    tasks = [task_of(problem) for problem in problems]
+    tasks = [task_of(problem) for problem in setting.problems]
     log = RunLog(setting.out)
-    async with setting.runs_on.lesson_location(NAMESPACE, setting.out).store(setting.embedder) as store:
-        await log.open(_config(setting, len(tasks)), resume=setting.resume)
-        models: dict[str, ChatModel] = {}
-        if setting.model is not None:
-            say(
-                f"{counted(len(tasks), 'problem')}: {estimate(setting.plan, tasks, setting.expected, setting.prices)}"
-            )
-            models[MODEL] = await log.recorded(setting.model)
-        place = setting.runs_on.lesson_location(NAMESPACE, setting.out).of(log)
-        kit = ProblemsKit.of(setting, problems, place)
-        tools = _tools(replace(setting, model=models.get(MODEL)), problems, place, store)
-        async with setting.runs_on.executor(kit, workers=setting.plan.workers, models=models) as executor:
-            results = await run_experiment(
-                setting.plan,
-                tasks,
-                tools.make_loop,
-                log=log,
-                watcher=watcher,
-                scorer=tools.scorer,
-                executor=executor,
-            )
-    player = setting.model.name if setting.model else "repairs"
-    await write_run_report(results, setting.out, title=f"HumanEval, {player}", unit="problem")
+    await log.open(_config(setting, len(tasks)), resume=setting.resume)
+    try:
+        say(
+            f"{counted(len(tasks), 'problem')}: {estimate(setting.plan, tasks, setting.expected, setting.prices)}"
+        )
+        results = await play(
+            setting, setting.plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher
+        )
+    finally:
+        log.close()
+    await write_run_report(results, setting.out, title=f"HumanEval, {setting.model.name}", unit="problem")
     return results
 
 
@@ -170,74 +150,28 @@ def confusion(results: Results, arm: ArmName) -> Confusion:
     )
 
 
-def _played(setting: Setting, say: Callable[[str], None]) -> list[Problem]:
-    """The problems that are tried: without a model, and with seeded bugs, those with a program to seed them in."""
-    problems = list(setting.problems)
-    if setting.model is None:
-        if not setting.logged:
-            raise ConfigurationError(
-                "without a model there must be logged solutions to begin with (--logged)"
-            )
-        if setting.bugs:
-            written = {sample.task_id for sample in setting.logged if sample.solution.strip()}
-            left = [problem for problem in problems if problem.id in written]
-            if len(left) < len(problems):
-                say(
-                    f"{len(problems) - len(left)} problems are left out: there is no logged program for them."
-                )
-            problems = left
-    if not problems:
-        raise ConfigurationError("there is no problem to try")
-    return problems
-
-
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What all arms share."""
 
-    problems: Sequence[Problem]
     tasks: Sequence[Task]
     oracle: OracleEvaluator
     runner: OwnTestRunner
     sources: dict[int, OwnTestSource] = field(default_factory=dict)
 
 
-def _tools(setting: Setting, problems: Sequence[Problem], place: LessonLocation, store: VectorStore) -> Tools:
+@asynccontextmanager
+async def _open_tools(setting: Setting, place: LessonLocation, store: VectorStore) -> AsyncIterator[Tools]:
     oracle = OracleEvaluator(
-        {problem.id: problem for problem in problems}, HiddenTests(seconds=setting.seconds)
+        {problem.id: problem for problem in setting.problems}, HiddenTests(seconds=setting.seconds)
     )
-    parts = _Parts(problems, [task_of(problem) for problem in problems], oracle, OwnTestRunner())
+    parts = _Parts([task_of(problem) for problem in setting.problems], oracle, OwnTestRunner())
     scorer = oracle if setting.plan.judged_by == "self" else None
 
     def loop(arm: ArmName, seed: int) -> Reflexion:
         return _loop(setting, parts, place.scope(store, arm, seed), arm, seed)
 
-    return Tools(loop, scorer)
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemsKit:
-    """What makes the tries of a run in other processes; its setting has stand-ins for the model and the embedder."""
-
-    setting: Setting
-    problems: Sequence[Problem]
-    place: LessonLocation
-    make_embedder: Callable[[], Embedder]
-
-    @classmethod
-    def of(cls, setting: Setting, problems: Sequence[Problem], place: LessonLocation) -> ProblemsKit:
-        """Return the kit of a run."""
-        model = None if setting.model is None else AbsentModel(setting.model.name)
-        bare = replace(setting, model=model, embedder=HashingEmbedder(), problems=(), runs_on=RunLocation())
-        return cls(bare, problems, place, embedder_factory(setting.embedder))
-
-    @asynccontextmanager
-    async def open(self, models: Callable[[str], ChatModel]) -> AsyncIterator[Tools]:
-        """Open the lessons."""
-        model = None if self.setting.model is None else models(MODEL)
-        setting = replace(self.setting, model=model, embedder=self.make_embedder())
-        async with self.place.store(setting.embedder) as store:
-            yield _tools(setting, self.problems, self.place, store)
+    yield Tools(loop, scorer)
 
 
 def _loop(setting: Setting, parts: _Parts, scope: VectorStore, arm: ArmName, seed: int) -> Reflexion:
@@ -248,12 +182,10 @@ def _loop(setting: Setting, parts: _Parts, scope: VectorStore, arm: ArmName, see
         evaluator = parts.oracle
     kind: type[Reflexion] = Reflexion if arm in FORGETFUL else CodeReflexion
     return kind(
-        CodeAgent(_writer(setting, parts, source, seed)),
+        CodeAgent(setting.model, temperature=setting.temperature),
         evaluator=evaluator,
-        reflector=LessonReflector(setting.model, prompt=prompt_text("reflect.md"))
-        if setting.model
-        else write_lesson,
-        lesson_store=arm_lessons(arm, scope, parts.tasks, settings=setting.lesson_settings, seed=seed),
+        reflector=LessonReflector(setting.model, prompt=prompt_text("reflect.md")),
+        lesson_store=arm_lessons(arm, scope, parts.tasks, settings=setting.settings, seed=seed),
         max_attempts=plan.trials,
         top_k_lessons=plan.k,
     )
@@ -263,31 +195,22 @@ def _source(setting: Setting, parts: _Parts, seed: int) -> OwnTestSource:
     """All arms of a seed are judged by the same tests."""
     if setting.tests == "docstring":
         return docstring_source
-    if setting.model is None:
-        raise ConfigurationError("tests that a model writes need a model (--model)")
     if seed not in parts.sources:
         path = setting.out / f"own_tests-{seed}.jsonl"
         parts.sources[seed] = ModelTests(setting.model, path=path, most=setting.most_tests)
     return parts.sources[seed]
 
 
-def _writer(setting: Setting, parts: _Parts, source: OwnTestSource, seed: int) -> Writer:
-    if setting.model is not None:
-        return ModelWriter(setting.model, temperature=setting.temperature)
-    begun = begun_with(parts.problems, setting.logged, bugs=setting.bugs, seed=seed)
-    return RepairWriter(begun, source, parts.runner, seed=seed)
-
-
 def _config(setting: Setting, tasks: int) -> Mapping[str, JSON]:
-    lessons = setting.lesson_settings
+    lessons = setting.settings
     return {
         "benchmark": "humaneval",
         "problems": tasks,
         "own_tests": setting.tests,
         "most_tests": setting.most_tests if setting.tests == "model" else None,
-        "player": setting.model.name if setting.model else "repairs",
-        "temperature": setting.temperature if setting.model else None,
-        "bugs": None if setting.model else setting.bugs,
+        "player": setting.model.name,
+        "temperature": setting.temperature,
+        "bugs": None,
         "hidden_seconds": setting.seconds,
         "embedder": setting.embedder.id,
         "key": lessons.key,

@@ -162,8 +162,8 @@ def _text(error: BaseException) -> str:
 class Candidate:
     """The side of the candidate: does what the judge asks, each within ``seconds`` (0: no limit)."""
 
-    def __init__(self, programs: Sequence[str], seconds: float) -> None:
-        self._programs = programs
+    def __init__(self, program: str, seconds: float) -> None:
+        self._program = program
         self._seconds = seconds
         self._names: dict[str, Any] = {}
         self._kept: list[Any] = []
@@ -192,10 +192,9 @@ class Candidate:
         except Exception:  # noqa: BLE001  a class of the code's own
             return [len(self._kept) - 1, f"<{type(value).__name__}>", True]
 
-    def load(self, program: int) -> None:
-        """Run a program; its names are those that are asked for from then on."""
-        self._names = {}
-        exec(compile(self._programs[program], "<solution>", "exec", dont_inherit=True), self._names)  # noqa: S102
+    def load(self) -> None:
+        """Run the program."""
+        exec(compile(self._program, "<solution>", "exec", dont_inherit=True), self._names)  # noqa: S102
 
     def name(self, name: str) -> object:
         """Return what a name of the program stands for."""
@@ -284,7 +283,7 @@ def judge_hidden(tests: str, preamble: str, entry_point: str) -> dict[str, Any]:
     names = Names(channel)
     try:
         exec(compile(preamble, "<prompt>", "exec", dont_inherit=True), names)  # noqa: S102
-        channel.ask("load", program=0)
+        channel.ask("load")
         names[entry_point] = channel.ask("name", name=entry_point)
         exec(compile(tests, "<tests>", "exec", dont_inherit=True), names)  # noqa: S102
     except BaseException as error:  # noqa: BLE001  everything that is raised is a failure
@@ -311,7 +310,7 @@ def _named(error: BaseException) -> str:
 
 
 class OwnJudge:
-    """Runs a problem's own tests on programs. A call has ``seconds``; ``room`` is how much is shown of a value."""
+    """Runs a problem's own tests on a program. A call has ``seconds``; ``room`` is how much is shown of a value."""
 
     def __init__(
         self, tests: Sequence[Mapping[str, str]], entry_point: str, seconds: float, room: int
@@ -325,21 +324,11 @@ class OwnJudge:
         self._room = room
         self._channel = Channel()
 
-    def check(self, programs: int, *, first: bool) -> list[dict[str, Any]]:
-        """Return what the tests say of each program; with ``first``, no further than the first that passes."""
-        found: list[dict[str, Any]] = []
-        for number in range(programs):
-            found.append(self._program(number))
-            if self._channel.broken and programs > 1:
-                raise Broken("one of several programs ended the process of all")
-            if first and not found[-1]["problem"] and all(each["passed"] for each in found[-1]["outcomes"]):
-                break
-        return found
-
-    def _program(self, number: int) -> dict[str, Any]:
+    def check(self) -> dict[str, Any]:
+        """Return what the tests say of the program."""
         names = Names(self._channel)
         try:
-            self._channel.ask("load", program=number)
+            self._channel.ask("load")
             names[self._entry_point] = self._channel.ask("name", name=self._entry_point)
         except Late:
             return {"problem": "it does not end when it is loaded", "outcomes": []}

@@ -77,13 +77,13 @@ class HiddenTests:
         try:
             ran = await self._sandbox.run_pair(
                 harness.source("result = judge_hidden(tests, preamble, entry_point)"),
-                harness.source("Candidate(programs, 0).serve()"),
+                harness.source("Candidate(program, 0).serve()"),
                 inputs={
                     "tests": problem.hidden,
                     "preamble": before if parsed(before) is not None else "",
                     "entry_point": problem.entry_point,
                 },
-                other_inputs={"programs": [program]},
+                other_inputs={"program": program},
             )
         except CodeLimitError as error:
             late = error.limit in {"seconds", "cpu_seconds"}

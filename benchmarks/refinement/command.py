@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,12 +18,10 @@ import anyio
 import click
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel
-from jeeves_reflexion.cli.bench_options import check_executor, cluster_options, numbers
-from jeeves_reflexion.experiments.location import ray_options
-from jeeves_reflexion.experiments.ray.connection import RayOptions
+from jeeves_reflexion.cli.bench_options import numbers
 from jeeves_reflexion.types import JSON
 
-from ..report import out_option, write_result
+from ..report import out_option, tell_quarters, write_result
 from .figures import figures
 from .real import Cast, errors_of, play_real
 from .report import model_json, model_page, page, page_json
@@ -88,7 +87,6 @@ def _errors(listed: str) -> tuple[float, ...]:
 @click.option(
     "--workers", type=click.IntRange(min=1), default=lambda: os.cpu_count() or 1, help="Runs at a time."
 )
-@cluster_options
 @click.option("--model", help="A language model as all three, by its name at an OpenAI-compatible endpoint.")
 @click.option("--base-url", help="That endpoint; by default OPENAI_BASE_URL.")
 @click.option("--reflection-model", help="Another model there as the judge.")
@@ -101,25 +99,20 @@ def refinement(**options: Any) -> None:  # noqa: ANN401 - click hands over what 
     """
     if not options["model"] and (options["base_url"] or options["reflection_model"]):
         raise ConfigurationError("--base-url and --reflection-model go with --model")
-    check_executor(options)
-    if options["model"] and options["executor"] == "ray":
-        raise ConfigurationError(
-            "--executor ray is for offline runs: with a --model all but the calls is idle, and those are made from here"
-        )
     setting = _setting(options)
     if options["model"]:
         name, text, figures_ = anyio.run(_with_model, setting, options)
     else:
-        name, text, figures_ = _offline(setting, ray_options(options))
+        name, text, figures_ = _offline(setting)
     out: Path = options["out"]
     write_result(out, name, figures_, text)
     click.echo(json.dumps(figures_, indent=1) if options["as_json_"] else text)
     click.echo(f"Written: {out / name}.md and .json", err=True)
 
 
-def _offline(setting: Setting, ray: RayOptions | None) -> tuple[str, str, dict[str, JSON]]:
+def _offline(setting: Setting) -> tuple[str, str, dict[str, JSON]]:
     started = time.monotonic()
-    found = replace(measure(setting, _tell, ray=ray), seconds=time.monotonic() - started)
+    found = replace(measure(setting, _tell), seconds=time.monotonic() - started)
     return "refinement", page(found), page_json(found)
 
 
@@ -187,7 +180,4 @@ def _listed(numbers: Sequence[float]) -> str:
     return ",".join(f"{one:g}" for one in numbers)
 
 
-def _tell(what: str, done: int, total: int) -> None:
-    """Write a line at each quarter."""
-    if done == total or done * 4 // total > (done - 1) * 4 // total:
-        click.echo(f"{what}: {done} of {total}", err=True)
+_tell = partial(tell_quarters, partial(click.echo, err=True))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -12,11 +12,13 @@ from .figures import BOUNDS, Bound, Figure, figures
 from .play import Play, play
 from .rates import Rates, at
 from .record import Record
-from .spread import Spread
 from .tasks import Key, problem_of
 
 Place: TypeAlias = tuple[float, float]
 """The judge's and the reviser's error."""
+
+Spread: TypeAlias = Callable[..., Iterable[Any]]
+"""``map`` over one sequence, perhaps in several processes; results come in order."""
 
 SENSITIVE = 0.05
 """The error of judge and reviser at which everything else is varied."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from typing import TypeAlias
 
 from jeeves_reflexion import __version__
-from jeeves_reflexion.experiments.ray.connection import RayOptions
 from jeeves_reflexion.statistics import Share
 
 from .figures import Figure
-from .grid import Basis, Grid, Varied, run_grid, vary
-from .spread import spreading
+from .grid import Basis, Grid, Spread, Varied, run_grid, vary
 from .tasks import keys
 
 Tell: TypeAlias = Callable[[str, int, int], None]
@@ -71,13 +72,27 @@ class MeasuredModel:
     seconds: float = 0.0
 
 
-def measure(setting: Setting, tell: Tell, *, ray: RayOptions | None = None) -> Measured:
-    """Make all offline runs, here or on a Ray cluster."""
+@contextlib.contextmanager
+def _spreading(workers: int) -> Iterator[Spread]:
+    """Give a ``map`` over that many processes; for one worker the builtin."""
+    if workers == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            yield pool.map
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def measure(setting: Setting, tell: Tell) -> Measured:
+    """Make all offline runs."""
     some = tuple(keys(setting.tasks, setting.seeds))
     axes = (setting.judges, setting.revisers)
     basis = Basis(some, setting.right, setting.noise, setting.max_revisions)
     loose = Basis(some, setting.right, setting.noise, setting.max_revisions, veto=False)
-    with spreading(setting.workers, ray) as spread:
+    with _spreading(setting.workers) as spread:
         return Measured(
             setting,
             run_grid(basis, axes, spread, partial(tell, "grid, each criterion vetoes")),

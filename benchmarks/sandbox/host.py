@@ -19,7 +19,7 @@ import anyio
 
 from benchmarks.sandbox.attacks import ATTACKS, LUA, PROLOG, Attack
 from jeeves_reflexion.errors import CodeError, CodeLimitError, SandboxError
-from jeeves_reflexion.sandbox import Guarantees, Sandbox, launch, runtimes, sandbox
+from jeeves_reflexion.sandbox import Guarantees, Sandbox, jail, sandbox
 from jeeves_reflexion.sandbox.guarantees import Way
 from jeeves_reflexion.types import JSON
 
@@ -103,13 +103,10 @@ class Host:
 @contextmanager
 def forced(way: Way, host: Host) -> Iterator[None]:
     """Have sandboxes use this way, and mark their processes."""
-    command = [*runtimes.interpreter(), host.marker]
-    guarantees = Guarantees(
-        network=True, files=True, processes=True, way=way, user_namespaces=True, seccomp=True, rlimits=True,
-        cgroups=False, text="",
-    )  # fmt: skip
+    command = [*jail.interpreter(), host.marker]
+    guarantees = Guarantees(network=True, files=True, processes=True, way=way, text="")
     with (
-        mock.patch.object(launch, "interpreter", return_value=command),
+        mock.patch.object(jail, "interpreter", return_value=command),
         mock.patch.object(sandbox, "probe", return_value=guarantees),
         mock.patch.object(tempfile, "tempdir", host.temporary),
     ):

@@ -20,7 +20,7 @@ import click
 
 import jeeves_reflexion
 from benchmarks.report import machine, out_option, table, write_result
-from jeeves_reflexion.sandbox.inside import landlock
+from jeeves_reflexion.sandbox.inside import walls
 
 _NOBODY = "65534"
 _AS_NOBODY = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
@@ -59,7 +59,7 @@ def attacked(way: str, *, nobody: bool = False) -> Wrong | str:
         python = _python_of_others()  # with Landlock root gives up its rights, and with them its folders
         if not python:
             return "no interpreter with our packages that an ordinary user may run"
-    if way == "landlock" and not landlock.version():
+    if way == "landlock" and not walls.landlock_version():
         return "this kernel has no Landlock"
     command = [*(_AS_NOBODY if nobody else []), python, "-m", "benchmarks.sandbox.host", way, *_languages()]
     done = subprocess.run(  # noqa: S603

@@ -31,7 +31,7 @@ async def first_search(folder: Path, query: FloatArray, dim: int) -> float:
     async with vectorstores.open_store(
         folder, embedder=_no_embedder(dim), namespace="benchmark", create=False
     ) as store:
-        await store.search_by_vector(query, k=5)
+        await store.search(query, k=5)
         return time.perf_counter() - started
 
 
@@ -45,7 +45,7 @@ async def memory(folder: Path, queries: FloatArray, dim: int) -> dict[str, int]:
         folder, embedder=_no_embedder(dim), namespace="benchmark", create=False
     ) as store:
         for number in range(_WARM_SEARCHES):
-            await store.search_by_vector(queries[number % len(queries)], k=5)
+            await store.search(queries[number % len(queries)], k=5)
         gc.collect()
         after = pages()
     return {kind: after[kind] - before[kind] for kind in after}
@@ -55,7 +55,7 @@ async def _load_libraries(folder: Path, query: FloatArray, dim: int) -> None:
     """Open an empty store and search it, so that all that is loaded once is loaded."""
     async with vectorstores.open_store(folder, embedder=_no_embedder(dim), namespace="benchmark") as store:
         await store.add([vectorstores.Chunk("a row", vector=query)])
-        await store.search_by_vector(query, k=5)
+        await store.search(query, k=5)
 
 
 def _no_embedder(dim: int) -> vectorstores.AbsentEmbedder:

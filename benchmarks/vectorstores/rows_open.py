@@ -43,7 +43,7 @@ async def open_lines(run: Run, corpus: Corpus, folder: Path) -> None:
 
     async def opening() -> None:
         async with open_at(folder, dim) as store:
-            await store.search_by_vector(corpus.queries[0], k=NEAREST)
+            await store.search(corpus.queries[0], k=NEAREST)
 
     _, stall = await stalls_of(f"open {n:,}, first search", opening, seconds=run.settings.window)
     run.stalled(stall)

@@ -85,7 +85,7 @@ async def settle(store: Store, corpus: Corpus, *, quiet: float = 0.5, patience: 
         taken = []
         for number in range(len(groups) * _GROUP, (len(groups) + 1) * _GROUP):
             before = time.perf_counter()
-            await store.search_by_vector(corpus.queries[number % len(corpus.queries)], k=NEAREST)
+            await store.search(corpus.queries[number % len(corpus.queries)], k=NEAREST)
             taken.append(time.perf_counter() - before)
         now = time.perf_counter() - started
         groups.append((now, float(np.median(taken))))
@@ -101,7 +101,7 @@ def searching(store: Store, corpus: Corpus, where: Filter | None = None) -> tupl
 
     async def call(number: int) -> None:
         place = number % len(corpus.queries)
-        hits = await store.search_by_vector(corpus.queries[place], k=NEAREST, filter=where)
+        hits = await store.search(corpus.queries[place], k=NEAREST, filter=where)
         found[place] = [hit.chunk.id for hit in hits]
 
     return call, found

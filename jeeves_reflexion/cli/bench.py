@@ -1,4 +1,4 @@
-"""``jeeves-reflexion bench``: runs the benchmarks that are installed, whoever wrote them."""
+"""``jeeves-reflexion bench``: runs a file of tasks, or the benchmarks that are installed, whoever wrote them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,86 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.bench_tasks import bench_tasks
-from jeeves_reflexion.cli.options import debug_option, remember_json
+from jeeves_reflexion.cli import task_run
+from jeeves_reflexion.cli.bench_options import (
+    embedder_option,
+    executor_options,
+    folder_options,
+    holdout_option,
+    plan_options,
+    recall_options,
+    spending_options,
+)
+from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option, remember_json
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 
 GROUP = "jeeves_reflexion.benchmarks"
+
+
+@click.command("TASKS.jsonl", short_help="Your own tasks: JSON lines with a prompt each.")
+@click.argument("tasks", metavar="", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--agent",
+    metavar="MODULE:NAME",
+    help="Your agent: a callable, any agent, or a function of (seed) that makes one.  [default: ReAct over --model]",
+)
+@click.option(
+    "--evaluator",
+    metavar="WHO",
+    default="exact",
+    show_default=True,
+    help="exact: the output is the reference (case and white space aside). judge: --model judges, without the "
+    "reference. Or MODULE:NAME, a callable of (task, attempt) or (output).",
+)
+@click.option(
+    "--judged-by",
+    type=click.Choice(["oracle", "self"]),
+    help="Whether your own evaluator knows the gold answer.  [default: oracle; self for judge]",
+)
+@click.option(
+    "--scorer",
+    metavar="WHO",
+    help="Judges every try for the results alone, unheard by the loop: exact or MODULE:NAME, as for --evaluator.",
+)
+@click.option(
+    "--reflector",
+    metavar="MODULE:NAME",
+    help="Writes the lessons: a callable of (task, trials).  [default: --model]",
+)
+@click.option(
+    "--model", metavar="NAME", help="The model that answers, judges and reflects where nothing else does."
+)
+@endpoint_options
+@click.option(
+    "--arms",
+    metavar="A,B",
+    default="retry,selective",
+    show_default=True,
+    help="By commas: react, retry, last-attempt, reflexion (or own), monotonic, selective, irrelevant; with a k:"
+    " selective@1.",
+)
+@plan_options("task", k=3, workers=4)
+@executor_options
+@holdout_option("task")
+@click.option(
+    "--split-seed", type=int, default=0, show_default=True, help="Draws the tasks that are held out."
+)
+@folder_options
+@spending_options
+@click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")
+@embedder_option
+@recall_options
+@json_option
+@debug_option
+@click.pass_context
+def bench_tasks(ctx: click.Context, /, **options: object) -> None:
+    """Try your own tasks in every arm and see whether lessons help.
+
+    TASKS is a file of JSON lines: prompt, and where wanted id, kind, tools, reference, expected_output, metadata. The
+    reference reaches evaluators alone. The run's folder holds everything that happened, and a run that was stopped
+    goes on with --resume.
+    """
+    ctx.exit(task_run.run(task_run.order_of(options), as_json=bool(options["as_json"])))
 
 
 class Benchmarks(click.Group):
@@ -20,12 +95,11 @@ class Benchmarks(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the benchmarks."""
-        return sorted({*super().list_commands(ctx), *_found()})
+        return sorted(entry.name for entry in entry_points(group=GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a benchmark's command, or None where there is no such benchmark."""
-        entry = _found().get(cmd_name)
-        return super().get_command(ctx, cmd_name) if entry is None else _load(entry)
+        return next((_load(entry) for entry in entry_points(group=GROUP) if entry.name == cmd_name), None)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -34,66 +108,51 @@ class Benchmarks(click.Group):
 
         An unknown one is an error that lists the known.
         """
-        if args and args[0] not in self.list_commands(ctx) and _is_file(args[0]):
+        name, known = args[0], self.list_commands(ctx)
+        if name in known or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        if (
+            name.endswith(".jsonl") or Path(name).is_file()
+        ):  # one that is not there is for its command to report
             return bench_tasks.name, bench_tasks, args
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
-            known = ", ".join(self.list_commands(ctx)) or "none is installed"
-            raise click.UsageError(
-                f"there is no benchmark {args[0]!r}; there are: {known};"
-                " or name a file of tasks, such as my_tasks.jsonl",
-                ctx,
-            )
-        return super().resolve_command(ctx, args)
+        raise click.UsageError(
+            f"there is no benchmark {name!r}; there are: {', '.join(known) or 'none is installed'};"
+            " or name a file of tasks, such as my_tasks.jsonl",
+            ctx,
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the benchmarks; one that can't be loaded is listed with the reason."""
-        rows = [(name, self._summary(ctx, name)) for name in self.list_commands(ctx)]
-        own = bench_tasks.get_short_help_str(limit=100)
+        rows = []
+        for name in self.list_commands(ctx):
+            try:
+                command = self.get_command(ctx, name)
+                rows.append((name, command.get_short_help_str(limit=100) if command else ""))
+            except ReflexionError as error:
+                rows.append((name, str(error)))
         with formatter.section("Benchmarks"):
             formatter.write_dl(rows or [("none", "no package with a benchmark is installed")])
         with formatter.section("Your own tasks"):
-            formatter.write_dl([("TASKS.jsonl", own)])
-
-    def _summary(self, ctx: click.Context, name: str) -> str:
-        try:
-            command = self.get_command(ctx, name)
-        except ReflexionError as error:
-            return str(error)
-        return command.get_short_help_str(limit=100) if command else ""
-
-
-def _is_file(name: str) -> bool:
-    """Whether a first argument is a file of tasks; one that is not there is for its own command to report."""
-    return not name.startswith("-") and (name.endswith(".jsonl") or Path(name).is_file())
-
-
-def _found() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+            formatter.write_dl([("TASKS.jsonl", bench_tasks.get_short_help_str(limit=100))])
 
 
 def _load(entry: EntryPoint) -> click.Command:
+    """Load a benchmark; its errors are shown as all others, as JSON where it has ``--json``, at length with --debug."""
     try:
         command: Any = entry.load()
-    except ReflexionError:
-        raise
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
             f"the benchmark {entry.name!r} ({entry.value}) can't be loaded: {error}"
         ) from error
     if not isinstance(command, click.Command):
         raise ConfigurationError(f"the benchmark {entry.name!r} ({entry.value}) is no click command")
-    return _adopt(command)
-
-
-def _adopt(command: click.Command) -> click.Command:
-    """Have a benchmark's errors shown as all others: as JSON where it has ``--json``, at length with ``--debug``."""
     options = {name: parameter for parameter in command.params for name in parameter.opts}
     if "--json" in options:
         options["--json"].callback = options["--json"].callback or remember_json
     return command if "--debug" in options else debug_option(command)
 
 
-@click.group(cls=Benchmarks, short_help="Run a benchmark and see the learning curve.")
+@click.group(cls=Benchmarks)
 def bench() -> None:
     """Run a benchmark: tasks, tried again and again, with and without lessons.
 

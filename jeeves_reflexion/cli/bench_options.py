@@ -12,14 +12,7 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.options import (
-    COUNT,
-    F,
-    number_option,
-    options_of,
-    top_k_option,
-    withhold_early_option,
-)
+from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_early_option
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -75,10 +68,10 @@ def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Call
 
 def holdout_option(unit: str) -> Callable[[F], F]:
     """Return what adds ``--holdout``."""
-    return number_option(
+    return click.option(
         "--holdout",
-        "SHARE",
-        click.FloatRange(0, 1, max_open=True),
+        metavar="SHARE",
+        type=Number(0, 1, max_open=True),
         default=0.0,
         show_default=True,
         help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
@@ -86,109 +79,87 @@ def holdout_option(unit: str) -> Callable[[F], F]:
     )
 
 
-def folder_options(function: F) -> F:
-    """Add ``--out`` and ``--resume``; see :func:`check_folder`."""
-    return options_of(
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path, file_okay=False),
-            help="The run's folder.  [default: a new one below runs/]",
-        ),
-        click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
-    )(function)
-
-
-def spending_options(function: F) -> F:
-    """Add ``--max-cost``, ``--price-in``, ``--price-out`` and ``--expected-tokens``; see :func:`check_prices`."""
-    return options_of(
-        number_option(
-            "--max-cost",
-            "USD",
-            click.FloatRange(min=0, min_open=True),
-            help="Stop the whole run when so much is spent; it can be resumed.",
-        ),
-        number_option("--price-in", "USD", click.FloatRange(min=0), help="Per million input tokens."),
-        number_option("--price-out", "USD", click.FloatRange(min=0), help="Per million output tokens."),
-        click.option(
-            "--expected-tokens",
-            metavar="IN,OUT",
-            callback=_tokens,
-            help="What one try takes, for the estimate before the run.",
-        ),
-    )(function)
-
-
-def embedder_option(function: F) -> F:
-    """Add ``--embedder``."""
-    return click.option(
-        "--embedder",
-        type=click.Choice(["auto", "minilm", "hashing"]),
-        default="auto",
+folder_options = options_of(
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The run's folder.  [default: a new one below runs/]",
+    ),
+    click.option("--resume", is_flag=True, help="Go on with the run in --out where it was stopped."),
+)
+spending_options = options_of(
+    click.option(
+        "--max-cost",
+        metavar="USD",
+        type=Number(min=0, min_open=True),
+        help="Stop the whole run when so much is spent; it can be resumed.",
+    ),
+    click.option("--price-in", metavar="USD", type=Number(min=0), help="Per million input tokens."),
+    click.option("--price-out", metavar="USD", type=Number(min=0), help="Per million output tokens."),
+    click.option(
+        "--expected-tokens",
+        metavar="IN,OUT",
+        callback=_tokens,
+        help="What one try takes, for the estimate before the run.",
+    ),
+)
+embedder_option = click.option(
+    "--embedder",
+    type=click.Choice(["auto", "minilm", "hashing"]),
+    default="auto",
+    show_default=True,
+    help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
+    " hashing where that is not installed.",
+)
+recall_options = options_of(
+    click.option(
+        "--min-similarity",
+        metavar="X",
+        type=Number(-1, 1),
+        default=0.3,
         show_default=True,
-        help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
-        " hashing where that is not installed.",
-    )(function)
-
-
-def recall_options(function: F) -> F:
-    """Add ``--min-similarity``, ``--withhold`` and ``--withhold-early``; see :func:`check_early`."""
-    return options_of(
-        number_option(
-            "--min-similarity",
-            "X",
-            click.FloatRange(-1, 1),
-            default=0.3,
-            show_default=True,
-            help="Floor of recall, a cosine.",
-        ),
-        number_option(
-            "--withhold",
-            "SHARE",
-            click.FloatRange(0, 0.5),
-            default=0.0,
-            show_default=True,
-            help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
-        ),
-        withhold_early_option,
-    )(function)
-
-
-def executor_options(function: F) -> F:
-    """Add ``--executor``, ``--ray-address``, ``--ray-working-dir`` and ``--lessons``; see :func:`check_executor`."""
-    return options_of(
-        cluster_options,
-        click.option(
-            "--lessons",
-            metavar="ADDRESS",
-            envvar="JEEVES_BENCH_LESSONS",
-            show_envvar=True,
-            help="A database for the lessons of the run: postgresql://...  [default: the run's folder]",
-        ),
-    )(function)
-
-
-def cluster_options(function: F) -> F:
-    """Add ``--executor``, ``--ray-address`` and ``--ray-working-dir``; see :func:`check_executor`."""
-    return options_of(
-        click.option(
-            "--executor",
-            type=click.Choice(["local", "ray"]),
-            default="local",
-            show_default=True,
-            help="Who makes the tries: this process, or worker processes on a Ray cluster.",
-        ),
-        click.option(
-            "--ray-address",
-            metavar="HOST:PORT",
-            help="The head of a cluster that this machine is in.  [default: a node of this machine, for this run]",
-        ),
-        click.option(
-            "--ray-working-dir",
-            metavar="DIR",
-            type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
-            help="A folder that every worker gets a copy of, with your modules in it.",
-        ),
-    )(function)
+        help="Floor of recall, a cosine.",
+    ),
+    click.option(
+        "--withhold",
+        metavar="SHARE",
+        type=Number(0, 0.5),
+        default=0.0,
+        show_default=True,
+        help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
+    ),
+    withhold_early_option,
+)
+cluster_options = options_of(
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Who makes the tries: this process, or worker processes on a Ray cluster.",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="The head of a cluster that this machine is in.  [default: a node of this machine, for this run]",
+    ),
+    click.option(
+        "--ray-working-dir",
+        metavar="DIR",
+        type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+        help="A folder that every worker gets a copy of, with your modules in it.",
+    ),
+)
+executor_options = options_of(
+    cluster_options,
+    click.option(
+        "--lessons",
+        metavar="ADDRESS",
+        envvar="JEEVES_BENCH_LESSONS",
+        show_envvar=True,
+        help="A database for the lessons of the run: postgresql://...  [default: the run's folder]",
+    ),
+)
 
 
 def check_executor(options: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 from typing import Final
@@ -41,16 +42,16 @@ class UnusableEndpointError(errors.ConfigurationError):
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Tell the user of an error and return the exit code: JSON on stdout, else a line on stderr."""
-    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - rich, which most calls of --help don't need
+    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - not for --help
 
     shown = _cause(error)
-    screen = Screen(quiet=False)
+    screen = Screen()
     if debug:
         screen.raw_note("".join(traceback.format_exception(error)))
     stopped = isinstance(shown, KeyboardInterrupt)
     name = "Interrupted" if stopped else type(shown).__name__
     message = _of_file(shown) if isinstance(shown, OSError) else str(shown)
-    message = message or ("the command was stopped" if stopped else name)
+    message = re.sub(r"\[Errno \d+\] ", "", message) or ("the command was stopped" if stopped else name)
     if as_json:
         sys.stdout.write(json.dumps({"error": {"kind": name, "message": message}}) + "\n")
     else:
@@ -59,7 +60,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def _of_file(error: OSError) -> str:
-    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - most calls of --help don't need it
+    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - not for --help
 
     return f"{redact(str(error.filename)):.200}: {error.strerror}"
 

@@ -1,25 +1,49 @@
-"""``jeeves-reflexion notes``: its commands and their options."""
+"""``jeeves-reflexion notes``: how tasks improved their instructions, and how to take it back."""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+import anyio
 import click
 
-from jeeves_reflexion.cli.options import renamed, served_by, where_options
+from jeeves_reflexion.cli.options import Asking, answered_by, renamed
+from jeeves_reflexion.cli.screen import Answers
+from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.tasknotes import (
+    NoteHistory,
+    ReflectionStoreError,
+    VersionedReflectionStore,
+    task_identity,
+)
+from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
+from jeeves_reflexion.text import abridge
 
-_common = where_options(
+T = TypeVar("T")
+
+_SHORT_ID = 8
+_SHORTEST_ID = 4
+_EXCERPT = 80
+
+
+_over_notes = answered_by(
+    lambda where: Answers(where, default_notes_place()),
     renamed(
         "--notes",
         "--place",
-        "place",
+        "address",
         metavar="ADDRESS",
         help="A SQLite file, a folder of notes, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
-    )
+    ),
 )
-_service = served_by("note_service:NoteService")
 
 
-@click.group(short_help="See how tasks improved their instructions, and take it back.")
+@click.group()
 def notes() -> None:
     """See how tasks improved their own instructions, and take it back.
 
@@ -28,26 +52,38 @@ def notes() -> None:
 
 
 @notes.command("list")
-@_common
-@_service
-def list_() -> None:
+@_over_notes
+def list_(answers: Answers) -> None:
     """List the tasks that have notes: id, date, version, runs, description."""
+    found = _within(answers, _all)
+    answers.give(
+        {"count": len(found), "notes": [_document(each) for each in found]},
+        rows=map(_row, found),
+        note="" if found else f"there are no task notes {answers.where}",
+    )
 
 
 @notes.command()
 @click.argument("task")
-@_common
-@_service
-def show() -> None:
+@_over_notes
+def show(answers: Answers, task: str) -> None:
     """Show what the next run of a task gets to read."""
+    found = _within(answers, lambda store: _one(answers, store, task))
+    told = _document(found)
+    answers.give({"notes": told}, details=({**told, "reflection": None}, told["reflection"] or {}))
 
 
 @notes.command()
 @click.argument("task")
-@_common
-@_service
-def history() -> None:
+@_over_notes
+def history(answers: Answers, task: str) -> None:
     """Show a task's versions with the scores of their runs, and what was taken back and why."""
+    found = _within(answers, lambda store: _one(answers, store, task))
+    answers.give({"history": document_of(found)}, rows=_versions(found))
+    for change in found.changes:
+        if change.kind != "stored":
+            at = _when(change.at, "%Y-%m-%d %H:%M")
+            answers.screen.note(f"{at}  {change.old} -> {change.new}: {change.reason}")
 
 
 @notes.command()
@@ -58,16 +94,124 @@ def history() -> None:
     type=click.IntRange(min=0),
     help="The version to go to; 0 is no notes.  [default: the one that the current was made of]",
 )
-@_common
-@_service
-def rollback() -> None:
+@_over_notes
+def rollback(answers: Answers, task: str, to: int | None) -> None:
     """Go back to an earlier version of a task's notes; nothing is lost by it."""
+
+    async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
+        old = await _one(answers, store, task)
+        return old, await store.rollback(old.identity, to=to)
+
+    old, new = _within(answers, rolled_back)
+    said = f"rolled back from version {old.current} to {new.current}"
+    if old.current == new.current:
+        said = f"version {new.current} is the current one already"
+    answers.give({"identity": new.identity, "old": old.current, "new": new.current}, said)
 
 
 @notes.command()
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@_common
-@_service
-def forget() -> None:
+@_over_notes
+def forget(answers: Answers, tasks: Sequence[str], *, yes: bool) -> None:
     """Remove the notes of tasks for good, all versions."""
+
+    async def named(store: VersionedReflectionStore) -> dict[str, NoteHistory]:
+        found = [await _one(answers, store, task) for task in tasks]
+        return {each.identity: each for each in found}
+
+    async def forgotten(store: VersionedReflectionStore) -> list[str]:
+        return [identity for identity in found if await store.forget(identity)]
+
+    found = _within(answers, named)
+    number = counted(len(found), "task")
+    rows = [{"id": each.identity[:_SHORT_ID], "description": each.description} for each in found.values()]
+    if answers.agreed(Asking(yes, dry_run=False), f"Forget the notes of {number} for good?", {}, rows):
+        answers.give({"forgotten": _within(answers, forgotten)}, f"forgot the notes of {number}")
+
+
+def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
+
+    async def opened() -> T:
+        async with open_notes(answers.address, namespace=answers.namespace, create=False) as store:
+            return await work(store)
+
+    return anyio.run(opened)
+
+
+async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> NoteHistory:
+    """Return the notes of a task, by its description or by its id, whole or cut short."""
+    found = await store.history(task_identity(task))
+    if found is not None:
+        return found
+    start = task.strip().lower()
+    if not start or set(start) - set("0123456789abcdef"):
+        raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {answers.where}")
+    if len(start) < _SHORTEST_ID:
+        raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
+    matches = [each for each in await _all(store) if each.identity.startswith(start)]
+    if not matches:
+        raise ReflectionStoreError(f"there are no notes on a task {task!r} {answers.where}")
+    if len(matches) > 1:
+        ids = ", ".join(each.identity[:16] for each in matches[:5])
+        raise ReflectionStoreError(f"{len(matches)} tasks {answers.where} begin with {task!r}: {ids}")
+    return matches[0]
+
+
+async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
+    page = await store.list(limit=500)
+    found = [*page.histories]
+    while page.next is not None:
+        page = await store.list(after=page.next, limit=500)
+        found += page.histories
+    return found
+
+
+def _row(history: NoteHistory) -> dict[str, str]:
+    times = [change.at for change in history.changes]
+    times = times or [each.reflection.reflected_at for each in history.versions]
+    return {
+        "id": history.identity[:_SHORT_ID],
+        "date": _when(max(times)) if times else "-",
+        "version": f"version {history.current}",
+        "reflections": f"{history.run_count} reflections",
+        "description": abridge(history.description, _EXCERPT) or "(no description)",
+    }
+
+
+def _versions(history: NoteHistory) -> Iterator[dict[str, str]]:
+    """One row for each version, after one for the runs without notes."""
+    yield _version(history, 0, history.baseline, "no notes")
+    for each in history.versions:
+        shown = _version(history, each.number, each.scores, each.reflection.refined_description)
+        yield (
+            shown
+            | {"date": _when(each.reflection.reflected_at)}
+            | ({"state": "taken back"} if each.withdrawn else {})
+        )
+
+
+def _version(history: NoteHistory, number: int, scores: Sequence[float], text: str) -> dict[str, str]:
+    return {
+        "version": str(number),
+        "date": "",
+        "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
+        "runs": counted(len(scores), "run"),
+        "state": "current" if number == history.current else "",
+        "text": abridge(text, 2 * _EXCERPT),
+    }
+
+
+def _document(history: NoteHistory) -> dict[str, object]:
+    reflection = history.reflection
+    return {
+        "identity": history.identity,
+        "description": history.description,
+        "version": history.current,
+        "run_count": history.run_count,
+        "reflection": None if reflection is None else reflection_document(reflection),
+    }
+
+
+def _when(moment: datetime.datetime, form: str = "%Y-%m-%d") -> str:
+    return moment.astimezone().strftime(form)

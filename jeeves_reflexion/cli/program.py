@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
 from jeeves_reflexion import __version__
-from jeeves_reflexion.cli.bench import bench
 from jeeves_reflexion.cli.failures import CAUGHT, report
-from jeeves_reflexion.cli.lessons.commands import lessons
-from jeeves_reflexion.cli.notes import notes
 from jeeves_reflexion.cli.options import as_debug, debug_option, wants_json
-from jeeves_reflexion.cli.run import run
-from jeeves_reflexion.cli.workflow import workflow
 
 EXIT_CODES = """\b
 Exit codes:
@@ -19,15 +16,45 @@ Exit codes:
   1    for run and workflow run: it ended without success; else: you said no, an import was refused whole, or a
        benchmark could not go on
   2    the command line can't be read
-  3    configuration: a key, an optional package, the place of the lessons, a file that can't be reached
+  3    configuration: a key, an optional package, the address of the lessons, a file that can't be reached
   4    the model's endpoint
   5    the lesson store, or that of task notes
   130  interrupted
 """
 
 
+_COMMANDS = {
+    "run": "Try a task, learn from each attempt, try again.",
+    "lessons": "See, judge, change and carry what was learned.",
+    "notes": "See how tasks improved their instructions, and take it back.",
+    "bench": "Run a benchmark and see the learning curve.",
+    "workflow": "Run a workflow file, or check it.",
+}
+
+
 class Program(click.Group):
-    """A group whose commands may raise the project's errors: each becomes one line and an exit code."""
+    """A group whose commands are modules, loaded when they are used.
+
+    They may raise the project's errors: each becomes one line and an exit code.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(
+            importlib.import_module(f"jeeves_reflexion.cli.{cmd_name}"), cmd_name
+        )
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse arguments that are no text: neither a store nor a model takes them."""
@@ -59,10 +86,3 @@ def program() -> None:
     An agent tries a task, its attempt is scored, a lesson is written down in one sentence, and the lessons
     that matter are recalled before the next attempt, also in later runs.
     """
-
-
-program.add_command(run)
-program.add_command(lessons)
-program.add_command(notes)
-program.add_command(bench)
-program.add_command(workflow)

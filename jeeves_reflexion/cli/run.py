@@ -1,33 +1,125 @@
-"""``jeeves-reflexion run``: its options."""
+"""``jeeves-reflexion run``: tries a task, learns from each attempt, tries again."""
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, nullcontext
 from typing import Any
 
+import anyio
 import click
 
 from jeeves_reflexion.cli.bench_options import check_early
+from jeeves_reflexion.cli.connections import ProvenModel, credit_of, model_at, open_or_make
+from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.options import (
     COUNT,
-    check_finite,
-    check_text,
+    Endpoint,
+    Number,
     credit_option,
     debug_option,
     embedder_option,
     endpoint_options,
     json_option,
+    lessons_option,
     namespace_option,
-    number_option,
+    quiet_option,
     top_k_option,
     withhold_early_option,
 )
+from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.user_code import load, of_user
+from jeeves_reflexion.events import Event, RunFinished
+from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
+from jeeves_reflexion.loop.factory import LoopOptions
+from jeeves_reflexion.loop.lesson_address import default_place
+from jeeves_reflexion.loop.reflexion import Reflexion
+from jeeves_reflexion.loop.trace import Trace
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.session import Budget, logger
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import RunResult
 
 
-@click.command(short_help="Try a task, learn from each attempt, try again.")
-@click.argument("task", callback=check_text)
+class Watch(Trace):
+    """The trace of a run on a person's screen; ``address`` is where its lessons are kept, if anywhere."""
+
+    def __init__(self, screen: Screen, address: str | None) -> None:
+        super().__init__(screen)
+        self._address = address
+
+    def opened(self, n_lessons: int) -> None:
+        """Say which store is in use."""
+        self.display.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
+        self.display.waiting_for("opening the lessons")
+
+    def farewell(self) -> str:
+        """Say what an interrupt leaves behind."""
+        if self._address is None:
+            return "the run was stopped; it kept no lessons, as asked"
+        if not self.kept:
+            return "the run was stopped before it had learned anything; earlier lessons are as they were"
+        kept = f"{counted(self.kept, 'lesson')} in {self._address}"
+        return f"the run was stopped; what was learned up to then is kept ({kept})"
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        super().__call__(event)
+        if isinstance(event, RunFinished) and self._address is not None:
+            # It is what "lessons outcome" takes, by somebody who knows better later.
+            self.display.note(f"run: {event.run_id}", "dim")
+
+
+def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
+    """Return a run's result: what matters first, then every trial whole."""
+    store = {"place": address, "address": address, "namespace": namespace}
+    return {
+        "run_id": result.run_id,
+        "passed": result.passed,
+        "stop_reason": result.stop_reason,
+        "detail": result.detail,
+        "escalated": result.escalated,
+        "score": result.score,
+        "output": result.text,
+        "best_attempt": result.best.number if result.best else None,
+        "attempts": len(result.trials),
+        "seconds": result.seconds,
+        "usage": {**{str(role): spent for role, spent in result.usage.items()}, "total": result.total_usage},
+        "lessons": result.lessons,
+        "store": None if address is None else store,
+        "task": result.task.public(),
+        "trials": result.trials,
+    }
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    if options["address"] is not None and options["no_lessons"]:
+        raise click.UsageError("--lessons and --no-lessons exclude each other")
+    if options["withhold"] is not None and options["credit"] is False:
+        raise click.UsageError("--withhold and --no-credit exclude each other")
+    if options["no_lessons"] and (options["credit"] or options["withhold"] is not None):
+        raise click.UsageError(
+            "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
+        )
+    check_early(options["withhold"], options["withhold_early"])
+    if not options["task"].strip():
+        raise click.UsageError("the task is empty: say what is asked")
+
+
+def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
+    if value != "-" or ctx.resilient_parsing:
+        return value
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"the task on stdin is no UTF-8 text: {error.reason}") from error
+
+
+@click.command()
+@click.argument("task", callback=_task)
 @click.option("--model", metavar="NAME", required=True, help="The model, by its name at the endpoint.")
-@endpoint_options
 @click.option(
     "--agent",
     metavar="MODULE:NAME",
@@ -44,21 +136,17 @@ from jeeves_reflexion.cli.options import (
     help="The score from 0 to 1 that passes.",
 )
 @top_k_option(default=5, show_default=True, help="How many lessons an attempt may recall.")
-@click.option(
-    "--lessons",
-    metavar="ADDRESS",
-    help="The folder of the lessons, or a postgresql:// address.  [default: JEEVES_LESSONS, else among your data]",
-)
+@lessons_option
 @namespace_option
 @click.option(
     "--no-lessons", is_flag=True, help="Recall none and keep none; within the run they still count."
 )
 @embedder_option
 @credit_option
-@number_option(
+@click.option(
     "--withhold",
-    "SHARE",
-    click.FloatRange(0, 0.5),
+    metavar="SHARE",
+    type=Number(0, 0.5),
     help="Withhold each lesson from this share of its recalls, so that what it does is known; means --credit.",
 )
 @withhold_early_option
@@ -66,62 +154,79 @@ from jeeves_reflexion.cli.options import (
 @click.option(
     "--budget-seconds",
     metavar="S",
-    type=click.FloatRange(min=0, min_open=True),
-    callback=check_finite,
+    type=Number(min=0, min_open=True),
     help="Stop after so long, also in the middle of a call.",
 )
+@endpoint_options
 @json_option
-@click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
+@quiet_option
 @debug_option
 @click.pass_context
-def run(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - one for each option
+def run(
+    ctx: click.Context,
+    /,
+    endpoint: Endpoint,
+    *,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - one for each option
+) -> None:
     """Try TASK until an attempt passes, with a lesson learned from each one that does not.
 
     The model answers, judges its answer, and writes the lessons. The best answer goes to stdout, what happens
     meanwhile to stderr. With "-" as TASK the task is read from stdin.
     """
-    # Not before the command line has been read: --help and a typing error need none of it.
-    from jeeves_reflexion.cli import run_service  # noqa: PLC0415
-    from jeeves_reflexion.cli.endpoints import Endpoint  # noqa: PLC0415
-    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
-    from jeeves_reflexion.cli.stores import credit_of  # noqa: PLC0415
-    from jeeves_reflexion.loop.lesson_address import default_place  # noqa: PLC0415
-    from jeeves_reflexion.session import Budget  # noqa: PLC0415
-
-    if options["lessons"] is not None and options["no_lessons"]:
-        raise click.UsageError("--lessons and --no-lessons exclude each other")
-    credit, withhold, early = options["credit"], options["withhold"], options["withhold_early"]
-    if withhold is not None and credit is False:
-        raise click.UsageError("--withhold and --no-credit exclude each other")
-    if options["no_lessons"] and (credit or withhold is not None):
-        raise click.UsageError(
-            "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
-        )
-    check_early(withhold, early)
-    task: str = _read_stdin() if options["task"] == "-" else options["task"]
-    if not task.strip():
-        raise click.UsageError("the task is empty: say what is asked")
-    lessons = None
-    if not options["no_lessons"]:
-        place = default_place() if options["lessons"] is None else options["lessons"]
-        settings = credit_of(credit, withhold=withhold, early=early)
-        lessons = run_service.Place(place, options["namespace"], options["embedder"], settings)
-    order = run_service.Order(
-        task=task.strip(),
-        endpoint=Endpoint(options["model"], options["base_url"], options["api_key_env"], options["timeout"]),
-        judge=options["evaluator_model"],
-        agent=options["agent"],
-        lessons=lessons,
-        max_attempts=options["max_attempts"],
-        threshold=options["threshold"],
-        top_k=options["k"],
-        budget=Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"]),
-    )
-    ctx.exit(run_service.run(order, Screen(quiet=options["quiet"]), as_json=options["as_json"]))
-
-
-def _read_stdin() -> str:
+    _check(options)
+    # The watch shows warnings as what they are; the log would show them a second time.
+    logger.addHandler(logging.NullHandler())
+    agent, address = options["agent"], options["address"]
+    if address is None and not options["no_lessons"]:
+        address = default_place()
+    shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
+    watch = Watch(screen, shown)
     try:
-        return sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"the task on stdin is no UTF-8 text: {error.reason}") from error
+        with screen.busy(), nullcontext() if agent is None else of_user(agent):
+            loaded = None if agent is None else load("--agent", agent)
+            result = anyio.run(_run, options, endpoint, address, loaded, watch)
+    except KeyboardInterrupt:
+        raise Interrupted(watch.farewell()) from None
+    if as_json:
+        screen.document(result_document(result, shown, options["namespace"]))
+    else:
+        screen.result(result.text)
+    ctx.exit(0 if result.passed else 1)
+
+
+async def _run(
+    options: Mapping[str, Any],
+    endpoint: Endpoint,
+    address: str | None,
+    agent: Any,  # noqa: ANN401 - whatever a user wrote
+    watch: Watch,
+) -> RunResult:
+    async with AsyncExitStack() as open_things:
+        answering = await open_things.enter_async_context(model_at(endpoint, options["model"]))
+        judging = None
+        if options["evaluator_model"] is not None:
+            judging = await open_things.enter_async_context(model_at(endpoint, options["evaluator_model"]))
+        store = None if address is None else await open_things.enter_async_context(_lessons(options, address))
+        if store is not None:
+            # A store that can't be used is found out here, before a model has been paid.
+            watch.opened(await store.count())
+        budget = Budget(max_tokens=options["budget_tokens"], max_seconds=options["budget_seconds"])
+        loop = Reflexion(
+            agent,
+            model=ProvenModel(answering),
+            evaluator=None if judging is None else ProvenModel(judging),
+            lesson_store=store,
+            max_attempts=options["max_attempts"],
+            threshold=options["threshold"],
+            top_k_lessons=options["k"],
+            options=LoopOptions(budget=budget),
+        )
+        return await loop.run(options["task"].strip(), session=loop.session(listener=watch))
+
+
+def _lessons(options: Mapping[str, Any], address: str) -> VectorLessonStore:
+    credit = credit_of(options["credit"], withhold=options["withhold"], early=options["withhold_early"])
+    return open_or_make(address, options["namespace"], options["embedder"], LessonSettings(credit=credit))

@@ -1,15 +1,18 @@
-"""Where a command writes: results to stdout, what happens meanwhile to stderr.
+"""How a command answers: results to stdout, what happens meanwhile to stderr.
 
 Text of models and lessons is data: nothing in it may move the cursor, set a title or pass for rich markup.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 from rich.console import Console
@@ -18,10 +21,15 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from jeeves_reflexion.cli.options import Asking, Where
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line, visible
-from jeeves_reflexion.types import JSON
+from jeeves_reflexion.types import Lift
 
 _FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*(?: points \([-+\d.;, a-z]*\))?$)")
+_BELOW: Final = {"was": "was: ", "change": "", "reason": "", "why": "", "task": "task: "}
+"""The fields that a person reads under an item's text, and how they begin."""
+_NAMED: Final = frozenset({"score", "similarity"})
 
 
 def cell(value: str) -> str:
@@ -33,17 +41,59 @@ def cell(value: str) -> str:
     return f"'{text}" if _FORMULA.match(text) else text
 
 
-_NAMED: Final = frozenset({"score", "similarity"})
-_LABELLED: Final = frozenset({"task", "was"})
-_UNKNOWN: Final = ("", "-")
-_BELOW: Final = frozenset({"was", "change", "reason", "why", "task"})
-"""The fields that a person reads under an item's text."""
+def plain(value: object) -> object:
+    """Return what ``json`` can't write as something that it can: a dataclass, a mapping or a set."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    if isinstance(value, AbstractSet):
+        return sorted(map(str, value))
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def in_words(value: object, name: str = "") -> str:
+    """Say a value on one line, empty for what says nothing; numbers of names such as ``created_at`` are times."""
+    if isinstance(value, bool) or value is None:
+        return "yes" if value else ""
+    if isinstance(value, str | int):
+        return one_line(visible(str(value)))
+    if isinstance(value, float):
+        return _number_in_words(value, name)
+    if isinstance(value, Lift):
+        return lift_words(value)
+    if isinstance(value, list | tuple | AbstractSet):
+        return "; ".join(filter(None, map(in_words, value)))
+    parts = ((key, in_words(part, key)) for key, part in _fields(value).items())
+    return ", ".join(f"{key.replace('_', ' ') or 'none'} {text}" for key, text in parts if text)
+
+
+def _number_in_words(value: float, name: str) -> str:
+    if name != "at" and not name.endswith("_at"):
+        return f"{value:.4g}"
+    moment = datetime.datetime.fromtimestamp(value, datetime.UTC).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S %z") if value else ""
+
+
+def _fields(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", plain(value))
+
+
+def lift_words(lift: Lift | None) -> str:
+    """Say a lift in points of score, with its interval and numbers."""
+    if lift is None:
+        return "unknown"
+    of = f"{lift.n_with} with, {lift.n_without} without"
+    if lift.value is None or lift.low is None or lift.high is None:
+        return f"not enough data ({of})"
+    value, low, high = (f"{100 * each:+.0f}" for each in (lift.value, lift.low, lift.high))
+    return f"{value} points ({low} to {high}; {of})"
 
 
 class Screen:
     """The two streams of a command. ``quiet`` keeps notes back, errors never."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self._err = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._out = Console(markup=False, emoji=False, highlight=False)
@@ -60,9 +110,9 @@ class Screen:
         """Print a result."""
         click.echo(visible(text))
 
-    def document(self, value: JSON) -> None:
-        """Print a JSON value; characters beyond ASCII are escaped, so that it is safe wherever it goes."""
-        click.echo(json.dumps(value, indent=2 if self._out.is_terminal else None))
+    def document(self, value: object) -> None:
+        """Print a value as JSON; characters beyond ASCII are escaped, so that it is safe wherever it goes."""
+        click.echo(json.dumps(value, default=plain, indent=2 if self._out.is_terminal else None))
 
     def entry(self, fields: Mapping[str, str]) -> None:
         """Print one item of a list: its fields separated by tabs for a pipe, in lines for a person.
@@ -75,26 +125,19 @@ class Screen:
         else:
             click.echo("\t".join(map(cell, fields.values())))
 
-    def details(self, fields: Mapping[str, str]) -> None:
-        """Print one item whole, a line for each field; for a person, wrapped beside their names."""
-        width = max(map(len, fields)) + 2
-        if not self._out.is_terminal:
-            for name, value in fields.items():
-                click.echo(f"{name:<{width}}{one_line(visible(value))}")
+    def details(self, *parts: object) -> None:
+        """Print what is known of one item, a line for each field that says something; wrapped for a person."""
+        fields = {name: value for part in parts for name, value in _fields(part).items()}
+        told = {name.replace("_", " "): in_words(value, name) for name, value in fields.items()}
+        told = {name: text for name, text in told.items() if text}
+        if self._out.is_terminal:
+            self._out.print(_grid((Text(name, "dim"), Text(text)) for name, text in told.items()))
             return
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for name, value in fields.items():
-            grid.add_row(Text(name, "dim"), Text(one_line(visible(value)), overflow="fold"))
-        self._out.print(grid)
+        width = max(map(len, told)) + 2
+        for name, text in told.items():
+            click.echo(f"{name:<{width}}{text}")
 
     # -- stderr
-
-    def asked(self, fields: Mapping[str, str]) -> None:
-        """Show one item that a question is about."""
-        if self._err.is_terminal:
-            self._err.print(_item(fields))
-        else:
-            self.note("  ".join(fields.values()))
 
     def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """Say what is going on."""
@@ -109,18 +152,13 @@ class Screen:
         """Say what went wrong, on one line."""
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
 
-    def gap(self) -> None:
-        """Set a result apart from what a person saw before it."""
-        if self._err.is_terminal and not self.quiet:
-            self._err.print()
-
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Show a person what is being waited for, as :meth:`waiting_for` says it."""
-        if self.quiet or not self._err.is_terminal:
+    def busy(self, doing: str = "starting") -> Iterator[None]:
+        """Show a person what is being waited for, as :meth:`waiting_for` says it from then on."""
+        if self.quiet or not doing or not self._err.is_terminal:
             yield
             return
-        self._status = self._err.status(Text("starting"), spinner="line")
+        self._status = self._err.status(Text(doing), spinner="line")
         try:
             with self._status:
                 yield
@@ -140,24 +178,76 @@ class Screen:
             click.echo(" " * indent + text.plain, err=True)
 
 
+class Answers:
+    """Answers for one address and namespace, to a person or, with ``as_json``, to a machine."""
+
+    def __init__(self, where: Where, default_address: str) -> None:
+        self.address = default_address if where.address is None else where.address
+        self.namespace = where.namespace
+        self.as_json = where.as_json
+        self.screen = Screen(quiet=where.as_json)
+        self.shown = redact(self.address)
+        self.where = f"in {self.shown}, namespace {self.namespace!r}"
+
+    def give(
+        self,
+        answer: Mapping[str, object],
+        said: str = "",
+        *,
+        details: Sequence[object] = (),
+        rows: Iterable[Mapping[str, str]] = (),
+        note: str = "",
+    ) -> None:
+        """Print an answer as JSON, or as the details, rows and words that it comes to."""
+        if self.as_json:
+            about = {"place": self.shown, "address": self.shown, "namespace": self.namespace}
+            self.screen.document({**about, **answer})
+            return
+        if details:
+            self.screen.details(*details)
+        for row in rows:
+            self.screen.entry(row)
+        if said:
+            self.screen.result(said)
+        if note:
+            self.screen.note(note, "dim")
+
+    def agreed(
+        self,
+        asking: Asking,
+        question: str,
+        answer: Mapping[str, object],
+        rows: Iterable[Mapping[str, str]] = (),
+        *,
+        sure: bool = False,
+    ) -> bool:
+        """Whether to make a change: shows ``rows`` and asks, unless it is ``sure``; a dry run is answered, with no."""
+        if asking.dry_run:
+            self.give({"dry_run": True, **answer}, rows=rows, note="nothing was changed: a dry run")
+        elif not (asking.yes or sure):
+            if self.as_json:
+                raise click.UsageError("--json can't ask: add --yes or --dry-run")
+            for row in rows:  # a part of the question, and no result
+                self.screen.note("  ".join(row.values()))
+            click.confirm(question, abort=True, err=True)
+        return not asking.dry_run
+
+
+def _grid(rows: Iterable[tuple[Text, Text]]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
 def _item(fields: Mapping[str, str]) -> Table:
     """What identifies an item on the first line, its text below, and the rest under that, beside its id."""
     cells = {name: one_line(visible(value)) for name, value in fields.items()}
     (_, key), *about, (_, text) = cells.items()
-    said = [(name, value) for name, value in about if value not in _UNKNOWN]
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    head = "  ".join(_named(name, value) for name, value in said if name not in _BELOW)
-    grid.add_row(Text(key, "yellow"), Text(head, "dim"))
-    grid.add_row("", Text(text))
-    for name, value in said:
-        if name in _BELOW:
-            grid.add_row("", Text(_named(name, value), "dim"))
-    return grid
-
-
-def _named(name: str, value: str) -> str:
-    if name in _LABELLED:
-        return f"{name}: {value}"
-    return f"{name} {value}" if name in _NAMED else value
+    said = [(name, value) for name, value in about if value not in ("", "-")]
+    head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]
+    below = [Text(f"{_BELOW[name]}{value}", "dim") for name, value in said if name in _BELOW]
+    first = (Text(key, "yellow"), Text("  ".join(head), "dim"))
+    return _grid([first, *((Text(""), each) for each in (Text(text), *below))])

@@ -7,11 +7,12 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, programming_error
 
 _OUT, _ERR = 1, 2
 
@@ -47,6 +48,33 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
     if not callable(found):
         raise ConfigurationError(f"{option} {name} is a {type(found).__name__}, which can't be called")
     return found
+
+
+@contextlib.contextmanager
+def of_user(*names: str | None) -> Iterator[None]:
+    """Run a user's own code, given as ``module:name``, within the block.
+
+    What it prints goes to standard error; a mistake in it is a :class:`ConfigurationError` that names its line.
+    """
+    modules = {name.partition(":")[0].partition(".")[0] for name in names if name}
+    try:
+        with prints_go_to_stderr():
+            yield
+    except Exception as error:
+        bug = programming_error(error)
+        place = None if bug is None else _line_in(bug, modules)
+        if place is None:
+            raise
+        raise ConfigurationError(f"{place}: {type(bug).__name__}: {bug} (--debug shows more)") from error
+
+
+def _line_in(error: Exception, modules: set[str]) -> str | None:
+    """Say where in one of these modules an error came from; None where none of them had a part in it."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in modules:
+            code = frame.f_code
+            return f"{Path(code.co_filename).name}, line {line}, in {code.co_name}"
+    return None
 
 
 @contextlib.contextmanager

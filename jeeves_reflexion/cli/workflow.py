@@ -7,40 +7,32 @@ import logging
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+import anyio
 import click
 
-from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option
+from jeeves_reflexion import events
+from jeeves_reflexion.cli.connections import key_of, model_at
+from jeeves_reflexion.cli.options import Endpoint, debug_option, endpoint_options, json_option, quiet_option
+from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.events import Event
+from jeeves_reflexion.models import OpenAIModel
+from jeeves_reflexion.sandbox import Sandbox
+from jeeves_reflexion.session import logger
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import JSON
-
-if TYPE_CHECKING:
-    from jeeves_reflexion.cli.endpoints import Endpoint
-    from jeeves_reflexion.cli.screen import Screen
-    from jeeves_reflexion.events import Event
-    from jeeves_reflexion.models import OpenAIModel
-    from jeeves_reflexion.workflows import Workflow
+from jeeves_reflexion.workflows import Workflow
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _MOST_STATE: Final = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the command line asks for; ``model=None`` asks the models that the file names."""
-
-    state: Mapping[str, JSON]
-    model: str | None
-    endpoint: Endpoint
-    trusted: bool
-    allow_weaker: bool
-
-
-@click.group(short_help="Run a workflow file, or check it.")
+@click.group()
 def workflow() -> None:
     """Workflows in YAML: nodes that generate, evaluate and correct."""
 
@@ -68,44 +60,31 @@ def workflow() -> None:
     help="Run code also where this machine can't isolate it, under resource limits alone.",
 )
 @json_option
-@click.option("--quiet", "-q", is_flag=True, help="Don't show what happens; errors are still shown.")
+@quiet_option
 @debug_option
 @click.pass_context
-def run(  # noqa: PLR0913 - one parameter for each option
+def run(
     ctx: click.Context,
+    /,
     file: Path,
-    *,
     state: str,
-    model: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
-    timeout: float,
-    trusted: bool,
-    allow_weaker: bool,
+    endpoint: Endpoint,
+    *,
     as_json: bool,
     quiet: bool,
+    **how: Any,  # noqa: ANN401 - --model, --trusted, --allow-weaker
 ) -> None:
     """Run the workflow in FILE. Its final state goes to stdout as JSON, what happens meanwhile to stderr.
 
     The exit code is 1 where the state says "success": false: no output was valid.
     """
-    # Not before the command line has been read: --help and a typing error need none of it.
-    import anyio  # noqa: PLC0415
-
-    from jeeves_reflexion.cli.endpoints import Endpoint, key_of  # noqa: PLC0415
-    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
-    from jeeves_reflexion.session import logger  # noqa: PLC0415
-    from jeeves_reflexion.workflows import Workflow  # noqa: PLC0415
-
     # The screen shows warnings as what they are; the log would show them a second time.
     logger.addHandler(logging.NullHandler())
-    endpoint = Endpoint(model or "", base_url, api_key_env, timeout)
     key_of(endpoint)  # a key that is not there is told before anything else
-    order = Order(_read_state(state), model, endpoint, trusted, allow_weaker)
-    loaded = Workflow.load(file)
+    begin, loaded = _read_state(state), Workflow.load(file)
     screen = Screen(quiet=quiet or as_json)
     with screen.busy():
-        final = anyio.run(_run, loaded, order, screen)
+        final = anyio.run(partial(_run, loaded, begin, endpoint, screen, **how))
     screen.document(final)
     ctx.exit(1 if final.get("success") is False else 0)
 
@@ -116,19 +95,14 @@ def run(  # noqa: PLR0913 - one parameter for each option
 @debug_option
 def check(file: Path, *, as_json: bool) -> None:
     """Check FILE: its keys, values, templates, schemas and routes. The first problem is an error with its line."""
-    from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415
-    from jeeves_reflexion.workflows import Workflow  # noqa: PLC0415
-
     loaded = Workflow.load(file)
     loaded.check()
     nodes = [node.name for node in loaded.plan.nodes]
-    screen = Screen(quiet=False)
+    screen = Screen()
     if as_json:
         screen.document({"name": loaded.plan.name, "nodes": nodes, "trusted": loaded.plan.trusted})
     else:
-        screen.result(
-            f"{loaded.plan.name}: {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}, no problem found"
-        )
+        screen.result(f"{loaded.plan.name}: {counted(len(nodes), 'node')}, no problem found")
 
 
 @workflow.command(short_help="Print the JSON Schema of workflow files, for editors.")
@@ -151,7 +125,7 @@ def _read_state(given: str) -> Mapping[str, JSON]:
             raise ConfigurationError(f"--state is longer than {_MOST_STATE:,} characters")
         value = json.loads(text)
     except OSError as error:
-        raise ConfigurationError(f"--state: the file can't be read: {error}") from error
+        raise ConfigurationError(f"--state: {given[1:]} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
@@ -161,53 +135,52 @@ def _read_state(given: str) -> Mapping[str, JSON]:
     return value
 
 
-async def _run(loaded: Workflow, order: Order, screen: Screen) -> dict[str, JSON]:
-    from jeeves_reflexion.cli.endpoints import model_at  # noqa: PLC0415
-    from jeeves_reflexion.sandbox import Sandbox  # noqa: PLC0415
-
+async def _run(
+    loaded: Workflow,
+    state: Mapping[str, JSON],
+    endpoint: Endpoint,
+    screen: Screen,
+    *,
+    model: str | None,
+    trusted: bool,
+    allow_weaker: bool,
+) -> dict[str, JSON]:
+    """Run a workflow; ``model=None`` asks the models that the file names."""
     opened: dict[str, OpenAIModel] = {}
     async with AsyncExitStack() as open_things:
 
         def by_name(name: str) -> OpenAIModel:
-            name = order.model or name.removeprefix("openai:")
+            name = model or name.removeprefix("openai:")
             if name not in opened:
-                opened[name] = model_at(replace(order.endpoint, model=name))
+                opened[name] = model_at(endpoint, name)
                 open_things.push_async_callback(opened[name].aclose)
             return opened[name]
 
-        sandbox = await open_things.enter_async_context(Sandbox(allow_weaker=order.allow_weaker))
+        sandbox = await open_things.enter_async_context(Sandbox(allow_weaker=allow_weaker))
         return await loaded.run(
-            order.state,
-            model=None if order.model is None else by_name(order.model),
+            state,
+            model=None if model is None else by_name(model),
             models=by_name,
             sandbox=sandbox,
-            listener=Progress(screen),
-            trusted=order.trusted,
+            listener=partial(_show, screen),
+            trusted=trusted,
         )
 
 
-class Progress:
-    """A listener that tells a person what a workflow does."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-
-    def __call__(self, event: Event) -> None:
-        """Show an event."""
-        from jeeves_reflexion import events  # noqa: PLC0415
-
-        match event:
-            case events.AgentEvent(name="workflow.node_started", data=data):
-                self._screen.note(f"node {data['node']}", "bold")
-                self._screen.waiting_for(f"node {data['node']}")
-            case events.DraftJudged(number=number, satisfactory=passed, score=score, issues=issues):
-                verdict = "valid" if passed else "not valid"
-                self._screen.note(f"attempt {number}: {verdict}, score {score or 0.0:.2f}", indent=2)
-                for issue in issues[:5]:
-                    self._screen.note(f"- {issue}", "dim", indent=4)
-            case events.ModelCalled(model=model, seconds=seconds):
-                self._screen.note(f"{model} answered in {seconds:.1f} s", "dim", indent=2)
-            case events.Warned(message=message):
-                self._screen.note(f"warning: {message}", "yellow", indent=2)
-            case _:
-                pass
+def _show(screen: Screen, event: Event) -> None:
+    """Tell a person what a workflow does."""
+    match event:
+        case events.AgentEvent(name="workflow.node_started", data=data):
+            screen.note(f"node {data['node']}", "bold")
+            screen.waiting_for(f"node {data['node']}")
+        case events.DraftJudged(number=number, satisfactory=passed, score=score, issues=issues):
+            verdict = "valid" if passed else "not valid"
+            screen.note(f"attempt {number}: {verdict}, score {score or 0.0:.2f}", indent=2)
+            for issue in issues[:5]:
+                screen.note(f"- {issue}", "dim", indent=4)
+        case events.ModelCalled(model=model, seconds=seconds):
+            screen.note(f"{model} answered in {seconds:.1f} s", "dim", indent=2)
+        case events.Warned(message=message):
+            screen.note(f"warning: {message}", "yellow", indent=2)
+        case _:
+            pass

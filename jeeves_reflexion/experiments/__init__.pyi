@@ -5,9 +5,8 @@ from jeeves_reflexion.experiments.arms import arm_lessons as arm_lessons
 from jeeves_reflexion.experiments.arms import arm_names as arm_names
 from jeeves_reflexion.experiments.arms import arm_of as arm_of
 from jeeves_reflexion.experiments.arms import check_kinds as check_kinds
-from jeeves_reflexion.experiments.arms import early_share as early_share
 from jeeves_reflexion.experiments.arms import recall_settings as recall_settings
-from jeeves_reflexion.experiments.arms import withheld_share as withheld_share
+from jeeves_reflexion.experiments.arms import withholding_json as withholding_json
 from jeeves_reflexion.experiments.executors import Executor as Executor
 from jeeves_reflexion.experiments.executors import LoopFactory as LoopFactory
 from jeeves_reflexion.experiments.executors import Tools as Tools
@@ -29,9 +28,7 @@ from jeeves_reflexion.experiments.results import Curve as Curve
 from jeeves_reflexion.experiments.results import Point as Point
 from jeeves_reflexion.experiments.results import Results as Results
 from jeeves_reflexion.experiments.results import Split as Split
-from jeeves_reflexion.experiments.results import Story as Story
 from jeeves_reflexion.experiments.results import Tried as Tried
-from jeeves_reflexion.experiments.results import together as together
 from jeeves_reflexion.experiments.runlog import RunLog as RunLog
 from jeeves_reflexion.experiments.runner import run_experiment as run_experiment
 from jeeves_reflexion.experiments.summary import cost_table as cost_table

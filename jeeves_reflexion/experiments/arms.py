@@ -27,7 +27,7 @@ from jeeves_reflexion.lessons.store import VectorLessonStore
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.text import cut_middle, render_steps
-from jeeves_reflexion.types import Task, Trial
+from jeeves_reflexion.types import JSON, Task, Trial
 from vectorstores.base import VectorStore
 
 ArmName: TypeAlias = Literal[
@@ -57,18 +57,7 @@ _WITH_K: Final = frozenset({"reflexion", "own", "selective", "irrelevant"})
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """An arm as a plan names it: ``kind`` is one of :data:`ARMS`, ``k`` how many lessons it recalls (None: the plan's).
-
-    What each is a control for:
-
-    - ``react``: the agent as it is. What it solves was never due to a second try.
-    - ``retry``: further tries, no memory. What it gains is the luck of trying again (and a verdict that stops it).
-    - ``last-attempt``: the last attempt stands in the context, raw. What ``reflexion`` gains over it is reflecting.
-    - ``reflexion``, also ``own``: the paper's arm. The reference for whether sharing lessons between tasks helps.
-    - ``monotonic``: all lessons of all tasks. What ``selective`` gains over it is picking the few that matter.
-    - ``irrelevant``: as many words as ``selective`` has, of no use. What ``selective`` gains over it is what they say.
-    - ``selective@1``, ``selective@3``, ...: the same arm with another k, for how many lessons are best.
-    """
+    """An arm as a plan names it: ``kind`` is one of :data:`ARMS`, ``k`` how many lessons it recalls (or the plan's)."""
 
     name: ArmName
     kind: ArmName
@@ -136,14 +125,10 @@ def recall_settings(
     return LessonSettings(key=key, min_similarity=min_similarity, credit=credit)
 
 
-def withheld_share(settings: LessonSettings) -> float:
-    """Return the share of recalls that each lesson is withheld from."""
-    return settings.credit.withholding.share if settings.credit else 0.0
-
-
-def early_share(settings: LessonSettings) -> float | None:
-    """Return the share for lessons of which nothing is known; None where all are withheld alike."""
-    return settings.credit.withholding.early if settings.credit else None
+def withholding_json(settings: LessonSettings) -> dict[str, JSON]:
+    """Return which share of recalls each lesson is withheld from, as a run's configuration has it."""
+    share = settings.credit.withholding if settings.credit else Withholding(0.0)
+    return {"withhold": share.share, "withhold_early": share.early}
 
 
 def arm_lessons(

@@ -15,8 +15,7 @@ import anyio
 from jeeves_reflexion.errors import ExperimentError, LessonRefusedError, LessonStoreError
 from jeeves_reflexion.experiments.arm_stores import any_written, beneath, written_by
 from jeeves_reflexion.experiments.arms import Arm, last_attempt
-from jeeves_reflexion.experiments.budget import RunBudget
-from jeeves_reflexion.experiments.executors import Executor, Job
+from jeeves_reflexion.experiments.executors import Executor, Job, RunBudget
 from jeeves_reflexion.experiments.journal import Entry, Past, Position, stored_line, try_line, void_line
 from jeeves_reflexion.experiments.progress import Watcher
 from jeeves_reflexion.experiments.results import Results, Split, Tried

@@ -120,15 +120,10 @@ class RunLocation:
 
 def run_location(options: Mapping[str, Any]) -> RunLocation:
     """Return what the options of ``executor_options`` of the command say."""
-    return RunLocation(ray_options(options), options["lessons"])
-
-
-def ray_options(options: Mapping[str, Any]) -> RayOptions | None:
-    """Return the cluster that ``cluster_options`` of the command name, if any."""
     if options["executor"] != "ray":
-        return None
+        return RunLocation(None, options["lessons"])
     load_ray()
-    return RayOptions(options["ray_address"], options["ray_working_dir"])
+    return RunLocation(RayOptions(options["ray_address"], options["ray_working_dir"]), options["lessons"])
 
 
 class AbsentModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -10,6 +11,7 @@ from typing import Literal, TypeAlias, get_args
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.models.openai import Prices
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Task
 
 JudgedBy: TypeAlias = Literal["oracle", "self"]
@@ -81,14 +83,40 @@ def split(tasks: Sequence[Task], share: float, *, seed: int = 0) -> tuple[tuple[
     return tuple(t for t in tasks if t.id not in held), tuple(t for t in tasks if t.id in held)
 
 
-def split_rule(share: float, seed: int, learning: int, held_out: int) -> str:
-    """Say in words how the tasks were split."""
-    if not share:
-        return "no task is held out"
-    return (
-        f"{held_out} of {learning + held_out} tasks are held out: the first {share:g} of them in the order of"
-        f" SHA-256('{seed}:<task id>')"
+def design_of(plan: Plan, learning: Sequence[Task], held_out: Sequence[Task]) -> dict[str, JSON]:
+    """Return a plan and its tasks as they are recorded; tasks by a digest of all that they hold."""
+    rule = (
+        f"{len(held_out)} of {len(learning) + len(held_out)} tasks are held out: the first {plan.holdout:g} of them in"
+        f" the order of SHA-256('{plan.split_seed}:<task id>')"
     )
+    return {
+        "arms": list(plan.arms),
+        "trials": plan.trials,
+        "seeds": list(plan.seeds),
+        "k": plan.k,
+        "workers": plan.workers,
+        "max_cost_usd": plan.max_cost_usd,
+        "judged_by": plan.judged_by,
+        "holdout": plan.holdout,
+        "split_seed": plan.split_seed,
+        "split_rule": rule if held_out else "no task is held out",
+        "held_out": [redact(task.id) for task in held_out],
+        "tasks": {redact(task.id): _digest(task) for task in (*learning, *held_out)},
+    }
+
+
+def _digest(task: Task) -> str:
+    parts = [
+        task.prompt,
+        task.template,
+        task.kind,
+        list(task.tools),
+        task.expected_output,
+        task.reference,
+        task.metadata,
+    ]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_share(share: float) -> None:

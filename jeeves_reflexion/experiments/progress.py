@@ -1,4 +1,4 @@
-"""Progress of an experiment: what whoever watches it is told, a live table for a person, plain lines elsewhere."""
+"""Progress of an experiment: what whoever watches it is told, as lines, and with a live count on a terminal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from typing import TextIO
 
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
+from rich.markup import escape
+from rich.status import Status
 
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
@@ -15,9 +15,6 @@ from jeeves_reflexion.experiments.results import Results, Tried
 
 class Watcher:
     """What an experiment tells while it runs; every method may be overridden, none must be."""
-
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Some of what the experiment needs is ready, before its first batch."""
 
     def resumed(self, skipped: str) -> None:
         """The run goes on where it was; ``skipped`` says what is not done again."""
@@ -42,128 +39,80 @@ class Watcher:
 
 
 def progress_for(stream: TextIO | None = None) -> Watcher:
-    """Return the live table where the stream is a terminal, else plain lines."""
+    """Return lines, with a live count where the stream is a terminal."""
     stream = stream or sys.stderr
     return RichProgress(Console(file=stream)) if stream.isatty() else PlainProgress(stream)
 
 
-class _Counting(Watcher):
-    """Counts what happens in the batch under way."""
-
-    todo = attempted = solved = lessons = recalled = 0
-
-    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """Start counting."""
-        self.todo = todo
-        self.attempted = self.solved = self.lessons = self.recalled = 0
-
-    def tried(self, row: Tried) -> None:
-        """Count a try."""
-        self.attempted += 1
-        self.solved += row.trial.passed
-        self.lessons += row.trial.reflection is not None
-        self.recalled += len(row.trial.recall.offered) if row.trial.recall else 0
-
-
-class PlainProgress(_Counting):
+class PlainProgress(Watcher):
     """One line per finished trial of an arm."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
 
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Write a line at each quarter."""
-        if done == total or done * 4 // total > (done - 1) * 4 // total:
-            self._print(f"{what}: {done} of {total}")
-
     def resumed(self, skipped: str) -> None:
         """Say what is skipped."""
-        self._print(f"resumed: {skipped}")
+        self._say(f"resumed: {skipped}")
+
+    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
+        """Start counting."""
+        self.where, self.todo = f"{arm:<12} seed {seed}", todo
+        self.attempted = self.solved = self.lessons = self.recalled = 0
+
+    def tried(self, row: Tried) -> None:
+        """Count a try."""
+        if row.split == "learning":
+            self.attempted += 1
+            self.solved += row.trial.passed
+            self.lessons += row.trial.reflection is not None
+            self.recalled += len(row.trial.recall.offered) if row.trial.recall else 0
 
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Write the line."""
-        self._print(
-            f"{arm:<12} seed {seed}  trial {trial}: {self.solved} of {self.todo} solved, "
-            f"{_so_far(results, arm, seed)} so far, {self.lessons} lessons written, {self.recalled} recalled"
+        rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
+        solved = sum(row.trial.passed for row in rows)
+        self._say(
+            f"{self.where}  trial {trial}: {self.solved} of {self.todo} solved, {solved}/{len(results.tasks)} so far,"
+            f" {self.lessons} lessons written, {self.recalled} recalled"
         )
 
     def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
         """Write the line."""
-        self._print(f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try")
+        self._say(f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try")
 
     def interrupted(self, where: str) -> None:
         """Say where it stops."""
-        self._print(f"stopped at {where}")
+        self._say(f"stopped at {where}")
 
-    def _print(self, line: str) -> None:
+    def _say(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
 
 
-class RichProgress(_Counting):
-    """A table that grows: one row per trial of an arm, the running one with its counts."""
+class RichProgress(PlainProgress):
+    """The same lines on a terminal, and below them one that counts the tries of the trial under way."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._live = Live(console=console or Console(stderr=True), auto_refresh=True, refresh_per_second=8)
-        self._rows: list[tuple[str, ...]] = []
-        self._head: tuple[str, ...] = ()
-
-    def prepared(self, what: str, done: int, total: int) -> None:
-        """Show how far it is, on one line."""
-        self._live.start()
-        self._live.update(f"{what}: {done} of {total}" if done < total else "")
-
-    def resumed(self, skipped: str) -> None:
-        """Say what is skipped."""
-        self._live.console.print(f"resumed: {skipped}", markup=False, highlight=False)
+        self._status = Status("", console=console or Console(stderr=True))
 
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """Start a row."""
+        """Start counting."""
         super().batch_started(arm, seed, trial, todo)
-        self._head = (arm, str(seed), str(trial))
-        self._live.start()
-        self._draw(running=True)
+        self._show(f"{self.where}  trial {trial}: 0 of {todo} tried")
 
     def tried(self, row: Tried) -> None:
-        """Count a try and draw."""
-        if row.split == "held-out":
-            return
+        """Count a try and show it."""
         super().tried(row)
-        self._draw(running=True)
-
-    def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
-        """Finish the row."""
-        self._rows.append((*self._cells(), _so_far(results, arm, seed)))
-        self._draw(running=False)
-
-    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
-        """Add a row of its own."""
-        self._rows.append((arm, str(seed), "held out", f"{n}/{n}", str(solved), "0", "", f"{solved}/{n}"))
-        self._draw(running=False)
-
-    def interrupted(self, where: str) -> None:
-        """Say where it stops."""
-        self._live.console.print(f"stopped at {where}", markup=False, highlight=False)
+        if row.split == "learning":
+            counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
+            self._show(f"{self.where}  trial {row.trial.number}: {counts}, {self.lessons} lessons written")
 
     def close(self) -> None:
-        """Leave the table as it is."""
-        self._live.stop()
+        """Take the counting line away."""
+        self._status.stop()
 
-    def _cells(self) -> tuple[str, ...]:
-        counts = (f"{self.attempted}/{self.todo}", str(self.solved), str(self.lessons), str(self.recalled))
-        return (*self._head, *counts)
+    def _show(self, line: str) -> None:
+        self._status.update(escape(line))
+        self._status.start()
 
-    def _draw(self, *, running: bool) -> None:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("arm")
-        for name in ("seed", "trial", "tried", "solved", "lessons written", "recalled", "solved so far"):
-            table.add_column(name, justify="right")
-        for row in self._rows:
-            table.add_row(*row)
-        if running:
-            table.add_row(*self._cells(), "...", style="bold")
-        self._live.update(table)
-
-
-def _so_far(results: Results, arm: ArmName, seed: int) -> str:
-    rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
-    return f"{sum(row.trial.passed for row in rows)}/{len(results.tasks)}"
+    def _say(self, line: str) -> None:
+        self._status.console.print(line, markup=False, highlight=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
@@ -13,6 +13,8 @@ from jeeves_reflexion.statistics import Share, wilson
 from jeeves_reflexion.types import JSON, NO_USAGE, Evaluation, Task, Trial, Usage
 
 Split: TypeAlias = Literal["learning", "held-out"]
+
+NOT_FINISHED: Final = "not finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """An arm's learning curve, cumulative over trials, its seeds pooled, and who judged it."""
+    """An arm's learning curve over the ``seeds`` that it finished, pooled, and who judged it."""
 
     arm: ArmName
     points: tuple[Point, ...]
     judged_by: JudgedBy = "oracle"
+    seeds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ class Cost:
             self.tries + other.tries,
             self.solved + other.solved,
         )
+
+    @property
+    def known(self) -> Usage | None:
+        """The usage, where anything of it was reported; perhaps only of some calls."""
+        return self.usage if self.usage.calls > self.usage.unreported else None
 
     def per_solved(self, amount: float | None) -> float | None:
         """Return an amount for each task solved."""
@@ -120,16 +128,6 @@ class Cost:
             "cost_usd_per_solved": self.per_solved(used.cost_usd),
             "seconds_per_solved": self.per_solved(self.seconds),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """A task that failed, the lessons recalled for it afterwards, and the try that then succeeded."""
-
-    task: Task
-    failed: Trial
-    solved: Trial
-    arm: ArmName
 
 
 @dataclass(slots=True)
@@ -194,12 +192,15 @@ class Results:
 
         return {seed: by_task for seed, by_task in self.played(arm, split).items() if whole(by_task)}
 
+    def passed(self, row: Tried, judge: JudgedBy) -> bool:
+        """Whether a try is right in the eyes of a judge."""
+        if judge == self.judged_by:
+            return row.trial.passed
+        return row.scored is not None and bool(row.scored.passed)
+
     def solved(self, tries: Sequence[Tried], judge: JudgedBy) -> list[bool]:
         """Say of each trial whether a task counts as solved by then: whether its last try so far is right."""
-        if judge == self.judged_by:
-            verdicts = [row.trial.passed for row in tries]
-        else:
-            verdicts = [row.scored is not None and bool(row.scored.passed) for row in tries]
+        verdicts = [self.passed(row, judge) for row in tries]
         trials = self.trials_of(tries[0].split)
         return (verdicts + [verdicts[-1]] * trials)[:trials]
 
@@ -208,54 +209,36 @@ class Results:
         tries = self.played(arm)[seed]
         return {task.id: [row.trial for row in tries.get(task.id, ())] for task in self.tasks}
 
-    def points(self, arm: ArmName, judge: JudgedBy, split: Split) -> tuple[Point, ...]:
-        """Return the share of a part that an arm had solved by each trial, over the seeds that it finished; none if it
-        finished none.
-        """
-        verdicts = [
-            self.solved(tries, judge)
-            for by_task in self.finished(arm, split).values()
-            for tries in by_task.values()
-        ]
-        return tuple(
-            Point(trial, wilson(sum(each), len(verdicts)))
-            for trial, each in enumerate(zip(*verdicts, strict=True), 1)
-        )
-
-    def curve(self, arm: ArmName, *, by: JudgedBy | None = None) -> Curve:
+    def curve(self, arm: ArmName, *, by: JudgedBy | None = None, split: Split = "learning") -> Curve:
         """Return an arm's curve over the seeds that it finished; without points where it finished none.
 
         An arm that tries once stays where it is. ``by`` is who judged: by default the judge of the loops. By a scorer
         (``by="oracle"`` of a self-judged run), a task counts as solved at a trial if its last attempt by then is right.
         Raises :class:`ConfigurationError` for a judge that there was not.
         """
-        judge = self._judge(by)
-        return Curve(arm, self.points(arm, judge, "learning"), judge)
+        judge, finished = self._judge(by), self.finished(arm, split)
+        verdicts = [self.solved(tries, judge) for seed in finished.values() for tries in seed.values()]
+        points = enumerate(zip(*verdicts, strict=True), 1)
+        counted = tuple(Point(trial, wilson(sum(each), len(verdicts))) for trial, each in points)
+        return Curve(arm, counted, judge, len(finished))
 
     def transfer(self, arm: ArmName, *, by: JudgedBy | None = None) -> Share | None:
         """Return the share of held-out tasks that an arm solved at the first try with what it had learned.
 
         Over the seeds that tried all of them; None where there is none such.
         """
-        points = self.points(arm, self._judge(by), "held-out")
+        points = self.curve(arm, by=by, split="held-out").points
         return points[0].share if points else None
 
-    def cost(self, arm: ArmName) -> Cost:
-        """Return what an arm used in all its tries, held-out ones included, and how many tasks it solved."""
-        rows = [row for row in self.rows if row.arm == arm]
-        solved = sum(row.trial.passed for row in rows)
+    def cost(self, arm: ArmName, *, by: JudgedBy | None = None, split: Split | None = None) -> Cost:
+        """Return what an arm used in all its tries, or in those of a part, and how many tasks it solved, each seed
+        counted.
+        """
+        judge = self._judge(by)
+        rows = [row for row in self.rows if row.arm == arm and split in {None, row.split}]
+        last = {(row.seed, row.split, row.task.id): row for row in rows}
+        solved = sum(self.passed(row, judge) for row in last.values())
         return Cost(total(rows), sum(row.trial.seconds for row in rows), len(rows), solved)
-
-    def stories(self, arm: ArmName) -> list[Story]:
-        """Return the tasks that failed and were solved right after lessons were recalled, quickest success first."""
-        last: dict[tuple[int, str], Trial] = {}
-        stories = []
-        for row in (row for row in self.rows if row.arm == arm):
-            key = (row.seed, row.task.id)
-            if row.trial.passed and key in last and row.trial.recall and row.trial.recall.offered:
-                stories.append(Story(row.task, last[key], row.trial, arm))
-            last[key] = row.trial
-        return sorted(stories, key=lambda story: len(story.solved.attempt.steps))
 
     def lessons(self, arm: ArmName) -> list[str]:
         """Return the lessons that an arm wrote, in order, each once."""
@@ -268,11 +251,10 @@ class Results:
         heads += ["held out, first try"] * bool(self.held_out)
         lines = [f"| arm | {' | '.join(heads)} |", "| --- |" + " --- |" * len(heads)]
         for arm in self.arms:
-            cells = [_cell(point.share) for point in self.curve(arm).points]
-            cells += ["not finished"] * (self.trials - len(cells))
+            cells = [str(point.share) for point in self.curve(arm).points]
+            cells += [NOT_FINISHED] * (self.trials - len(cells))
             if self.held_out:
-                share = self.transfer(arm)
-                cells.append(_cell(share) if share else "not finished")
+                cells.append(str(self.transfer(arm) or NOT_FINISHED))
             lines.append(f"| {arm} | {' | '.join(cells)} |")
         if self.judged_by == "self":
             lines += ["", "Self-judged: what passed is what the agent's own side took for right."]
@@ -292,26 +274,6 @@ class Results:
         return judge
 
 
-def together(results: Iterable[Results]) -> JudgedBy:
-    """Return who judged results that are to stand in one column.
-
-    Raises :class:`ConfigurationError` where some are judged by an oracle and others by the agent's own side: what one
-    calls solved is not what the other does.
-    """
-    judges = {each.judged_by for each in results}
-    if len(judges) != 1:
-        raise ConfigurationError(
-            "oracle-judged and self-judged results can't stand in one column: give each a column of its own"
-            if judges
-            else "there are no results"
-        )
-    return judges.pop()
-
-
 def total(rows: Iterable[Tried]) -> Usage:
     """Return what tries used together."""
     return sum((row.usage for row in rows), NO_USAGE)
-
-
-def _cell(share: Share) -> str:
-    return f"{share.successes}/{share.n} = {share.value:.0%} ({share.low:.0%} to {share.high:.0%})"

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import os
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -25,7 +27,6 @@ import filelock
 
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
 from jeeves_reflexion.experiments import journal
-from jeeves_reflexion.experiments.design import differences, versions
 from jeeves_reflexion.files import replace_file
 from jeeves_reflexion.models.recorded import RecordedModel
 from jeeves_reflexion.protocols import ChatModel
@@ -38,6 +39,25 @@ T = TypeVar("T")
 
 _OURS: Final = frozenset({"format", "python", "started", "versions", "design"})
 _DERIVED: Final = frozenset({"tried", "round", "interrupted", "resumed"})
+_SHOWN: Final = 20
+
+MAY_CHANGE: Final = frozenset({"workers", "max_cost_usd"})
+"""What changes no result, and may differ when a run is resumed."""
+
+_LIBRARIES: Final = (
+    "jeeves-reflexion",
+    "anyio",
+    "numpy",
+    "pydantic",
+    "faiss-cpu",
+    "onnxruntime",
+    "sentence-transformers",
+    "torch",
+    "psycopg",
+    "pgvector",
+    "alfworld",
+    "textworld",
+)
 
 
 class RunLog:
@@ -209,7 +229,8 @@ class RunLog:
     def _check_same(self, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         if found := differences(then, now):
             self.close()
-            told = "\n".join(f"  {line}" for line in found)
+            more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+            told = "\n".join(f"  {line}" for line in [*found[:_SHOWN], *more])
             raise ConfigurationError(
                 f"the run in {self.folder} was started with another configuration, and can't be resumed with this one"
                 f" (- then, + now):\n{told}"
@@ -229,6 +250,36 @@ class RunLog:
     async def _append(self, path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = False) -> None:
         with _writing(path):
             await anyio.to_thread.run_sync(partial(journal.append, path, rows, sync=sync))
+
+
+def versions() -> dict[str, JSON]:
+    """Return the versions of Python, this package, and the libraries that results may depend on, where installed."""
+    found: dict[str, JSON] = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an optional one: that it is not in the list says that it was not there
+    return found
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, where: str = "") -> list[str]:
+    """Return how one configuration differs from another, a line for each setting (``- old``, ``+ new``)."""
+    lines = []
+    for name in dict.fromkeys((*old, *new)):
+        before, after = old.get(name), new.get(name)
+        if name in MAY_CHANGE or before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += differences(before, after, where=f"{where}{name}: ")
+        else:
+            lines.append(f"{where}{name}: - {_short(old, name)}  + {_short(new, name)}")
+    return lines
+
+
+def _short(source: Mapping[str, Any], name: str) -> str:
+    text = json.dumps(source[name], ensure_ascii=False) if name in source else "(not set)"
+    return text if len(text) <= 200 else text[:200] + " ..."
 
 
 def _as_written(value: Mapping[str, JSON]) -> dict[str, Any]:

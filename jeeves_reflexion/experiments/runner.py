@@ -15,11 +15,9 @@ import anyio
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import Arm, arm_of, as_arm, reading_only
 from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, forget_lost
-from jeeves_reflexion.experiments.budget import RunBudget
-from jeeves_reflexion.experiments.design import design_of
-from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory
+from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory, RunBudget
 from jeeves_reflexion.experiments.journal import Past
-from jeeves_reflexion.experiments.plan import Plan, split
+from jeeves_reflexion.experiments.plan import Plan, design_of, split
 from jeeves_reflexion.experiments.progress import Watcher
 from jeeves_reflexion.experiments.results import Results
 from jeeves_reflexion.experiments.runlog import RunLog

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from jeeves_reflexion.experiments.arms import ARMS, ArmName, arm_of
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.results import Cost, Results
 from jeeves_reflexion.statistics import Share
+from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import JSON
 
 RESULTS_FORMAT: Final = 1
@@ -56,27 +57,50 @@ def _share(share: Share) -> dict[str, JSON]:
     }
 
 
+COST_HEADS: Final = (
+    "arm",
+    "tries",
+    "solved",
+    "calls",
+    "tokens",
+    "USD",
+    "seconds",
+    "tokens / solved",
+    "USD / solved",
+    "s / solved",
+)
+
+
+def cost_rows(costs: Mapping[ArmName, Cost]) -> tuple[tuple[str, ...], ...]:
+    """Return what each arm used, in all and for each solved task, under :data:`COST_HEADS`; ``-`` for what is unknown
+    or was never solved.
+    """
+    return tuple(_cost_row(arm, cost) for arm, cost in costs.items())
+
+
+def cost_note(costs: Mapping[ArmName, Cost]) -> str:
+    """Say what is unknown of the figures, if anything."""
+    if not any(cost.known for cost in costs.values()):
+        return "No call of a model was reported: tokens and cost are unknown."
+    if any(cost.usage.unreported for cost in costs.values()):
+        return "Of some calls the tokens were not reported: they are at least the figures above."
+    return ""
+
+
 def cost_table(costs: Mapping[ArmName, Cost]) -> str:
     """Return what each arm used, in all and for each solved task, as a Markdown table."""
-    heads = ["arm", "tries", "solved", "calls", "tokens", "USD", "seconds"]
-    heads += ["tokens / solved", "USD / solved", "s / solved"]
-    rows = [_cost_row(arm, cost) for arm, cost in costs.items()]
-    lines = [f"| {' | '.join(row)} |" for row in (heads, ("---",) * len(heads), *rows)]
-    if not any(cost.usage.calls > cost.usage.unreported for cost in costs.values()):
-        lines += ["", "No call of a model was reported: tokens and cost are unknown."]
-    elif any(cost.usage.unreported for cost in costs.values()):
-        lines += ["", "Of some calls the tokens were not reported: they are at least the figures above."]
-    return "\n".join(lines)
+    note = cost_note(costs)
+    return markdown_table(COST_HEADS, cost_rows(costs)) + (f"\n\n{note}" if note else "")
 
 
 def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
-    used = cost.usage
-    tokens, usd = (used.tokens, used.cost_usd) if used.calls > used.unreported else (None, None)
+    known = cost.known
+    tokens, usd = (known.tokens, known.cost_usd) if known else (None, None)
     return (
         arm,
         f"{cost.tries:,}",
         f"{cost.solved:,}",
-        f"{used.calls:,}",
+        f"{cost.usage.calls:,}",
         _or_unknown(tokens, ",.0f"),
         _or_unknown(usd, ".4f"),
         f"{cost.seconds:,.1f}",
@@ -88,3 +112,10 @@ def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
 
 def _or_unknown(amount: float | None, form: str) -> str:
     return "-" if amount is None else format(amount, form)
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table; a cell is one line."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    cells = ([one_line(str(cell)).replace("|", r"\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

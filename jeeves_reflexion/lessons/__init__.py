@@ -12,7 +12,7 @@ from jeeves_reflexion.lessons.repository import LessonPage
 from jeeves_reflexion.lessons.retrieval import Candidate, Picking, Ranked
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.lessons.screening.screens import ModelScreen, Screen
-from jeeves_reflexion.lessons.settings import Credit, LessonSettings, MergeSettings
+from jeeves_reflexion.lessons.settings import Credit, LessonSettings
 from jeeves_reflexion.lessons.store import VectorLessonStore
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Finding",
     "LessonPage",
     "LessonSettings",
-    "MergeSettings",
     "ModelScreen",
     "Picking",
     "Ranked",

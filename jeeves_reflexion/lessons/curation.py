@@ -5,7 +5,6 @@ Each is one write with an entry in the history of every lesson that it changes, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -15,13 +14,11 @@ from jeeves_reflexion.lessons.duplicates import counted_support, merged, merged_
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import LET_IN, PUT_BACK, Change, Entry, Rollback, rollback_to
 from jeeves_reflexion.lessons.quarantine import Held, Quarantine
-from jeeves_reflexion.lessons.records import MOST_TASKS, chunk_ids
-from jeeves_reflexion.lessons.repository import TRIES, Repository, Revision, StoredLesson, store_errors
-from jeeves_reflexion.lessons.schema import MERGED_INTO
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, chunk_ids
+from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
 from jeeves_reflexion.lessons.traces import STRUCK
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Lesson, LessonState
-from vectorstores.base import RecordWrite
 
 Decision: TypeAlias = Literal["approve", "reject", "retire", "restore"]
 
@@ -164,36 +161,31 @@ class Curator:
         not now, and where a task by which it is recalled would be lost.
         """
         repository = self._repository
+
+        async def revise() -> tuple[list[Revision], Rollback]:
+            back, stored = await self._preview(lesson_id, to)
+            if stored is None:
+                raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
+            operation = PUT_BACK if back.held else "rollback"
+            change = Change(operation, reason or f"back to change {to}", self._by, back.merged)
+            own = Revision(stored, back.lesson, change, back.tasks, back.without)
+            if back.held:
+                known = dict.fromkeys((*stored.tasks, *back.tasks))
+                tasks = [task for task in known if task not in back.without]
+                after, record = await self._quarantine.putting_back(back.lesson, tasks)
+                own = replace(own, after=after, records=[record])
+            return [own, *await self._others(back, lesson_id, reason)], back
+
         async with store_errors("roll a lesson back"):
-            for _ in range(TRIES):
-                back, stored = await self._preview(lesson_id, to)
-                if stored is None:
-                    raise UnknownLessonError(f"there is no lesson {lesson_id!r}")
-                operation = PUT_BACK if back.held else "rollback"
-                change = Change(operation, reason or f"back to change {to}", self._by, back.merged)
-                others = await self._others(back, lesson_id, reason)
-                after, records = back.lesson, list[RecordWrite]()
-                if back.held:
-                    known = dict.fromkeys((*stored.tasks, *back.tasks))
-                    tasks = [task for task in known if task not in back.without]
-                    after, record = await self._quarantine.putting_back(after, tasks)
-                    records.append(record)
-                own = Revision(stored, after, change, back.tasks, back.without)
-                if await repository.commit([own, *others], records):
-                    if back.held:
-                        await repository.store.delete(chunk_ids(lesson_id))
-                    return back.lesson
-        raise LessonStoreError(f"lesson {lesson_id!r} kept changing while it was rolled back: try again")
+            back = await repository.transact(revise, f"lesson {lesson_id!r}")
+            if back.held:
+                await repository.store.delete(chunk_ids(lesson_id))
+            return back.lesson
 
     async def preview(self, lesson_id: str, *, to: int) -> Rollback:
         """Return what :meth:`rollback` would do, with the same errors, and do nothing."""
         async with store_errors("roll a lesson back"):
             return (await self._preview(lesson_id, to))[0]
-
-    async def undoing(self, lesson_id: str, *, to: int) -> Rollback:
-        """Return what :meth:`rollback` would do: the earlier name of :meth:`preview`."""
-        warnings.warn("Curator.undoing is called preview now", DeprecationWarning, stacklevel=2)
-        return await self.preview(lesson_id, to=to)
 
     async def _preview(self, lesson_id: str, to: int) -> tuple[Rollback, StoredLesson | None]:
         repository = self._repository

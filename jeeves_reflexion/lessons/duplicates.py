@@ -1,6 +1,6 @@
 """Equal lessons: which are, what an attempt that teaches a lesson again adds to it, and what a merge adds up.
 
-Pure. Two lessons are equal whose words are the same but for case, white space, punctuation around words and the way in
+Two lessons are equal whose words are the same but for case, white space, punctuation around words and the way in
 which Unicode writes them, and that have one scope. Whether others say the same is left to a person or a model.
 """
 
@@ -10,17 +10,20 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Final, TypeAlias, cast
 
+from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.lessons.history import Entry, copies_total, listed, merged_in
 from jeeves_reflexion.lessons.principals import writer_of
-from jeeves_reflexion.lessons.schema import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
+from jeeves_reflexion.lessons.records import COPIES, COPIES_TOTAL, MERGED_INTO, TASKS
 from jeeves_reflexion.types import JSON, Lesson, Trust
-from vectorstores.base import RecordWrite
+from vectorstores.base import RecordStore, RecordWrite
 
 EQUAL: Final = "equal"
 """Records of lessons by a digest of words and scope, numbered: who records the same finds the lesson by it."""
+_MOST_LOOKED_AT: Final = 30
 NOTES: Final = 8
 """Of so many attempts that taught it again a lesson keeps a note; its history has all."""
 
@@ -70,6 +73,37 @@ def claim_of(lesson: Lesson, number: int = 1, *, must_be_new: bool = False) -> R
     return RecordWrite(
         EQUAL, f"{digest_of(lesson)}:{number}", {"lesson_id": lesson.id}, must_be_new=must_be_new
     )
+
+
+async def claims(records: RecordStore, lesson: Lesson) -> list[RecordWrite]:
+    """Return what a lesson is to be found by: a record of the first free number, none where it has one.
+
+    Of very many equals, as they are stored with ``keep_copies``, the later ones have none.
+    """
+    for number in range(1, _MOST_LOOKED_AT + 1):
+        claim = claim_of(lesson, number)
+        held = await records.get(EQUAL, claim.key)
+        if held is None:
+            return [claim]
+        if held.value == claim.value:
+            break
+    return []
+
+
+async def unclaim(records: RecordStore, lesson_id: str) -> None:
+    """Take away what a lesson is found by; the last of its equals takes its number, so that no number below is free."""
+    there = [each async for each in each_record(records, EQUAL)]
+    for claim in [each for each in there if each.value == {"lesson_id": lesson_id}]:
+        digest = claim.key.rpartition(":")[0]
+        equals = [each for each in there if each.key.rpartition(":")[0] == digest]
+        last = max(equals, key=lambda each: int(each.key.rpartition(":")[2]))
+        if last is not claim:
+            await swap(records, EQUAL, claim.key, partial(_replaced, by=last.value))
+        await records.delete_records(EQUAL, [last.key])
+
+
+def _replaced(_: JSON, *, by: JSON) -> JSON:
+    return by
 
 
 def supported(kept: Lesson, again: Lesson, *, another_task: bool) -> Lesson:
@@ -172,15 +206,5 @@ def _with_notes(kept: Lesson, notes: Sequence[JSON], task_ids: Sequence[JSON], c
 
 
 def _note(lesson: Lesson) -> dict[str, JSON]:
-    source = lesson.provenance
-    return {
-        "text": lesson.text,
-        "task_id": lesson.task_id,
-        "trust": lesson.trust,
-        "run_id": source.run_id,
-        "attempt": source.attempt,
-        "score": source.score,
-        "model": source.model,
-        "agent": source.agent,
-        "created_at": source.created_at,
-    }
+    about = {"text": lesson.text, "task_id": lesson.task_id, "trust": lesson.trust}
+    return {**about, **asdict(lesson.provenance)}

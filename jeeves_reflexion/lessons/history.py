@@ -11,9 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
+import pydantic
+
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons.records import UnreadableLessonError, from_whole, whole
-from jeeves_reflexion.lessons.schema import COPIES, COPIES_TOTAL, TASKS, WORDINGS, EntryFields, checked
+from jeeves_reflexion.lessons.records import (
+    COPIES,
+    COPIES_TOTAL,
+    TASKS,
+    WORDINGS,
+    Count,
+    Moment,
+    Texts,
+    UnreadableLessonError,
+    WholeLesson,
+    checked,
+    whole,
+)
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import RecordWrite
@@ -49,8 +62,8 @@ class Change:
 class Entry:
     """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970.
 
-    ``others`` are the ids of the lessons that a merge took in; of a rollback, those that were merged into it after it.
-    ``added`` and ``removed`` are the texts of tasks that it was recalled by from then on, and no more.
+    ``others`` are those of the :class:`Change`. ``added`` and ``removed`` are the texts of tasks that it was recalled
+    by from then on, and no more.
     """
 
     number: int
@@ -63,6 +76,29 @@ class Entry:
     others: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+
+
+class _Retold(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+
+    added: Texts = ()
+    removed: Texts = ()
+
+
+class _StoredEntry(pydantic.BaseModel):
+    """An entry as :func:`entry_of` wrote it."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+
+    number: Count
+    at: Moment
+    operation: str
+    by: str
+    reason: str
+    before: WholeLesson | None = None
+    after: WholeLesson
+    others: Texts = ()
+    tasks: _Retold = _Retold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +158,11 @@ def read_entry(value: JSON, key: str) -> Entry:
     Raises :class:`UnreadableLessonError` that names the entry by its ``key``, and what does not fit.
     """
     try:
-        found = checked(EntryFields, value)
-        entry = cast("Mapping[str, JSON]", value)
-        before = None if entry.get("before") is None else from_whole(entry["before"])
-        after = from_whole(entry.get("after"))
+        fields = dict(checked(_StoredEntry, value))
     except ConfigurationError as error:
         message = f"the entry {key!r} of a lesson's history can't be read: {error}"
         raise UnreadableLessonError(message, key) from error
-    return Entry(
-        number=found.number,
-        at=found.at,
-        operation=found.operation,
-        by=found.by,
-        reason=found.reason,
-        before=before,
-        after=after,
-        others=found.others,
-        added=found.tasks.added,
-        removed=found.tasks.removed,
-    )
+    return Entry(**fields | dict(fields.pop("tasks")))
 
 
 def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -156,8 +178,7 @@ def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 def has_before(entry: Entry) -> bool:
     """Whether there is something that the first change of a history can be taken back to."""
-    let_in = entry.operation == LET_IN and entry.before is None
-    return entry.number == 1 and (entry.before is not None or let_in or entry.operation == ADDED)
+    return entry.number == 1 and (entry.before is not None or entry.operation in (LET_IN, ADDED))
 
 
 def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
@@ -178,6 +199,9 @@ def rollback_to(entries: Sequence[Entry], to: int) -> Rollback | None:
     for entry in reversed(entries[number:]):
         if entry.operation not in _LEARNED:
             tasks |= dict.fromkeys(entry.added, False) | dict.fromkeys(entry.removed, True)
+    for entry in entries[number:]:
+        if entry.operation in _LEARNED:  # an attempt taught it on these tasks as well
+            tasks = {task: there for task, there in tasks.items() if task not in entry.added}
     then, now = merged_in(entries[:number]), merged_in(entries)
     return Rollback(
         lesson,
@@ -195,14 +219,13 @@ def _target(entries: Sequence[Entry], to: int) -> tuple[Lesson, int, bool] | Non
     for number, entry in enumerate(entries, 1):
         if entry.number == to:
             return entry.after, number, entry.operation == PUT_BACK
-    if to != 0 or not entries or not has_before(entries[0]):
+    if to != 0 or not entries or not has_before(first := entries[0]):
         return None
-    first = entries[0]
     if first.before is not None:
         return first.before, 0, False
-    if first.operation == ADDED:
-        return replace(first.after, state="retired", state_reason="it was taken back"), 1, False
-    return first.after, 1, True
+    if first.operation == LET_IN:
+        return first.after, 1, True
+    return replace(first.after, state="retired", state_reason="it was taken back"), 1, False
 
 
 def _learned(lesson: Lesson, before: Lesson, after: Lesson) -> Lesson:

@@ -10,15 +10,16 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Any, Final, cast
+
+import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import HISTORY, PUT_BACK, Change, entry_key
-from jeeves_reflexion.lessons.records import from_whole, whole
+from jeeves_reflexion.lessons.records import Moment, Texts, WholeLesson, checked, whole
 from jeeves_reflexion.lessons.repository import Repository
-from jeeves_reflexion.lessons.schema import HeldFields, checked
 from jeeves_reflexion.lessons.screening.detecting import Finding, screen
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import ConflictError, Record, RecordWrite
@@ -41,6 +42,16 @@ class Held:
     def id(self) -> str:
         """The id that the lesson has and keeps."""
         return self.lesson.id
+
+
+class _StoredText(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+
+    lesson: WholeLesson
+    tasks: Texts
+    kind: str
+    why: str
+    at: Moment
 
 
 class Quarantine:
@@ -120,10 +131,8 @@ class Quarantine:
     async def _first_held(self, lesson: Lesson) -> Held:
         """Why a lesson was held before it was let in, as its history says; if it does not, as it looks now."""
         for entry in reversed(await self._repository.entries(lesson.id)):
-            about = cast("Mapping[str, JSON]", entry).get("held")
-            if isinstance(about, Mapping):
-                kind, why, at = about["kind"], about["why"], about["at"]
-                return Held(lesson, (), cast("str", kind), cast("str", why), cast("float", at))
+            if about := cast("Mapping[str, Any]", entry).get("held"):
+                return Held(lesson, (), about["kind"], about["why"], about["at"])
         found = screen(lesson.text)
         why = "it was in quarantine once; why is not known any more" if found is None else found.why
         return Held(lesson, (), "unknown" if found is None else found.kind, why, time.time())
@@ -146,8 +155,6 @@ def _value(held: Held) -> JSON:
 
 def _held(record: Record) -> Held:
     try:
-        found = checked(HeldFields, record.value)
-        lesson = from_whole(cast("Mapping[str, JSON]", record.value).get("lesson"))
+        return Held(**dict(checked(_StoredText, record.value)))
     except ConfigurationError as error:
         raise LessonStoreError(f"the held text {record.key!r} can't be read: {error}") from error
-    return Held(lesson, found.tasks, found.kind, found.why, found.at)

@@ -1,4 +1,4 @@
-"""How a lesson is written and read: as JSON, and as chunks that share its id.
+"""How a lesson is written and read: as JSON, which is checked wherever it comes from, and as chunks that share its id.
 
 Each chunk is a key by which the lesson is found: a task that it is recalled by, or its own text. ``use`` says what a
 chunk is for: ``recall``, ``twin`` (the text of a lesson that is recalled by tasks alone), or ``off`` while the lesson
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
+
+import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.filters import tool_marks
-from jeeves_reflexion.lessons.schema import checked_lesson
 from jeeves_reflexion.session import logger
-from jeeves_reflexion.types import JSON, Lesson, Provenance
+from jeeves_reflexion.types import JSON, Lesson, LessonState, Outcome, Provenance, Trust
 from vectorstores.base import Chunk, Filter, SearchHit
 
 Key: TypeAlias = Literal["task", "lesson", "both"]
@@ -43,6 +44,93 @@ _LATER: Final[Mapping[str, JSON]] = {
     "contradicts": (),
     "evidence": (),
 }
+
+
+# JSON has lists where the values have tuples; what lies in them stays strict.
+Texts: TypeAlias = Annotated[tuple[str, ...], pydantic.Strict(strict=False)]
+Count: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+Moment: TypeAlias = Annotated[float, pydantic.Field(ge=-62_135_596_800, lt=253_402_214_400)]
+"""Seconds since 1970, in the years that a date can have (1 to 9999, less a day for time zones)."""
+_Said: TypeAlias = Annotated[str, pydantic.Field(pattern=r"\S")]
+
+# Keys of a lesson's metadata that the loop writes itself.
+COPIES: Final = "copies"
+"""Notes of the last attempts that taught the lesson again, and of lessons merged into it, each a JSON object."""
+COPIES_TOTAL: Final = "copies_total"
+WORDINGS: Final = "wordings"
+"""Other ways to say it, of copies that an earlier version merged; nothing is added any more."""
+TASKS: Final = "tasks"
+"""Ids of the other tasks that it is found by, its own left out."""
+MERGED_INTO: Final = "merged_into"
+"""Of a retired lesson: the id of the lesson that speaks for it."""
+VOTES: Final = "votes"
+"""Upvotes less downvotes of consolidations by earlier versions; nothing is added any more."""
+DRAWN_FROM: Final = "drawn_from"
+"""Ids of the lessons that a consolidation drew it from."""
+_STRICT: Final = pydantic.ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_Model = TypeVar("_Model", bound=pydantic.BaseModel)
+_OPEN: Final = pydantic.ConfigDict(strict=True, extra="allow")
+
+
+class Source(pydantic.BaseModel):
+    """:class:`~jeeves_reflexion.types.Provenance`."""
+
+    model_config = _STRICT
+
+    run_id: str
+    attempt: Count
+    score: Annotated[float, pydantic.Field(ge=0, le=1)] | None
+    model: str | None
+    agent: str | None
+    created_at: Moment
+
+
+class Note(pydantic.BaseModel):
+    """What a lesson keeps of a copy that was merged into it."""
+
+    model_config = _OPEN
+
+    text: str
+    run_id: str
+    attempt: Count
+    task_id: str
+
+
+class OwnMetadata(pydantic.BaseModel):
+    """The metadata that the loop writes and reads itself; the rest is the user's."""
+
+    model_config = _OPEN
+
+    copies: Annotated[tuple[Note, ...], pydantic.Strict(strict=False)] = ()
+    copies_total: Count = 0
+    wordings: Texts = ()
+    tasks: Texts = ()
+    merged_into: str = ""
+    support_elsewhere: Count = 0
+    votes: Annotated[int, pydantic.Field(gt=-(2**63), lt=2**63)] = 0
+    drawn_from: Texts = ()
+
+
+class LessonFields(pydantic.BaseModel):
+    """:class:`~jeeves_reflexion.types.Lesson`."""
+
+    model_config = _STRICT
+
+    id: _Said
+    text: _Said
+    task_id: str
+    task_excerpt: str
+    provenance: Source
+    task_kind: str | None
+    tools: Texts
+    outcome: Outcome
+    metadata: OwnMetadata
+    state: LessonState
+    state_reason: str
+    trust: Trust
+    support: Count
+    contradicts: Texts
+    evidence: Annotated[tuple[int, ...], pydantic.Strict(strict=False)]
 
 
 class UnreadableLessonError(LessonStoreError):
@@ -163,6 +251,10 @@ def from_whole(value: JSON) -> Lesson:
     return lesson_from_fields(cast("str", value.get("text") if isinstance(value, Mapping) else None), value)
 
 
+WholeLesson: TypeAlias = Annotated[Any, pydantic.PlainValidator(from_whole)]
+"""A lesson within a record: written by :func:`whole`."""
+
+
 def lesson_of(chunk: Chunk) -> Lesson:
     """Read a lesson back; a chunk whose fields are not a lesson's is an error that names it."""
     try:
@@ -202,3 +294,36 @@ def one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
 
 def _embedded(chunk: Chunk) -> str:
     return chunk.content if chunk.embed_text is None else chunk.embed_text
+
+
+def checked_lesson(fields: Mapping[str, Any]) -> Lesson:
+    """Return the lesson of such fields; raises :class:`ConfigurationError` that names each one that does not fit."""
+    found = checked(LessonFields, fields)
+    # Its metadata as it came: checking fills in what is not there.
+    whole = {
+        **dict(found),
+        "provenance": Provenance(**dict(found.provenance)),
+        "metadata": fields["metadata"],
+    }
+    return Lesson(**whole)
+
+
+def checked(model: type[_Model], fields: object) -> _Model:
+    """Return the fields as the model that they fit; raises :class:`ConfigurationError` otherwise."""
+    try:
+        return model.model_validate(fields)
+    except pydantic.ValidationError as error:
+        raise ConfigurationError("; ".join(map(_told, error.errors(include_url=False)))) from None
+
+
+def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
+    where = ".".join(map(str, error["loc"])) or "it"
+    if error["type"] == "missing":
+        return f"{where} is missing"
+    if error["type"] == "value_error":
+        return f"{where}: {error['ctx']['error']}"
+    if error["type"] == "extra_forbidden":
+        return f"there is no field {where:.200}"
+    if error["type"] == "string_pattern_mismatch":
+        return f"{where} is empty"
+    return f"{where} {error['msg'].replace('Input should', 'must')}, not {error['input']!r:.80}"

@@ -19,13 +19,13 @@ from typing import Final, Self, TypeVar, cast
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.claims import claims, unclaim
-from jeeves_reflexion.lessons.duplicates import claim_of
+from jeeves_reflexion.lessons.duplicates import claim_of, claims, unclaim
 from jeeves_reflexion.lessons.duplicates import digest_of as words_of
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import (
     HISTORY,
     PUT_BACK,
+    SUPPORT,
     Change,
     Entry,
     entry_key,
@@ -113,7 +113,7 @@ class Revision:
     """One of several lessons that are changed in one write: what it was, what it is to be, and why.
 
     It is recalled by the texts of ``tasks`` too from then on, and no more by those ``without``; where no task is left,
-    by its own text.
+    by its own text. ``records`` are written with it.
     """
 
     stored: StoredLesson
@@ -121,6 +121,7 @@ class Revision:
     change: Change
     tasks: Sequence[str] = ()
     without: Collection[str] = ()
+    records: Sequence[RecordWrite] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -141,7 +142,11 @@ class Revision:
         tasks = [task for task in known if task not in self.without][:MOST_TASKS] or [after.text]
         chunks = chunks_of(after, tasks, stored.key, changes=number)
         chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
-        return chunks, entry_of(number, stored.lesson, after, self.change, tasks_changed(stored.tasks, tasks))
+        changed = tasks_changed(stored.tasks, tasks)
+        if self.change.operation == SUPPORT and stored.tasks:
+            # Also those by which it is recalled already: what a merge brought, and an attempt taught since, stays.
+            changed = {"tasks": {"added": list(self.tasks), "removed": []}}
+        return chunks, entry_of(number, stored.lesson, after, self.change, changed)
 
 
 class Repository:
@@ -206,13 +211,15 @@ class Repository:
         page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=limit)
         return LessonPage(tuple(map(lesson_of, page.chunks)), page.next)
 
-    async def each(self) -> AsyncIterator[Lesson]:
-        """Go through all lessons, oldest first."""
+    async def each(self, *, readable: bool = False) -> AsyncIterator[Lesson]:
+        """Go through all lessons, oldest first; with ``readable``, pass over rows that are none, with a warning."""
         after: str | None = None
         while True:
-            page = await self.page(after=after, limit=_PAGE)
-            for lesson in page.lessons:
-                yield lesson
+            page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
+            for chunk in page.chunks:
+                lesson = readable_lesson(chunk) if readable else lesson_of(chunk)
+                if lesson is not None:
+                    yield lesson
             if page.next is None:
                 return
             after = page.next
@@ -308,14 +315,13 @@ class Repository:
                 return result
         raise LessonStoreError(f"{what} kept changing while it was to be changed: try again")
 
-    async def commit(self, revisions: Sequence[Revision], records: Sequence[RecordWrite] = ()) -> bool:
-        """Make revisions and write ``records`` in one write; False, and nothing is done, where a lesson has changed.
+    async def commit(self, revisions: Sequence[Revision]) -> bool:
+        """Make revisions in one write; False, and nothing is done, where a lesson has changed meanwhile.
 
         Raises :class:`UnknownLessonError` where one of them was forgotten meanwhile: it stays so.
         """
         made = [each for each in revisions if not each.is_empty]
-        chunks: list[Chunk] = []
-        writes = list(records)
+        chunks, writes = list[Chunk](), [record for each in revisions for record in each.records]
         for each in made:
             its, entry = each.written(self.reader)
             chunks += its
@@ -349,18 +355,14 @@ class Repository:
         if self._claimed or await self.records.get(*_ALL_CLAIMED) is not None:
             self._claimed = True
             return
-        after: str | None = None
-        equals = Counter[str]()
-        while True:
-            page = await self.store.scan(filter=FIRST_CHUNK, after=after, limit=_PAGE)
-            found = []
-            for lesson in filter(None, map(readable_lesson, page.chunks)):
-                equals[words_of(lesson)] += 1
-                found.append(claim_of(lesson, equals[words_of(lesson)]))
-            await self.store.add([], records=found)
-            if page.next is None:
-                break
-            after = page.next
+        equals, found = Counter[str](), list[RecordWrite]()
+        async for lesson in self.each(readable=True):
+            equals[words_of(lesson)] += 1
+            found.append(claim_of(lesson, equals[words_of(lesson)]))
+            if len(found) == _PAGE:
+                await self.store.add([], records=found)
+                found = []
+        await self.store.add([], records=found)
         await self.records.append_once(*_ALL_CLAIMED, {})
         self._claimed = True
 

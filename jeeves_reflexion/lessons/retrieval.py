@@ -13,28 +13,28 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import freshness
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
-from jeeves_reflexion.lessons.filters import LessonFilter
+from jeeves_reflexion.lessons.filters import both
 from jeeves_reflexion.lessons.principals import Principal
-from jeeves_reflexion.lessons.records import RECALLED, TEXT_CHUNKS, one_each, readable
+from jeeves_reflexion.lessons.records import RECALLED, chunk_ids, one_each, readable
 from jeeves_reflexion.text import estimate_tokens
-from jeeves_reflexion.types import JSON, Lesson, Lift, RecalledLesson, Task
+from jeeves_reflexion.types import Lesson, Lift, RecalledLesson, Task
 from jeeves_reflexion.values import checked_settings
-from vectorstores.base import VectorStore
+from vectorstores.base import Filter, VectorStore
 
 _NUMBER: Final = re.compile(r"\d+")
 
 StrategyName: TypeAlias = Literal["nearest", "structured_reflections", "hybrid", "seed002"]
-Similarities: TypeAlias = Callable[[Lesson, Sequence[str]], Awaitable[Mapping[str, float]]]
-"""The cosine similarity of a lesson's words to those of the lessons with these ids, as far as it is known."""
+Likeness: TypeAlias = Callable[[str, str], float]
+"""The cosine similarity of the words of two lessons, named by their ids; 0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ async def found_lessons(
     store: VectorStore,
     reader: Principal,
     query: str,
-    where: LessonFilter,
+    where: Filter | None,
     *,
     number: int,
     least: int,
@@ -159,11 +159,10 @@ async def found_lessons(
 
     What a writer says of its own lesson counts for nothing: the reader decides whether it is active.
     """
-    asked = where.within(RECALLED).asked
+    asked = both(RECALLED, where)
     while True:
         hits = await store.search(query, k=number, filter=asked)
-        near = one_each([hit for hit in hits if where.admits(hit.chunk.metadata)])
-        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
+        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(one_each(hits))]
         found = [Candidate(lesson, score) for lesson, score in seen if lesson.state == "active"]
         if len(found) >= least or len(hits) < number or hits[-1].score < floor:
             return found
@@ -193,19 +192,24 @@ def credited(
     return kept, harmful
 
 
-def similarities_in(store: VectorStore) -> Similarities:
-    """Return how to ask a store how near lessons are to one another by their own words."""
+async def likeness_of(store: VectorStore, candidates: Sequence[Candidate]) -> Likeness:
+    """Read how near lessons are to one another by their own words."""
+    # Those of the chunks that hold its text: the first, or the second where a task comes before it.
+    ids = [chunk for each in candidates for chunk in chunk_ids(each.lesson.id)[:2]]
+    found = await store.get_by_ids(ids, vectors=True) if ids else []
+    vectors = {
+        chunk.metadata["lesson_id"]: chunk.vector for chunk in found if chunk.metadata.get("holds") == "text"
+    }
 
-    async def similarities(lesson: Lesson, others: Sequence[str]) -> dict[str, float]:
-        asked: dict[str, JSON] = {**TEXT_CHUNKS, "lesson_id": {"$in": list(others)}}
-        hits = await store.search(lesson.text, k=len(others), filter=asked)
-        return {cast("str", hit.chunk.metadata["lesson_id"]): hit.score for hit in hits}
+    def likeness(one: str, other: str) -> float:
+        first, second = vectors.get(one), vectors.get(other)
+        return 0.0 if first is None or second is None else float(first @ second)
 
-    return similarities
+    return likeness
 
 
-async def pick(
-    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, similarities: Similarities
+def pick(
+    task: Task, candidates: Sequence[Candidate], *, k: int, picking: Picking, likeness: Likeness
 ) -> tuple[list[RecalledLesson], list[RecalledLesson]]:
     """Return what is recalled, best first and at most ``k``, and what was found and left out, each with its reason.
 
@@ -219,7 +223,7 @@ async def pick(
     words = {each.id: normalised(each.text).split() for each in lessons}
     chosen: list[int] = []
     reasons: dict[int, str] = {}
-    nearness = dict.fromkeys(range(len(ranked)), 0.0)
+    nearness = dict.fromkeys(range(len(ranked)), 0.0)  # to the nearest of those that are chosen
     room = picking.max_tokens
     while len(chosen) < k:
         left = [at for at in nearness if at not in chosen and at not in reasons]
@@ -233,26 +237,16 @@ async def pick(
             continue
         room -= cost
         chosen.append(at)
-        others = []
         for each in left:
             if each != at and _says_the_same(lesson, lessons[each], words, picking.max_likeness):
                 reasons[each] = f"says what {lesson.id[:8]} says"
             elif each != at:
-                others.append(each)
-        if picking.diversity and k - len(chosen) < len(others) and len(chosen) < k:
-            near = await similarities(lesson, [lessons[each].id for each in others])
-            for each in others:
-                nearness[each] = max(nearness[each], near.get(lessons[each].id, 0.0))
+                nearness[each] = max(nearness[each], likeness(lesson.id, lessons[each].id))
     better = f"{k} better one{'s' * (k > 1)}"
     return (
         [_recalled(ranked[at], ranked[at].why) for at in sorted(chosen)],
         [_recalled(item, reasons.get(at, better)) for at, item in enumerate(ranked) if at not in chosen],
     )
-
-
-def below_floor(floor: float) -> str:
-    """Return the reason of a lesson that is not near enough to the task."""
-    return f"below the floor of {floor:.2f}"
 
 
 def _marginal(item: Ranked, nearness: float, picking: Picking, chosen: Sequence[int]) -> float:

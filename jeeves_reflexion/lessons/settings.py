@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import operator
 import os
-import warnings
 from collections.abc import Callable, Collection
-from dataclasses import InitVar, dataclass, field
-from typing import Final, cast
+from dataclasses import dataclass, field
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS, Withholding
@@ -54,25 +52,6 @@ def checked_k(k: int) -> int:
     return number
 
 
-class MergeSettings:
-    """Once said when two lessons are one; has no effect any more.
-
-    Equal lessons are one, others stay apart until a person or :mod:`~jeeves_reflexion.lessons.consolidation` merges
-    them.
-    """
-
-    def __init__(self, **settings: object) -> None:
-        warnings.warn(_NO_MERGING, DeprecationWarning, stacklevel=2)
-
-
-_NO_MERGING: Final = (
-    "MergeSettings and LessonSettings(merging=...) have no effect any more: a lesson equal to a stored one adds to its "
-    "support, others are stored, and `lessons consolidate` merges what says the same in other words; "
-    "LessonSettings(keep_copies=True) stores equal ones too"
-)
-_UNSET: Final = cast("MergeSettings", object())
-
-
 @dataclass(frozen=True, slots=True)
 class LessonSettings:
     """How lessons are kept and picked.
@@ -86,7 +65,7 @@ class LessonSettings:
     ``screen`` judges every text of a lesson that the rules of screening let pass; what it finds, or fails on, waits in
     quarantine.
     With ``keep_copies`` every lesson is stored, also one that is equal to a stored one, which otherwise adds to the
-    support of that one. ``merging`` has no effect any more, but that None means to keep copies.
+    support of that one.
     ``credit`` has lessons ranked and retired by what they did for the attempts that had them.
     """
 
@@ -101,12 +80,8 @@ class LessonSettings:
     keep_copies: bool = False
     credit: Credit | None = None
     where: Callable[[Task], Filter | None] | None = None
-    merging: InitVar[MergeSettings | None] = _UNSET
 
-    def __post_init__(self, merging: MergeSettings | None) -> None:
-        if merging is not _UNSET:
-            warnings.warn(_NO_MERGING, DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "keep_copies", self.keep_copies or merging is None)
+    def __post_init__(self) -> None:
         if self.key not in ("task", "lesson", "both"):
             raise ConfigurationError(f"key must be 'task', 'lesson' or 'both', not {self.key!r}")
         floor = plain_number(self.min_similarity)

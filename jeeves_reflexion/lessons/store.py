@@ -8,32 +8,36 @@ from __future__ import annotations
 
 import time
 import uuid
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
-from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw, recall_key
+from jeeves_reflexion.lessons.credit.effects import NO_DRAW, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, digest_of, is_equal, supported
-from jeeves_reflexion.lessons.filters import LessonFilter, lesson_filter
+from jeeves_reflexion.lessons.filters import both, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
 from jeeves_reflexion.lessons.quarantine import QUARANTINE, Quarantine
-from jeeves_reflexion.lessons.records import MOST_TASKS, RECALLED, UnreadableLessonError, one_each, readable
+from jeeves_reflexion.lessons.records import (
+    MERGED_INTO,
+    MOST_TASKS,
+    RECALLED,
+    UnreadableLessonError,
+    one_each,
+    readable,
+)
 from jeeves_reflexion.lessons.repository import TRIES, LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     Candidate,
-    below_floor,
     credited,
     found_lessons,
+    likeness_of,
     pick,
-    similarities_in,
 )
-from jeeves_reflexion.lessons.schema import MERGED_INTO
 from jeeves_reflexion.lessons.settings import LessonSettings, checked_k
 from jeeves_reflexion.lessons.traces import forget_traces
 from jeeves_reflexion.redaction import redact_id
@@ -61,18 +65,6 @@ POOL: Final = 4
 """So many times k keys of lessons are looked at to pick k lessons."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """What one look into the store comes to: what is to be recalled, what was near enough and is left out, what is to
-    be retired for the harm it does, and what is below the floor.
-    """
-
-    offered: _Found
-    left_out: _Found
-    harmful: _Found
-    far: _Found
-
-
 class VectorLessonStore:
     """Lessons over any :class:`~vectorstores.base.VectorStore` that also keeps records.
 
@@ -88,12 +80,6 @@ class VectorLessonStore:
         self.records: RecordStore = self.repository.records
         self.ledger = Ledger(self.records)
         self.quarantine = Quarantine(self.repository)
-
-    @property
-    def shelf(self) -> Repository:
-        """The earlier name of :attr:`repository`."""
-        warnings.warn("VectorLessonStore.shelf is called repository now", DeprecationWarning, stacklevel=2)
-        return self.repository
 
     # -- in
 
@@ -183,7 +169,9 @@ class VectorLessonStore:
             if stored is None or len(stored.tasks) + len(new) > MOST_TASKS:
                 return [], None
             after = supported(stored.lesson, lesson, another_task=bool(new))
-            return [Revision(stored, after, Change(SUPPORT, change.reason, change.by), new)], after
+            # Its own words were taught on tasks that a merge may have brought: these are named once more.
+            taught = cleaned.tasks if stored.tasks and len(passed) == 1 else new
+            return [Revision(stored, after, Change(SUPPORT, change.reason, change.by), taught)], after
 
         try:
             return await repository.transact(revise, "the lesson that is learned again")
@@ -208,21 +196,28 @@ class VectorLessonStore:
         k = checked_k(k)
         # By these names lessons and the ledger know the task and the run.
         task, run_id, skip_run = clean_task(task), redact_id(run_id), redact_id(skip_run)
-        where = lesson_filter(self.settings.where(task) if self.settings.where else None)
-        if skip_run:
-            where = where.within({"run_id": {"$ne": skip_run}})
-        credit = self.settings.credit
+        where = both(self._where(task), {"run_id": {"$ne": skip_run}} if skip_run else None)
+        credit, recall_id, draw = self.settings.credit, uuid.uuid4().hex, NO_DRAW
         async with store_errors("recall lessons"):
             known = None if credit is None else await self.ledger.credits(max_age=credit.max_age)
             query = await aside(clean_prompt, task.prompt)
-            choice = await self._chosen(task, query, where, k, known)
-            for item in choice.harmful:
+            found, left_out, harmful, far = await self._chosen(task, query, where, k, known)
+            for item in harmful:
                 await self._retire(item)
-            recall, draw = self._drawn(task, choice, run_id, attempt, known)
+            if known is not None and credit is not None:
+                key = recall_key(run_id or recall_id, attempt, task.id)
+                draw = known.draw(credit.withholding, key, [item.lesson.id for item in found])
+            withheld = tuple(
+                replace(item, reason=f"withheld by the draw; {item.reason}")
+                for item in found
+                if item.lesson.id in draw.withheld
+            )
+            offered = tuple(item for item in found if item.lesson.id not in draw.withheld)
+            recall = Recall(recall_id, task.id, offered, withheld, (*left_out, *harmful))
             await self.ledger.note_recall(
                 recall, run_id=run_id, attempt=attempt, task_kind=task.kind, draw=draw
             )
-        return replace(recall, left_out=(*recall.left_out, *choice.far))
+        return replace(recall, left_out=(*recall.left_out, *far))
 
     async def explain(self, task: Task, *, k: int) -> Recall:
         """Return what :meth:`recall` would, without the draw, and write nothing.
@@ -231,58 +226,61 @@ class VectorLessonStore:
         or retired, and those that it would retire.
         """
         k, task = checked_k(k), clean_task(task)
-        where = lesson_filter(self.settings.where(task) if self.settings.where else None)
-        credit, floor = self.settings.credit, self.settings.min_similarity
+        where, reader = self._where(task), self.repository.reader
         async with store_errors("explain a recall"):
-            known = None if credit is None else await self.ledger.credits(max_age=0.0)
+            known = None if self.settings.credit is None else await self.ledger.credits(max_age=0.0)
             query = await aside(clean_prompt, task.prompt)
-            choice = await self._chosen(task, query, where, k, known)
-            hits = await self.store.search(query, k=POOL * k, filter=where.within(_OFF).asked)
-            hits += await self.store.search(query, k=POOL * k, filter=where.within(RECALLED).asked)
-        reader = self.repository.reader
-        near = readable(one_each([hit for hit in hits if where.admits(hit.chunk.metadata)]))
-        seen = [(reader.seen(lesson), hit.score) for hit, lesson in near if hit.score >= floor]
+            offered, left_out, harmful, far = await self._chosen(task, query, where, k, known)
+            hits = await self.store.search(query, k=POOL * k, filter=both(_OFF, where))
+            hits += await self.store.search(query, k=POOL * k, filter=both(RECALLED, where))
+        near = [hit for hit in one_each(hits) if hit.score >= self.settings.min_similarity]
+        seen = [(reader.seen(lesson), hit.score) for hit, lesson in readable(near)]
         inactive = [
             RecalledLesson(lesson, score, _why_inactive(lesson), _lift(known, lesson))
             for lesson, score in seen
             if lesson.state != "active"
         ]
-        beaten = [replace(item, reason=f"to be {item.reason}") for item in choice.harmful]
-        left_out = (*choice.left_out, *choice.far, *beaten, *inactive[:k])
-        return Recall("", task.id, tuple(choice.offered), (), left_out)
+        beaten = [replace(item, reason=f"to be {item.reason}") for item in harmful]
+        return Recall("", task.id, tuple(offered), (), (*left_out, *far, *beaten, *inactive[:k]))
 
     async def search(self, text: str, *, k: int = 5) -> _Found:
         """Return the ``k`` lessons nearest to a text, whatever their similarity; the ledger is not touched."""
         k = checked_k(k)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await self._near(query, LessonFilter(), number=k, least=k, floor=-1.0)
+            found = await self._near(query, None, number=k, least=k, floor=-1.0)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
+    def _where(self, task: Task) -> Filter | None:
+        return lesson_filter(self.settings.where(task) if self.settings.where else None)
+
     async def _near(
-        self, query: str, where: LessonFilter, *, number: int, least: int, floor: float
+        self, query: str, where: Filter | None, *, number: int, least: int, floor: float
     ) -> list[Candidate]:
         reader = self.repository.reader
         return await found_lessons(self.store, reader, query, where, number=number, least=least, floor=floor)
 
     async def _chosen(
-        self, task: Task, query: str, where: LessonFilter, k: int, known: Credits | None
-    ) -> _Choice:
+        self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None
+    ) -> tuple[_Found, _Found, _Found, _Found]:
+        """What is to be recalled, what was near enough and is left out, what is to be retired for the harm it does, and
+        what is below the floor.
+        """
         floor = self.settings.min_similarity
         found = await self._near(query, where, number=POOL * k, least=k, floor=floor)
         near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
-        far = [each for each in found if each.similarity < floor][:k]
-        credit = self.settings.credit
+        credit, below = self.settings.credit, f"below the floor of {floor:.2f}"
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
-        offered, left_out = await pick(
-            task, near, k=k, picking=self.settings.picking, similarities=similarities_in(self.store)
-        )
-        below = below_floor(floor)
-        passed = [
-            RecalledLesson(each.lesson, each.similarity, below, _lift(known, each.lesson)) for each in far
+        picking = self.settings.picking
+        # Where there is room for all, none is chosen for being unlike the others.
+        likeness = await likeness_of(self.store, near if picking.diversity and k < len(near) else [])
+        offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness)
+        far = [
+            RecalledLesson(each.lesson, each.similarity, below, _lift(known, each.lesson))
+            for each in [each for each in found if each.similarity < floor][:k]
         ]
-        return _Choice(offered, left_out, harmful, passed)
+        return offered, left_out, harmful, far
 
     async def _retire(self, item: RecalledLesson) -> None:
         reason = item.reason.removeprefix("retired: ")
@@ -291,24 +289,6 @@ class VectorLessonStore:
             lambda now: replace(now, state="retired", state_reason=reason),
             Change("retire", reason, "credit"),
         )
-
-    def _drawn(
-        self, task: Task, choice: _Choice, run_id: str, attempt: int, known: Credits | None
-    ) -> tuple[Recall, Draw]:
-        """The recall, as an experiment where that is asked for."""
-        recall_id, offered = uuid.uuid4().hex, choice.offered
-        draw = NO_DRAW
-        if known is not None and self.settings.credit is not None:
-            key = recall_key(run_id or recall_id, attempt, task.id)
-            draw = known.draw(self.settings.credit.withholding, key, [item.lesson.id for item in offered])
-        withheld = tuple(
-            replace(item, reason=f"withheld by the draw; {item.reason}")
-            for item in offered
-            if item.lesson.id in draw.withheld
-        )
-        left = tuple(item for item in offered if item.lesson.id not in draw.withheld)
-        left_out = (*choice.left_out, *choice.harmful)
-        return Recall(recall_id, task.id, left, withheld, left_out), draw
 
     # -- what came of it
 

@@ -17,11 +17,8 @@ from typing import Literal, cast
 import anyio
 
 from jeeves_reflexion.errors import SandboxError
-from jeeves_reflexion.sandbox.inside import seccomp
-from jeeves_reflexion.sandbox.launch import Jail, Report
-from jeeves_reflexion.sandbox.limits import SandboxLimits
-from jeeves_reflexion.sandbox.outcome import judged
-from jeeves_reflexion.sandbox.runtimes import Runtime
+from jeeves_reflexion.sandbox.jail import Jail, Runtime
+from jeeves_reflexion.sandbox.limits import Report, SandboxLimits, judged
 
 Way = Literal["namespaces", "landlock", "limits"]
 
@@ -65,18 +62,14 @@ class Guarantees:
     """What the sandbox isolates on this machine.
 
     The first three are what untrusted code is refused without. ``way`` is how: ``"namespaces"``, ``"landlock"`` or
-    ``"limits"`` (the last is no isolation: resource limits and the ending of all its processes only). ``seccomp``,
-    ``rlimits`` and ``cgroups`` say what is in use; control groups never are. ``text`` says it all for people.
+    ``"limits"`` (the last is no isolation: resource limits and the ending of all its processes only). ``text`` says it
+    all for people.
     """
 
     network: bool
     files: bool
     processes: bool
     way: Way
-    user_namespaces: bool
-    seccomp: bool
-    rlimits: bool
-    cgroups: bool
     text: str
 
     @property
@@ -108,16 +101,7 @@ def _guarantees(
     lines += [f"{name} not possible here: {why}" for name, why in tried.items()]
     if reason:
         lines.append(f"even that does not work: {reason}")
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return Guarantees(
-        **isolated,
-        way=way,
-        user_namespaces=way == "namespaces" and not root,
-        seccomp=seccomp.available() and not reason,
-        rlimits=not reason,
-        cgroups=False,
-        text="\n".join(lines),
-    )
+    return Guarantees(**isolated, way=way, text="\n".join(lines))
 
 
 def _line(name: str, attempts: Mapping[str, bool]) -> str:
@@ -169,4 +153,4 @@ def _listener(address: str) -> socket.socket:
 
 
 async def _tried(way: Way, request: bytes) -> Report:
-    return await (await Jail.start(way, Runtime("python"), _LIMITS)).run_once(request)
+    return await (await Jail.start(way, Runtime("python"), _LIMITS)).run(request)

@@ -7,7 +7,6 @@ import keyword
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Self, get_args
 
 import anyio
@@ -15,12 +14,11 @@ import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, SandboxError, SandboxUnavailableError
 from jeeves_reflexion.sandbox.guarantees import Guarantees, probe
-from jeeves_reflexion.sandbox.inside import values
-from jeeves_reflexion.sandbox.launch import Jail, Report
-from jeeves_reflexion.sandbox.limits import Language, Ran, SandboxLimits
-from jeeves_reflexion.sandbox.outcome import judged
-from jeeves_reflexion.sandbox.runtimes import runtime
+from jeeves_reflexion.sandbox.inside import messages
+from jeeves_reflexion.sandbox.jail import Jail, runtime
+from jeeves_reflexion.sandbox.limits import Language, Ran, Report, SandboxLimits, judged
 from jeeves_reflexion.types import JSON
+from jeeves_reflexion.values import check_whole
 
 _AFTER_SECONDS = 2.0
 
@@ -35,13 +33,10 @@ class Sandbox:
     allow_weaker
         Run code also where network, files or processes can't be isolated, under resource limits alone. Without it
         such a machine is refused with :class:`SandboxUnavailableError`.
-    warm
-        How many Python interpreters to keep started and waiting; each serves one run and is replaced. They serve
-        Python runs with the sandbox's own limits; other runs start cold.
     concurrency
         How many runs may go on at once; further ones wait. By default the number of processors.
 
-    Use it as an async context manager, or call :meth:`close`, when ``warm`` is used. One event loop at a time.
+    It may be used as an async context manager; nothing of it is left open after a run. One event loop at a time.
     """
 
     def __init__(
@@ -49,16 +44,13 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         *,
         allow_weaker: bool = False,
-        warm: int = 0,
         concurrency: int | None = None,
     ) -> None:
-        if warm < 0 or (concurrency is not None and concurrency < 1):
-            raise ConfigurationError("Sandbox: warm must be at least 0, and concurrency at least 1")
+        if concurrency is not None:
+            check_whole("Sandbox: concurrency", concurrency)
         self._limits = limits or SandboxLimits()
         self._allow_weaker = allow_weaker
-        self._warm = warm
         self._turns = anyio.Semaphore(concurrency or os.cpu_count() or 1)
-        self._waiting: list[Jail] = []
 
     async def run(
         self,
@@ -101,12 +93,8 @@ class Sandbox:
         guarantees = await self._guarantees(limits)
         needed = await anyio.to_thread.run_sync(runtime, language, abandon_on_cancel=True)
         async with self._turns:
-            if needed.language == "python" and limits == self._limits:
-                ran = await self._run_warm(guarantees, request)
-                if ran is not None:
-                    return ran
             jail = await Jail.start(guarantees.way, needed, limits)
-            return judged(await jail.run_once(request), limits)
+            return judged(await jail.run(request), limits)
 
     async def run_pair(
         self,
@@ -134,29 +122,14 @@ class Sandbox:
         limits = limits or self._limits
         guarantees = await self._guarantees(limits)
         async with self._turns:
-            reports = await _run_joined(await _joined(guarantees.way, limits), requests)
-        for report in reports:
-            if isinstance(report, SandboxError):
-                raise report
-        if not isinstance(reports[0], Report):
-            raise SandboxError("the code ended, and nobody saw how")
-        return judged(reports[0], limits)
-
-    async def close(self) -> None:
-        """End the interpreters that wait."""
-        while self._waiting:
-            await self._waiting.pop().close()
+            jails = await _joined(guarantees.way, limits)
+            return judged(await _run_joined(jails, requests), limits)
 
     async def __aenter__(self) -> Self:
-        if self._warm:
-            guarantees = await self._guarantees(self._limits)
-            await self._refill(guarantees)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    async def __aexit__(self, *_: object) -> None:
+        pass
 
     async def _guarantees(self, limits: SandboxLimits) -> Guarantees:
         guarantees = await anyio.to_thread.run_sync(probe, abandon_on_cancel=True)
@@ -170,29 +143,6 @@ class Sandbox:
                 "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
             )
         return guarantees
-
-    async def _run_warm(self, guarantees: Guarantees, request: bytes) -> Ran | None:
-        """Run in an interpreter that waits; ``None`` if none does, or if it died while it waited."""
-        if not self._waiting:
-            await self._refill(guarantees)
-        if not self._waiting:
-            return None
-        jail = self._waiting.pop(0)
-        try:
-            await self._refill(guarantees)
-        except BaseException:
-            await jail.close()
-            raise
-        try:
-            report = await jail.run_once(request)
-        except SandboxError:
-            return None
-        return judged(report, self._limits)
-
-    async def _refill(self, guarantees: Guarantees) -> None:
-        while len(self._waiting) < self._warm:
-            jail = await Jail.start(guarantees.way, runtime("python"), self._limits, warm=True)
-            self._waiting.append(jail)
 
 
 async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
@@ -213,18 +163,17 @@ async def _joined(way: str, limits: SandboxLimits) -> tuple[Jail, Jail]:
     return one, other
 
 
-async def _run_joined(
-    jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]
-) -> list[Report | SandboxError | None]:
-    """Run in both at once; the second has a moment after the first. ``None`` for it when it was ended then."""
-    reports: list[Report | SandboxError | None] = [None, None]
+async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -> Report:
+    """Run in both at once and return the report on the first; the second has a moment after that."""
+    reports: dict[int, Report] = {}
+    errors: list[SandboxError] = []
     second_ended = anyio.Event()
 
     async def run(number: int) -> None:
         try:
-            reports[number] = await jails[number].run_once(requests[number])
+            reports[number] = await jails[number].run(requests[number])
         except SandboxError as error:
-            reports[number] = error
+            errors.append(error)
         if number:
             second_ended.set()
 
@@ -237,7 +186,9 @@ async def _run_joined(
             group.cancel_scope.cancel()
     finally:
         await jails[1].close()  # a task that is cancelled before its first step never runs
-    return reports
+    if errors:
+        raise errors[0]  # never a verdict on the code
+    return reports[0]
 
 
 def _request(code: str, inputs: Mapping[str, JSON], result: str) -> bytes:
@@ -248,7 +199,7 @@ def _request(code: str, inputs: Mapping[str, JSON], result: str) -> bytes:
         code.encode()
         encoded = {name: _plain(value) for name, value in inputs.items()}
         for name, value in encoded.items():
-            values.encode(value, f"inputs[{name!r}]")
+            messages.encode(value, f"inputs[{name!r}]")
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"sandbox: the code is no text: {error.reason}") from error
     except ValueError as error:

@@ -1,11 +1,11 @@
+from jeeves_reflexion.workflows.actions import reflection_correct as reflection_correct
+from jeeves_reflexion.workflows.actions import reflection_evaluate as reflection_evaluate
+from jeeves_reflexion.workflows.actions import reflection_loop as reflection_loop
 from jeeves_reflexion.workflows.errors import ReflectionFailedError as ReflectionFailedError
 from jeeves_reflexion.workflows.errors import SchemaFolderError as SchemaFolderError
 from jeeves_reflexion.workflows.errors import TemplateError as TemplateError
 from jeeves_reflexion.workflows.errors import WorkflowError as WorkflowError
 from jeeves_reflexion.workflows.errors import WorkflowFileError as WorkflowFileError
-from jeeves_reflexion.workflows.functions import reflection_correct as reflection_correct
-from jeeves_reflexion.workflows.functions import reflection_evaluate as reflection_evaluate
-from jeeves_reflexion.workflows.functions import reflection_loop as reflection_loop
 from jeeves_reflexion.workflows.parts import CallStep as CallStep
 from jeeves_reflexion.workflows.parts import CodeEvaluation as CodeEvaluation
 from jeeves_reflexion.workflows.parts import CodeStep as CodeStep
@@ -14,8 +14,8 @@ from jeeves_reflexion.workflows.parts import SchemaEvaluation as SchemaEvaluatio
 from jeeves_reflexion.workflows.project_actions import lesson_actions as lesson_actions
 from jeeves_reflexion.workflows.project_actions import reflexion_actions as reflexion_actions
 from jeeves_reflexion.workflows.schemas import SchemaCheck as SchemaCheck
-from jeeves_reflexion.workflows.toolbox import Toolbox as Toolbox
-from jeeves_reflexion.workflows.toolbox import Tools as Tools
+from jeeves_reflexion.workflows.steps import Toolbox as Toolbox
+from jeeves_reflexion.workflows.steps import Tools as Tools
 from jeeves_reflexion.workflows.verdicts import Problem as Problem
 from jeeves_reflexion.workflows.verdicts import Verdict as Verdict
 from jeeves_reflexion.workflows.workflow import Workflow as Workflow

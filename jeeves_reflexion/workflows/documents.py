@@ -52,23 +52,55 @@ class Document:
         return self.name
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a document."""
+
+    document: Document
+    path: Path_ = ()
+
+    def of(self, *keys: str | int) -> Place:
+        """Return the place of a part."""
+        return Place(self.document, (*self.path, *keys))
+
+    def __str__(self) -> str:
+        owner, keys = "", self.path
+        match self.path, self.document.value:
+            case ("nodes", int(number), *rest), {"nodes": list(nodes)} if number < len(nodes):
+                if isinstance(nodes[number], dict) and isinstance(name := nodes[number].get("name"), str):
+                    owner, keys = f"node {name!r}", tuple(rest)
+        dotted = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
+        what = ", ".join(part for part in (owner, dotted) if part)
+        where = self.document.where(self.path)
+        return f"{where}: {what}" if what else where
+
+    def error(self, problem: str) -> WorkflowFileError:
+        """Return the error that says so of this place."""
+        return WorkflowFileError(f"{self}: {problem}")
+
+
 def read_file(path: Path) -> Document:
     """Read a YAML file, or a JSON file (``.json``). Raises :class:`WorkflowFileError`."""
     try:
-        if not path.is_file():
-            raise WorkflowFileError(f"{path.name}: there is no such file: {path}")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise WorkflowFileError(f"{path.name}: the file is larger than {MAX_BYTES:,} bytes")
+        raw = _content(path)
         text = raw.decode("utf-8-sig")
+    except WorkflowFileError:
+        raise
     except UnicodeDecodeError as error:
         raise WorkflowFileError(f"{path.name}: the file is no UTF-8 text (byte {error.start})") from error
     except (OSError, ValueError) as error:
-        if isinstance(error, WorkflowFileError):
-            raise
         raise WorkflowFileError(f"{path.name}: the file can't be read: {error}") from error
     return read_json(text, path.name) if path.suffix == ".json" else read_yaml(text, path.name)
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file():
+        raise WorkflowFileError(f"{path.name}: there is no such file: {path}")
+    with path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise WorkflowFileError(f"{path.name}: the file is larger than {MAX_BYTES:,} bytes")
+    return raw
 
 
 def read_json(text: str, name: str) -> Document:
@@ -105,17 +137,14 @@ class _Reader:
         self.name = name
         self.maker = yaml.constructor.SafeConstructor()
         self.lines: dict[Path_, int] = {}
-        self.around: set[int] = set()
         self.count = 0
 
     def check_depth(self, text: str) -> None:
         """Refuse a text that is nested too deeply, before nodes are built: they are built by recursion."""
         depth = 0
         for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 raise self._error(event, f"it is nested deeper than {MAX_DEPTH} levels")
 
@@ -125,8 +154,6 @@ class _Reader:
         self.count += 1
         if self.count > MAX_VALUES:
             raise self._error(node, f"it holds more than {MAX_VALUES:,} values, aliases spelled out")
-        if id(node) in self.around:
-            raise self._error(node, "it holds an alias of itself: a cycle")
         if len(path) > MAX_DEPTH:
             raise self._error(node, f"it is nested deeper than {MAX_DEPTH} levels, aliases spelled out")
         tag = node.tag.removeprefix(_TAG)
@@ -134,19 +161,14 @@ class _Reader:
             raise self._error(node, f"the tag {node.tag} is not allowed: only plain values are")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, tag)
-        self.around.add(id(node))
-        try:
-            if isinstance(node, yaml.SequenceNode):
-                return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
-            return self._mapping(node, path)
-        finally:
-            self.around.remove(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
+        return self._mapping(node, path)
 
     def _mapping(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401
         values: dict[str, JSON] = {}
         merged: dict[str, JSON] = {}
         for key, item in node.value:
-            line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a key must be a text")
             if key.tag == f"{_TAG}null":
@@ -161,10 +183,9 @@ class _Reader:
                     merged = {**part, **merged}
                 continue
             if name in values:
-                raise self._error(
-                    key, f"the key {name!r} is there twice; first in line {self.lines[(*path, name)]}"
-                )
-            self.lines[(*path, name)] = line
+                first = self.lines[(*path, name)]
+                raise self._error(key, f"the key {name!r} is there twice; first in line {first}")
+            self.lines[(*path, name)] = key.start_mark.line + 1
             values[name] = self.value(item, (*path, name))
         return {**merged, **values}
 
@@ -184,9 +205,7 @@ class _Reader:
 
 def _reason(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
-    parts = [
-        getattr(error, "context", None),
-        getattr(error, "problem", None) or getattr(error, "reason", None),
-    ]
-    said = ", ".join(str(part) for part in parts if part) or "it can't be read"
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+    said = ", ".join(str(part) for part in (getattr(error, "context", None), problem) if part)
+    said = said or "it can't be read"
     return f"line {mark.line + 1}, column {mark.column + 1}: {said}" if mark else said

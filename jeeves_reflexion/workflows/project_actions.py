@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from typing import Any, Final
 
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
-from jeeves_reflexion.values import is_number
-from jeeves_reflexion.workflows.parts import key_problem
-from jeeves_reflexion.workflows.toolbox import OwnAction
+from jeeves_reflexion.workflows.documents import Document, Place
+from jeeves_reflexion.workflows.parts import check_shape
+from jeeves_reflexion.workflows.steps import OwnAction
 
-DEFAULT_K = 5
+DEFAULT_K: Final = 5
 
 
 def lesson_actions(store: LessonStore) -> dict[str, OwnAction]:
@@ -31,27 +30,17 @@ def lesson_actions(store: LessonStore) -> dict[str, OwnAction]:
     """
 
     async def recall(state: dict[str, JSON], parameters: dict[str, JSON]) -> JSON:
-        given = _known(parameters, "lessons.recall", ("task",), ("k",))
-        k = given.get("k", DEFAULT_K)
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ConfigurationError(f"lessons.recall: k must be a whole number of at least 1, not {k!r}")
-        found = await store.recall(_task(given, "lessons.recall"), k=k)
+        given = _checked(parameters, "lessons.recall")
+        found = await store.recall(Task(given["task"]), k=given.get("k", DEFAULT_K))
         return {"lessons": list(found.texts), "recall_id": found.id}
 
     async def record(state: dict[str, JSON], parameters: dict[str, JSON]) -> JSON:
-        given = _known(parameters, "lessons.record", ("task", "lesson"), ("score",))
-        score = given.get("score")
-        if score is not None and not (is_number(score) and 0.0 <= score <= 1.0):
-            raise ConfigurationError(f"lessons.record: score must lie in [0, 1], not {score!r}")
+        given = _checked(parameters, "lessons.record")
         source = Provenance(
-            os.urandom(16).hex(),
-            1,
-            None if score is None else float(score),
-            agent="workflow",
-            created_at=time.time(),
+            os.urandom(16).hex(), 1, given.get("score"), agent="workflow", created_at=time.time()
         )
-        reflection = Reflection(_text(given, "lesson", "lessons.record"))
-        lesson = await store.record(_task(given, "lessons.record"), reflection, provenance=source)
+        reflection = Reflection(given["lesson"])
+        lesson = await store.record(Task(given["task"]), reflection, provenance=source)
         return {"lesson_id": lesson.id, "lesson": lesson.text}
 
     return {"lessons.recall": recall, "lessons.record": record}
@@ -64,8 +53,7 @@ def reflexion_actions(loop: Reflexion) -> dict[str, OwnAction]:
     """
 
     async def run(state: dict[str, JSON], parameters: dict[str, JSON]) -> JSON:
-        given = _known(parameters, "reflexion.run", ("task",), ())
-        result = await loop.run(_task(given, "reflexion.run"))
+        result = await loop.run(Task(_checked(parameters, "reflexion.run")["task"]))
         return {
             "output": result.text,
             "passed": result.passed,
@@ -78,21 +66,5 @@ def reflexion_actions(loop: Reflexion) -> dict[str, OwnAction]:
     return {"reflexion.run": run}
 
 
-def _known(
-    parameters: Mapping[str, JSON], action: str, required: tuple[str, ...], others: tuple[str, ...]
-) -> Mapping[str, JSON]:
-    said, _ = key_problem(parameters, required, others)
-    if said:
-        raise ConfigurationError(f"{action}: {said}")
-    return parameters
-
-
-def _task(given: Mapping[str, JSON], action: str) -> Task:
-    return Task(_text(given, "task", action))
-
-
-def _text(given: Mapping[str, JSON], key: str, action: str) -> str:
-    value = given[key]
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(f"{action}: {key} must be a text that is not empty")
-    return value
+def _checked(parameters: dict[str, JSON], action: str) -> Any:  # noqa: ANN401 - of the shape of the action
+    return check_shape(parameters, action, Place(Document(None, action)))

@@ -21,7 +21,7 @@ from jeeves_reflexion.models.replies import json_value
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import worker
-from jeeves_reflexion.workflows.references import check_schema, registry_of, resource_of
+from jeeves_reflexion.workflows.references import check_schema, registry_of
 from jeeves_reflexion.workflows.values import MAX_DEPTH, NoJSONError, plain, produced, shown
 from jeeves_reflexion.workflows.verdicts import Problem, Verdict, refusal
 
@@ -41,53 +41,56 @@ class SchemaCheck:
     without further packages.
 
     Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a bad schema or reference, see
-    :func:`~jeeves_reflexion.workflows.references.gather`.
+    :func:`~jeeves_reflexion.workflows.references.registry_of`.
     """
 
     def __init__(self, schema: JSON, base_folder: str | Path | None = None) -> None:
         kind = check_schema(schema)
-        registry = registry_of(schema, None if base_folder is None else Path(base_folder))
         self._schema = schema
-        self._resolver = registry.resolver_with_root(resource_of(schema))
+        registry, self._resolver = registry_of(schema, None if base_folder is None else Path(base_folder))
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
-        self._wants_text = "string" in self._types()
-
-    def _types(self) -> list[JSON]:
-        """Return the types that the schema asks for, or the one that it refers to."""
-        schema, resolver = self._schema, self._resolver
-        for _ in range(16):
-            if not isinstance(schema, Mapping):
-                return []
-            if "type" in schema:
-                kind = schema["type"]
-                return kind if isinstance(kind, list) else [kind]
-            if not isinstance(reference := schema.get("$ref"), str):
-                return []
-            resolved = resolver.lookup(reference)
-            schema, resolver = resolved.contents, resolved.resolver
-        return []
+        self._wants_text = _wants_text(schema, self._resolver)
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
         value = read_json_text(output) if isinstance(output, str) and not self._wants_text else output
         try:
-            value = plain(value)
-            value = coerce(value, self._schema, self._resolver)
+            value = coerce(plain(value), self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
         except RecursionError:
-            return _unfit(output, "it is nested too deeply, or its schema refers to itself without an end")
+            unfit = "it is nested too deeply, or its schema refers to itself without an end"
+            return _unfit(output, unfit)
         except NoJSONError as error:
             return _unfit(output, f"it is no JSON: {error}")
         except ArithmeticError:  # such as the quotient of a large number
-            return _unfit(output, "it holds a number that is too large or too small for its schema")
+            unfit = "it holds a number that is too large or too small for its schema"
+            return _unfit(output, unfit)
         except Unresolvable as error:
             raise ConfigurationError(f"the schema has a reference that leads nowhere: {error}") from error
         except re.error as error:
             raise ConfigurationError(f"the schema has a pattern that can't be read: {error}") from error
-        if not found:
-            return Verdict(valid=True, score=1.0, output=value)
-        problems = tuple(_problem(error) for error in sorted(found, key=_place))
-        return Verdict(valid=False, score=0.0, errors=problems, output=value)
+        errors = tuple(_problem(error) for error in sorted(found, key=_place))
+        return Verdict(valid=not errors, score=float(not errors), errors=errors, output=value)
+
+
+def _unfit(output: JSON, message: str) -> Verdict:
+    return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output)
+
+
+def _wants_text(schema: JSON, resolver: Any) -> bool:  # noqa: ANN401 - referencing's own type
+    """Whether the schema asks for a string, or the one that it refers to."""
+    for _ in range(16):
+        match schema:
+            case {"type": str(kind)}:
+                return kind == "string"
+            case {"type": list(kinds)}:
+                return "string" in kinds
+            case {"$ref": str(reference)}:
+                resolved = resolver.lookup(reference)
+                schema, resolver = resolved.contents, resolved.resolver
+            case _:
+                return False
+    return False
 
 
 def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
@@ -130,10 +133,6 @@ def load(schema: JSON, base_folder: str | None) -> None:
     SchemaCheck(schema, base_folder)
 
 
-def _unfit(output: JSON, message: str) -> Verdict:
-    return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output)
-
-
 def read_json_text(text: str) -> JSON:
     """Return the JSON object or array that a text holds, else the text."""
     found = json_value(text)
@@ -149,34 +148,13 @@ def _place(error: ValidationError) -> list[str]:
 
 def _problem(error: ValidationError) -> Problem:
     message = error.message
-    if error.context:
-        closest = best_match([error])
-        if closest is not None and closest is not error:
-            at = ".".join(map(str, closest.absolute_path))
-            message = f"{_cut(message)}; the closest reason{f' at {at}' if at else ''}: {closest.message}"
+    closest = best_match([error]) if error.context else None
+    if closest is not None and closest is not error:
+        at = ".".join(map(str, closest.absolute_path))
+        reason = f"; the closest reason{f' at {at}' if at else ''}: {closest.message}"
+        message = abridge(message, _MESSAGE) + reason
     path = ".".join(map(str, error.absolute_path))
-    return Problem(path, _cut(message), _suggestion(error, path))
-
-
-def _cut(message: str) -> str:
-    return abridge(message, _MESSAGE)
-
-
-_SAYINGS: Final = {
-    "pattern": "Write {at} so that it fits the pattern {wanted}.",
-    "format": "Write {at} so that it fits the format {wanted}.",
-    "const": "Use {wanted} in {at}.",
-    **dict.fromkeys(("minLength", "minItems", "minProperties"), "Make {at} longer: at least {wanted}."),
-    **dict.fromkeys(("maxLength", "maxItems", "maxProperties"), "Make {at} shorter: at most {wanted}."),
-    "minimum": "Make {at} at least {wanted}.",
-    "maximum": "Make {at} at most {wanted}.",
-    "exclusiveMinimum": "Make {at} more than {wanted}.",
-    "exclusiveMaximum": "Make {at} less than {wanted}.",
-    "multipleOf": "Make {at} a multiple of {wanted}.",
-    "additionalProperties": "Remove the fields that {at} may not have.",
-    "unevaluatedProperties": "Remove the fields that {at} may not have.",
-    "uniqueItems": "Remove what {at} holds twice.",
-}
+    return Problem(path, abridge(message, _MESSAGE), _suggestion(error, path))
 
 
 def _suggestion(error: ValidationError, path: str) -> str:
@@ -188,24 +166,26 @@ def _suggestion(error: ValidationError, path: str) -> str:
         return f"Add the field {name!r}{f' to {at}' if path else ''}."
     if error.validator == "type":
         kinds = str(" or ".join(wanted) if isinstance(wanted, list) else wanted)
-        return f"Make {at} {'an' if kinds[:1] in 'aeiou' else 'a'} {kinds}, not {_kind(error.instance)}."
+        return f"Make {at} {_a(kinds)}, not {_kind(error.instance)}."
     if error.validator == "enum":
         texts = [part for part in wanted if isinstance(part, str)]
         near = difflib.get_close_matches(str(error.instance), texts, 1)
         return f"Write {near[0]!r} in {at}." if near else f"Use one of {shown(wanted)} in {at}."
-    return _SAYINGS.get(str(error.validator), "").format(at=at, wanted=shown(wanted))
+    if error.validator in {"additionalProperties", "unevaluatedProperties"}:
+        return f"Remove the fields that {at} may not have."
+    if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
+        return f"Write {at} so that it has the {error.validator} {shown(wanted)}."
+    return ""
 
 
 def _kind(value: object) -> str:
-    names = {
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-        str: "a text",
-        list: "an array",
-        dict: "an object",
-    }
-    return names.get(type(value), "null")
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "text", list: "array", dict: "object"}
+    kind = kinds.get(type(value))
+    return "null" if kind is None else _a(kind)
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
 # -- coercion: only a single ``type`` is followed, for what alternatives want is not clear

@@ -1,21 +1,191 @@
-"""Carries out one step: code, an action, or a function; and ``llm.call``, the action that asks a model."""
+"""Carries out one step: code, an action, a function or ``llm.call``; and judges an output by an evaluator.
+
+:class:`Tools` is what the steps work with: models, the sandbox, actions of one's own, and the run's session.
+"""
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast
+
+import anyio
+import anyio.to_thread
 
 from jeeves_reflexion.callables import run
+from jeeves_reflexion.errors import HOPELESS, ConfigurationError
+from jeeves_reflexion.models import open_model
 from jeeves_reflexion.models.ask import ask
-from jeeves_reflexion.protocols import Completion, Message, Sampling
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
+from jeeves_reflexion.sandbox import Language, Sandbox
+from jeeves_reflexion.sandbox.inside.python_code import execute
+from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.values import is_number
-from jeeves_reflexion.workflows.errors import WorkflowError
-from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION, CallStep, CodeStep, Place, Step, near
+from jeeves_reflexion.workflows import schemas
+from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
+from jeeves_reflexion.workflows.parts import (
+    LANGUAGES,
+    LLM_CALL,
+    REFLECTION,
+    CallStep,
+    CodeEvaluation,
+    CodeStep,
+    Evaluation,
+    ModelEvaluation,
+    SchemaEvaluation,
+    Step,
+    check_shape,
+)
 from jeeves_reflexion.workflows.templates import render, render_text
-from jeeves_reflexion.workflows.toolbox import Toolbox
-from jeeves_reflexion.workflows.values import NoJSONError, State, as_text, produced, shown, whole_text
+from jeeves_reflexion.workflows.values import (
+    NoJSONError,
+    State,
+    as_text,
+    near,
+    plain,
+    produced,
+    text_of,
+    whole_text,
+)
+from jeeves_reflexion.workflows.verdicts import Verdict, of_code, of_reply, refusal
+
+T = TypeVar("T")
+
+OwnAction: TypeAlias = "Callable[[dict[str, JSON], dict[str, JSON]], JSON | Awaitable[JSON]]"
+"""An action of one's own: gets a copy of the state and its parameters, returns its result."""
+
+Models: TypeAlias = Mapping[str, ChatModel] | Callable[[str], ChatModel]
+
+FATAL = (*HOPELESS, TemplateError)
+"""What no further attempt of a loop would mend, so that it ends the workflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a caller gives to a workflow.
+
+    ``models`` are the models by the names that the steps use, or a function from a name to its model. ``model`` is
+    asked for every name that they don't have, and where no name is given. Without it a name is opened at the
+    OpenAI-compatible endpoint of the environment. ``sandbox`` is where code runs, by default one with the default
+    limits. ``base_folder`` is where ``$ref`` finds files. ``trusted`` runs inline Python in this process. A step that
+    takes longer than ``step_seconds`` has failed.
+    """
+
+    model: ChatModel | None = None
+    models: Models | None = None
+    sandbox: Sandbox | None = None
+    base_folder: Path | None = None
+    trusted: bool = False
+    actions: Mapping[str, OwnAction] = field(default_factory=dict)
+    default_model: str | None = None
+    step_seconds: float = 300.0
+
+
+class Toolbox:
+    """The tools of one run; opens what is missing when it is first needed, and closes that at the end."""
+
+    def __init__(self, tools: Tools | None = None, session: Session | None = None) -> None:
+        self.tools = tools or Tools()
+        self.session = session or Session()
+        self._closing = AsyncExitStack()
+        self._opened: dict[str, ChatModel] = {}
+        self._sandbox = self.tools.sandbox or Sandbox()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._closing.aclose()
+
+    def model(self, name: str | None, state: State) -> ChatModel:
+        """Return the model for a step: the one it names, else the state's ``llm_model``, else the workflow's."""
+        of_state = state.get("llm_model")
+        chosen = name or (of_state if isinstance(of_state, str) else "") or self.tools.default_model
+        models, model = self.tools.models, self.tools.model
+        if chosen and callable(models):
+            return models(chosen)
+        if chosen and isinstance(models, Mapping) and chosen in models:
+            return models[chosen]
+        if model is not None:
+            return model
+        if not chosen:
+            raise ConfigurationError(
+                "no model is named: give the step a model, the file settings.model, the state llm_model, or pass model="
+            )
+        if chosen not in self._opened:
+            opened = self._opened[chosen] = open_model(chosen)
+            close = getattr(opened, "aclose", None)
+            if inspect.iscoroutinefunction(close):
+                self._closing.push_async_callback(close)
+        return self._opened[chosen]
+
+    async def ask(
+        self, name: str | None, state: State, messages: list[Message], sampling: Sampling | None = None
+    ) -> Completion:
+        """Ask the model that a step names, charged to the run."""
+        model = self.model(name, state)
+        with self.session.acting_as("agent"):
+            return await ask(model, messages, sampling=sampling)
+
+    def action(self, step: CallStep) -> OwnAction | None:
+        """Return the action that a step names, None for ``llm.call``. Raises :class:`WorkflowFileError`."""
+        actions = self.tools.actions
+        if step.action == LLM_CALL or step.action in actions:
+            return actions.get(step.action)
+        known = [LLM_CALL, *REFLECTION, *actions]
+        others = f": there is {', '.join(known)}; add your own with register_action"
+        raise step.place.error(
+            f"there is no action {step.action!r}{near(step.action, known, otherwise=others)}"
+        )
+
+    async def run_code(self, code: str, language: str, inputs: Mapping[str, JSON], where: str) -> JSON:
+        """Run code and return its value; see :meth:`jeeves_reflexion.sandbox.Sandbox.run` for what is raised."""
+        if language == "python" and self.tools.trusted:
+            value = await run_here(code, inputs)
+        else:
+            ran = await self._sandbox.run(code, language=cast("Language", language), inputs=inputs)
+            value = ran.value
+        try:
+            return produced(value)
+        except NoJSONError as error:
+            raise WorkflowError(f"{where}: the code made a value that is no JSON: {error}") from error
+
+    async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call comes to within the time of a step; raises :class:`WorkflowError` after that."""
+        seconds = self.tools.step_seconds
+        with anyio.move_on_after(seconds):
+            return await call()
+        raise WorkflowError(f"it took longer than {seconds:g} s")
+
+
+async def run_here(code: str, inputs: Mapping[str, JSON]) -> object:
+    """Run Python in a thread of this process, and return what the sandbox would: no limits, no isolation.
+
+    The thread is left behind when the caller is cancelled.
+    """
+    names: dict[str, object] = {"__name__": "__workflow__", **copy.deepcopy(dict(inputs))}
+
+    def work() -> tuple[object]:
+        value = execute(code, names)
+        return (names.get("result") if value is None else value,)
+
+    (value,) = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    return value
+
+
+# -- steps
+
+_STEADY: Final = Sampling(temperature=0.0)
+_AGAIN: Final = (
+    'Your answer could not be read. Answer with one JSON object: {"valid": true or false, "score": 0 to 1,'
+    ' "reason": "...", "suggestions": []}'
+)
 
 
 async def output_of(
@@ -42,58 +212,40 @@ async def perform(
     if not isinstance(step, CallStep):
         whose, value = getattr(step, "__name__", type(step).__name__), await run(step, lambda: step(seen))
     else:
-        check_action(step, toolbox)
-        if step.action == LLM_CALL:
-            return await llm_call(step, state, toolbox)
-        whose, action = f"the action {step.action}", toolbox.tools.actions[step.action]
-        parameters = await _parameters(step, state)
-        value = await run(action, functools.partial(action, seen, parameters))
+        action = toolbox.action(step)
+        if action is None:
+            return await _call_model(step, state, toolbox)
+        filled = {
+            key: await render(copy.deepcopy(item), state, str(step.place.of(key)))
+            for key, item in step.parameters.items()
+        }
+        whose = f"the action {step.action}"
+        value = await run(action, functools.partial(action, seen, filled))
     try:
         return produced(value)
     except NoJSONError as error:
         raise WorkflowError(f"{whose} returned what is no JSON: {error}") from error
 
 
-def check_action(step: CallStep, toolbox: Toolbox) -> None:
-    """Raise :class:`WorkflowFileError` if there is no such action."""
-    if step.action == LLM_CALL or step.action in toolbox.tools.actions:
-        return
-    known = [LLM_CALL, *REFLECTION, *toolbox.tools.actions]
-    others = f": there is {', '.join(known)}; add your own with register_action"
-    raise step.place.error(f"there is no action {step.action!r}{near(step.action, known, otherwise=others)}")
-
-
-async def _parameters(step: CallStep, state: State) -> dict[str, JSON]:
-    return {
-        key: await render(copy.deepcopy(item), state, str(step.place.of(key)))
-        for key, item in step.parameters.items()
-    }
-
-
-async def llm_call(step: CallStep, state: State, toolbox: Toolbox) -> dict[str, JSON]:
+async def _call_model(step: CallStep, state: State, toolbox: Toolbox) -> dict[str, JSON]:
     """Ask a model; returns ``{"content", "model", "finish_reason", "usage": {"input_tokens", "output_tokens"}}``.
 
     Raises ``ModelError``, and :class:`WorkflowFileError` for parameters that are wrong once they are filled in.
     """
-    place, texts = step.place, ("system", "prompt")
-    given: dict[str, JSON] = {}
+    filled: dict[str, JSON] = {}
     for key, item in step.parameters.items():
-        where = str(place.of(key))
-        if key in texts and isinstance(item, str):
-            given[key] = await render_text(item, state, where)
+        where = str(step.place.of(key))
+        if key in {"system", "prompt"} and isinstance(item, str):
+            filled[key] = await render_text(item, state, where)
         else:
-            given[key] = await render(item, state, where)
-    name, temperature, tokens = given.get("model"), given.get("temperature"), given.get("max_tokens")
-    if name is not None and not isinstance(name, str):
-        raise place.of("model").error(f"must be the name of a model, not {shown(name)}")
-    if temperature is not None and not (is_number(temperature) and 0 <= temperature <= 2):
-        raise place.of("temperature").error(f"must be a number from 0 to 2, not {shown(temperature)}")
-    if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
-        raise place.of("max_tokens").error(f"must be a whole number of at least 1, not {shown(tokens)}")
-    sampling = None
-    if temperature is not None or tokens is not None:
-        sampling = Sampling(temperature=temperature, max_tokens=tokens)
-    completion = await ask_model(toolbox, name, state, _messages(given, place), sampling)
+            filled[key] = await render(item, state, where)
+    given: dict[str, Any] = check_shape(filled, "llm_call", step.place)
+    spoken = given.get("messages") or [{"role": "user", "content": given["prompt"]}]
+    if given.get("system") is not None:
+        spoken = [{"role": "system", "content": given["system"]}, *spoken]
+    messages = [Message(each["role"], as_text(each["content"])) for each in spoken]
+    sampling = Sampling(temperature=given.get("temperature"), max_tokens=given.get("max_tokens"))
+    completion = await toolbox.ask(given.get("model"), state, messages, sampling)
     usage = completion.usage
     return {
         "content": whole_text(completion.text),
@@ -103,31 +255,76 @@ async def llm_call(step: CallStep, state: State, toolbox: Toolbox) -> dict[str, 
     }
 
 
-async def ask_model(
-    toolbox: Toolbox,
-    name: str | None,
-    state: State,
-    messages: list[Message],
-    sampling: Sampling | None = None,
-) -> Completion:
-    """Ask the model that a step names, charged to the run."""
-    model = toolbox.model(name, state)
-    with toolbox.session.acting_as("agent"):
-        return await ask(model, messages, sampling=sampling)
+# -- judging
 
 
-def _messages(given: Mapping[str, JSON], place: Place) -> list[Message]:
-    system, prompt, listed = given.get("system"), given.get("prompt"), given.get("messages")
-    found = [Message("system", system)] if isinstance(system, str) else []
-    if isinstance(prompt, str):
-        return [*found, Message("user", prompt)]
-    if not isinstance(listed, list) or not listed:
-        raise place.error("llm.call needs a prompt that is a text, or messages: a list of role and content")
-    for number, item in enumerate(listed):
-        match item:
-            case {"role": "system" | "user" | "assistant" as role, "content": content, **rest} if not rest:
-                found.append(Message(role, as_text(content)))
-            case _:
-                said = f"must be a role (system, user, assistant) and a content, not {shown(item)}"
-                raise place.of("messages", number).error(said)
-    return found
+async def judge(evaluation: Evaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+    """Return the verdict on an output; ``state`` holds it as ``reflection_output``.
+
+    An evaluator that fails, such as a model that can't be reached or code that crashes, approves nothing: that is a
+    verdict too. What no retry would mend is raised.
+    """
+    try:
+        return await toolbox.in_time(lambda: _judge(evaluation, output, state, toolbox))
+    except FATAL:
+        raise
+    except Exception as error:  # noqa: BLE001 - it becomes the verdict, and is logged
+        logger.warning("an evaluator failed in run %s: %s", toolbox.session.id, type(error).__name__)
+        return refusal(f"the evaluator failed: {type(error).__name__}: {error}", output)
+
+
+async def _judge(evaluation: Evaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+    match evaluation:
+        case SchemaEvaluation():
+            return await _by_schema(evaluation, output, state, toolbox)
+        case ModelEvaluation():
+            return await _by_model(evaluation, output, state, toolbox)
+        case CodeEvaluation(language=language) if language not in LANGUAGES:
+            known = ", ".join(LANGUAGES)
+            return refusal(f"there is no language {language!r}: it is one of {known}", output)
+        case CodeEvaluation(code=code, language=language, place=place):
+            inputs = {"output": output, "state": dict(state)}
+            return of_code(await toolbox.run_code(code, language, inputs, str(place)), output)
+    given = functools.partial(evaluation, copy.deepcopy(output), copy.deepcopy(dict(state)))
+    value = await run(evaluation, given)
+    try:
+        return of_code(plain(value), output)
+    except NoJSONError as error:
+        return refusal(f"the evaluator returned what is no JSON: {error}", output)
+
+
+async def _by_schema(evaluation: SchemaEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+    if evaluation.schema is None:
+        return refusal("there is no schema to judge by: give one as `schema`", output)
+    schema: JSON = evaluation.schema
+    if isinstance(schema, str):
+        schema = await render(schema, state, str(evaluation.place))
+    folder = toolbox.tools.base_folder
+    return await anyio.to_thread.run_sync(schemas.judged, schema, folder, output, abandon_on_cancel=True)
+
+
+async def _by_model(evaluation: ModelEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+    place, name = evaluation.place, evaluation.model
+    if name is not None:
+        name = as_text(await render(name, state, str(place.of("model"))))
+    question = await render_text(evaluation.prompt, state, str(place.of("prompt")))
+    system = read_prompt(None, "jeeves_reflexion.workflows", "judge.md")
+    messages = [Message("system", system), *_shots(evaluation), Message("user", question)]
+    for _ in range(2):
+        completion = await toolbox.ask(name, state, messages, _STEADY)
+        verdict = of_reply(completion.text, output)
+        if verdict is not None:
+            return verdict
+        messages = [*messages, Message("assistant", completion.text), Message("user", _AGAIN)]
+    return refusal("the judge's reply could not be read, so nothing is approved", output)
+
+
+def _shots(evaluation: ModelEvaluation) -> list[Message]:
+    shots: list[Message] = []
+    for number, example in enumerate(evaluation.examples, 1):
+        if "input" not in example or "output" not in example:
+            logger.warning("%s: example %d is left out: it needs input and output", evaluation.place, number)
+            continue
+        shots.append(Message("user", text_of(example["input"])))
+        shots.append(Message("assistant", text_of(example["output"])))
+    return shots

@@ -6,7 +6,6 @@ of that process, a text has at most ``MAX_TEXT`` characters, and a name that is 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 import traceback
@@ -20,11 +19,12 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import worker
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowFileError
 from jeeves_reflexion.workflows.values import (
-    MAX_TEXT,
     NoJSONError,
     State,
     as_text,
     dumped,
+    joined,
+    near,
     plain,
     shown,
     strings,
@@ -100,18 +100,12 @@ async def _filled(value: JSON, state: State, where: str, *, as_value: bool) -> J
 # -- what runs in the other process
 
 
-class _Object(dict[str, Any]):
-    """An object of the state, which is JSON also where a template makes a text of it."""
-
-    def __str__(self) -> str:
-        return dumped(self)
+class _Object(dict[str, Any]):  # of the state, which is JSON also where a template makes a text of it
+    __str__ = dumped
 
 
 class _Array(list[Any]):
-    """A list of the state; see :class:`_Object`."""
-
-    def __str__(self) -> str:
-        return dumped(self)
+    __str__ = dumped
 
 
 class _Missing(jinja2.StrictUndefined):
@@ -129,10 +123,8 @@ class _Missing(jinja2.StrictUndefined):
                 return f"there is no {name!r} here: a template sees `state`"
             return f"{shown(self._undefined_obj, 15)} has no {name!r}"
         there = [str(key) for key in self._undefined_obj]
-        near = difflib.get_close_matches(name, there, 1)
-        if near:
-            return f"there is no {name!r}: did you mean {near[0]!r}?"
-        return f"there is no {name!r}: there is {', '.join(sorted(there)[:12]) or 'nothing yet'}"
+        others = f": there is {', '.join(sorted(there)[:12]) or 'nothing yet'}"
+        return f"there is no {name!r}{near(name, there, otherwise=others)}"
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -205,28 +197,23 @@ def _read(source: str) -> tuple[jinja2.Template, Any]:
 
 def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noqa: FBT001 - over a pipe
     """Return a value with the templates in it filled in. Raises :class:`TemplateError`."""
-    return _filled_in(value, _of_state(state), where, as_value=as_value)
+    return _filled_in(value, _of_state(state), where, as_value)
 
 
-def _filled_in(value: JSON, state: State, where: str, *, as_value: bool) -> JSON:
+def _filled_in(value: JSON, state: State, where: str, as_value: bool) -> JSON:  # noqa: FBT001
     if isinstance(value, Mapping):
-        return {
-            key: _filled_in(item, state, f"{where}.{key}", as_value=as_value) for key, item in value.items()
-        }
+        return {key: _filled_in(item, state, f"{where}.{key}", as_value) for key, item in value.items()}
     if isinstance(value, list):
-        return [
-            _filled_in(item, state, f"{where}[{place}]", as_value=as_value)
-            for place, item in enumerate(value)
-        ]
+        return [_filled_in(item, state, f"{where}[{at}]", as_value) for at, item in enumerate(value)]
     if not isinstance(value, str) or not is_template(value):
         return value
     read(value, where)
     whole, alone = _read(value)
     try:
-        if as_value and alone is not None:
-            found = _defined(_evaluated(alone, state))
-            return None if isinstance(found, jinja2.Undefined) else plain(found)
-        return _joined(whole.generate(state=state))
+        if not as_value or alone is None:
+            return joined(whole.generate(state=state), "it becomes longer than {} characters")
+        found = _defined(_evaluated(alone, state))
+        return None if isinstance(found, jinja2.Undefined) else plain(found)
     except Exception as error:  # whatever a template raises, its author must learn where
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
@@ -240,14 +227,3 @@ def _evaluated(expression: Any, state: State) -> object:  # noqa: ANN401
         return expression(state=state)
     except Exception:  # noqa: BLE001 - raised again, with the template's lines instead of Python's
         _environment.handle_exception()
-
-
-def _joined(parts: Iterable[str]) -> str:
-    kept: list[str] = []
-    length = 0
-    for part in parts:
-        length += len(part)
-        if length > MAX_TEXT:
-            raise OverflowError(f"it becomes longer than {MAX_TEXT:,} characters")
-        kept.append(part)
-    return "".join(kept)

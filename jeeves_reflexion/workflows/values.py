@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from jeeves_reflexion.text import cut_middle
@@ -86,14 +87,20 @@ def as_text(value: object) -> str:
 
 def dumped(value: object, indent: int | None = None) -> str:
     """Return a value as JSON, within :data:`MAX_TEXT` characters."""
-    parts: list[str] = []
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=indent, default=_refuse)
+    return joined(encoder.iterencode(value), "a value is longer than {} characters as JSON")
+
+
+def joined(parts: Iterable[str], too_long: str) -> str:
+    """Return a text of its parts. Raises :class:`OverflowError` beyond :data:`MAX_TEXT` characters, when it is."""
+    kept: list[str] = []
     length = 0
-    for part in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_refuse).iterencode(value):
+    for part in parts:
         length += len(part)
         if length > MAX_TEXT:
-            raise OverflowError(f"a value is longer than {MAX_TEXT:,} characters as JSON")
-        parts.append(part)
-    return "".join(parts)
+            raise OverflowError(too_long.format(f"{MAX_TEXT:,}"))
+        kept.append(part)
+    return "".join(kept)
 
 
 def _refuse(value: object) -> JSON:
@@ -114,9 +121,12 @@ def strings(value: JSON) -> Iterator[str]:
     """Yield every text in a value, keys aside."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
+    elif isinstance(value, Mapping | Sequence):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from strings(item)
-    elif isinstance(value, Sequence):
-        for item in value:
-            yield from strings(item)
+
+
+def near(name: object, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return ``: did you mean ...?`` where a known name is nearly the same, else what else there is to say."""
+    found = difflib.get_close_matches(str(name), list(known), 1)
+    return f": did you mean {found[0]!r}?" if found else otherwise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from jeeves_reflexion.evaluators.replies import field_list, field_text
@@ -14,13 +14,15 @@ from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Evaluation, EvaluationError
 from jeeves_reflexion.values import is_number
-from jeeves_reflexion.workflows.values import shown
+from jeeves_reflexion.workflows.values import shown, text_of
 
 PASSING: Final = 0.5
 """The score from which a number alone, without a word on validity, approves."""
 
-_YES: Final = frozenset({"true", "yes", "valid", "pass", "passed"})
-_NO: Final = frozenset({"false", "no", "invalid", "fail", "failed"})
+_WORDS: Final = {
+    **dict.fromkeys(("true", "yes", "valid", "pass", "passed"), True),
+    **dict.fromkeys(("false", "no", "invalid", "fail", "failed"), False),
+}
 _UNREADABLE: Final = "the verdict could not be read, so nothing is approved"
 _MOST: Final = 50
 
@@ -35,7 +37,7 @@ class Problem:
 
     def as_json(self) -> dict[str, JSON]:
         """Return it as the state holds it."""
-        return {"path": self.path, "message": self.message, "suggestion": self.suggestion}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,11 @@ def of_code(value: JSON, output: JSON) -> Verdict:
 
     A number approves from 0.5 on. A mapping without a readable ``valid``, and anything else, approves nothing.
     """
-    if isinstance(value, bool):
-        return _judged(value, None, (), (), output)
-    if is_number(value) and math.isfinite(value):
-        score = min(max(float(value), 0.0), 1.0)
-        return _judged(score >= PASSING, score, (), (), output)
     if isinstance(value, Mapping):
         return _of_mapping(value, output) or refusal(f"{_UNREADABLE}: 'valid' must be true or false", output)
+    if isinstance(value, bool) or (is_number(value) and math.isfinite(value)):
+        score = min(max(float(value), 0.0), 1.0)
+        return _verdict(score >= PASSING, score, (), (), output)
     said = "no value in `result`" if value is None else shown(value)
     return refusal(f"{_UNREADABLE}: the evaluator gave {said}, not a mapping, a boolean or a number", output)
 
@@ -109,37 +109,31 @@ def of_reply(text: str, output: JSON) -> Verdict | None:
 
 
 def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:
-    valid = _truth(fields.get("valid"))
-    if valid is None:
+    valid = fields.get("valid")
+    if isinstance(valid, str):
+        valid = _WORDS.get(valid.strip().lower())
+    if not isinstance(valid, bool):
         return None
     # A score beyond its scale is taken for the end of it; `valid` is the verdict, so a score that can't be read is its.
     score = parse_fields(fields, clamp=True).score
-    reason = field_text(fields, "reason", "rationale", "explanation")
+    reason = field_text(fields, "reason", "rationale", "explanation").strip()
     errors = _problems(fields.get("errors"))
-    if not valid and not errors:
-        errors = (Problem("", reason),) if reason.strip() else ()
-    return _judged(valid, score, errors, field_list(fields, "suggestions"), output)
+    if not valid and not errors and reason:
+        errors = (Problem("", reason),)
+    advice = field_list(fields, "suggestions")
+    return _verdict(valid, float(valid) if score is None else score, errors, advice, output)
 
 
-def _judged(
+def _verdict(
     valid: bool,  # noqa: FBT001 - called from here alone
-    score: float | None,
+    score: float,
     errors: tuple[Problem, ...],
     advice: tuple[str, ...],
     output: JSON,
 ) -> Verdict:
     if not valid and not errors:
         errors = (Problem("", "the output was not approved"),)
-    return Verdict(valid, float(valid) if score is None else score, errors, advice, output)
-
-
-def _truth(value: JSON) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        word = value.strip().lower()
-        return True if word in _YES else False if word in _NO else None
-    return None
+    return Verdict(valid, score, errors, advice, output)
 
 
 def _problems(value: JSON) -> tuple[Problem, ...]:
@@ -148,16 +142,14 @@ def _problems(value: JSON) -> tuple[Problem, ...]:
 
 
 def _problem(item: JSON) -> Problem:
-    if isinstance(item, Mapping):
-        path, message = item.get("path"), item.get("message")
-        where = ".".join(map(str, path)) if isinstance(path, list) else "" if path is None else str(path)
-        suggestion = item.get("suggestion")
-        return Problem(
-            where,
-            message if isinstance(message, str) else abridge(json.dumps(item, ensure_ascii=False), 300),
-            suggestion if isinstance(suggestion, str) else "",
-        )
-    return Problem("", item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
+    if not isinstance(item, Mapping):
+        return Problem("", text_of(item))
+    path, message, suggestion = item.get("path"), item.get("message"), item.get("suggestion")
+    return Problem(
+        ".".join(map(str, path)) if isinstance(path, list) else "" if path is None else str(path),
+        message if isinstance(message, str) else abridge(text_of(item), 300),
+        suggestion if isinstance(suggestion, str) else "",
+    )
 
 
 def read_problems(value: JSON) -> list[JSON]:

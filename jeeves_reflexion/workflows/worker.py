@@ -13,7 +13,6 @@ import faulthandler
 import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from typing import Any, Final, TypeAlias
@@ -25,20 +24,17 @@ from jeeves_reflexion.workflows import errors
 MEMORY: Final = 512 * 1024 * 1024
 MOST_REPLY: Final = 64 * 1024 * 1024
 _MOST_IDLE: Final = 4
-_SERVE: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]\nfrom jeeves_reflexion.workflows.worker import serve; serve()"
-)
-_ALARM: Final = hasattr(signal, "setitimer")
-_TOO_LONG: Final = -signal.SIGALRM if _ALARM else 1
-_RAISED: Final[dict[str, type[Exception]]] = {
-    kind.__name__: kind
-    for kind in (
-        ConfigurationError,
-        errors.SchemaFolderError,
-        errors.TemplateError,
-        errors.WorkflowFileError,
-    )
-}
+_TOO_LONG: Final = 1
+"""The exit code of a process that ``faulthandler`` ends; one that fails ends with another."""
+_SERVE: Final = """
+import os, sys
+try:
+    sys.path[:] = sys.argv[1:]
+    from jeeves_reflexion.workflows.worker import serve
+    serve()
+except BaseException:
+    os._exit(2)
+"""
 _Process: TypeAlias = "subprocess.Popen[bytes]"
 _idle: list[_Process] = []
 
@@ -53,18 +49,15 @@ def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401
     Raises :class:`TooLongError` after ``seconds``, the errors of workflows that the function raises, and
     :class:`WorkflowError` for what else goes wrong.
     """
-    question = [function, *arguments]
-    if not sys.executable or getattr(sys, "frozen", False):
-        # A frozen program is its own interpreter, and would be started a second time.
-        reply = _answer(question)
-    else:
-        try:
-            line = json.dumps([seconds, *question]).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigurationError(f"a schema or a state is no JSON: {error}") from error
-        reply = _exchanged(line + b"\n")
+    try:
+        line = json.dumps([seconds, function, *arguments]).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"a schema or a state is no JSON: {error}") from error
+    # A frozen program is its own interpreter, and would be started a second time.
+    frozen = getattr(sys, "frozen", False)
+    reply = _answer(function, *arguments) if frozen else _exchanged(line + b"\n")
     if "raised" in reply:
-        raise _RAISED.get(reply["raised"], errors.WorkflowError)(reply["message"])
+        raise getattr(errors, reply["raised"])(reply["message"])
     return reply["found"]
 
 
@@ -78,29 +71,25 @@ def _exchanged(line: bytes) -> dict[str, Any]:
             process.stdin.flush()
             answer = process.stdout.readline()
     except BaseException:
-        _end(process, kill=True)
+        _end(process)
         raise
     if answer.endswith(b"\n"):
-        if len(_idle) < _MOST_IDLE:
-            _idle.append(process)
-        else:
-            _end(process, kill=True)
+        _idle.append(process) if len(_idle) < _MOST_IDLE else _end(process)
         return dict(json.loads(answer))
-    _end(process)
+    process.communicate()
     if process.returncode == _TOO_LONG:
         raise TooLongError
     raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
 
 
 def _taken() -> _Process:
-    while _idle:
-        process = _idle.pop()
-        if process.poll() is None:
-            return process
-        _end(process)
+    with contextlib.suppress(IndexError):  # none is left
+        while (process := _idle.pop()).poll() is not None:
+            process.communicate()
+        return process
     path = [os.path.abspath(each) for each in sys.path]  # noqa: PTH100 - "" is the working folder
     try:
-        process = subprocess.Popen(  # noqa: S603 - this interpreter, and a text of ours
+        return subprocess.Popen(  # noqa: S603 - this interpreter, and a text of ours
             [sys.executable, "-I", "-c", _SERVE, *path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -109,26 +98,17 @@ def _taken() -> _Process:
         )
     except OSError as error:
         raise errors.WorkflowError(f"the process for templates and schemas can't start: {error}") from error
-    if process.stdout is None or process.stdout.readline() != b"ready\n":
-        _end(process, kill=True)
-        raise errors.WorkflowError("the process for templates and schemas can't start")
-    return process
 
 
-def _end(process: _Process, *, kill: bool = False) -> None:
-    if kill:
-        process.kill()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):  # what it did not read any more
-                stream.close()
-    process.wait()
+def _end(process: _Process) -> None:
+    process.kill()
+    process.communicate()
 
 
 @atexit.register
 def _end_all() -> None:
     while _idle:
-        _end(_idle.pop(), kill=True)
+        _end(_idle.pop())
 
 
 if hasattr(os, "register_at_fork"):  # what a fork shares with this process is this process's
@@ -144,17 +124,16 @@ def serve() -> None:
         importlib.import_module(f"jeeves_reflexion.workflows.{module}")
     answers, sys.stdout = sys.stdout, sys.stderr
     _bound_memory()
-    if _ALARM:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    answers.write("ready\n")
-    answers.flush()
     for line in sys.stdin:
         seconds, *question = json.loads(line)
-        _end_after(seconds)
-        reply = json.dumps(_answer(question))
+        # By a thread of C, which does not wait for the interpreter while a pattern holds it.
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        reply = json.dumps(_answer(*question))
         if len(reply) > MOST_REPLY:
-            reply = json.dumps({"raised": "", "message": f"{question[0]}: the result is too large"})
-        _end_after(0)
+            reply = json.dumps(
+                {"raised": "WorkflowError", "message": f"{question[0]}: the result is too large"}
+            )
+        faulthandler.cancel_dump_traceback_later()
         answers.write(f"{reply}\n")
         answers.flush()
 
@@ -170,24 +149,12 @@ def _bound_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _end_after(seconds: float) -> None:
-    """Have this process end after some time, also where nobody waits for it any more; 0 for never."""
-    # By the system: a thread of Python's would wait for the interpreter as long as a pattern matches.
-    if _ALARM:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-    elif seconds:
-        faulthandler.dump_traceback_later(seconds, exit=True)
-    else:
-        faulthandler.cancel_dump_traceback_later()
-
-
-def _answer(question: list[Any]) -> dict[str, Any]:
-    named, *arguments = question
+def _answer(named: str, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401
     module, _, function = named.partition(".")
     try:
         work = getattr(importlib.import_module(f"jeeves_reflexion.workflows.{module}"), function)
         return {"found": work(*arguments)}
-    except tuple(_RAISED.values()) as error:
+    except (ConfigurationError, errors.WorkflowError) as error:
         return {"raised": type(error).__name__, "message": str(error)}
     except Exception as error:  # noqa: BLE001 - it is raised on the other side
-        return {"raised": "", "message": f"{named} failed: {type(error).__name__}: {error}"}
+        return {"raised": "WorkflowError", "message": f"{named} failed: {type(error).__name__}: {error}"}

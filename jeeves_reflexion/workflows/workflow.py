@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Final, Self, TypedDict, Unpack
 
 from jeeves_reflexion.callables import run_alone
-from jeeves_reflexion.errors import (
-    ConfigurationError,
-    ReflexionError,
-    SandboxError,
-    SandboxUnavailableError,
-)
+from jeeves_reflexion.errors import ConfigurationError, ReflexionError, SandboxError, SandboxUnavailableError
 from jeeves_reflexion.events import AgentEvent
 from jeeves_reflexion.models import open_model
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
+from jeeves_reflexion.sandbox import Sandbox
 from jeeves_reflexion.session import Listener, Session
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows import functions
+from jeeves_reflexion.workflows import actions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowError
-from jeeves_reflexion.workflows.parts import END, LLM_CALL, REFLECTION, START, CallStep
-from jeeves_reflexion.workflows.plan import (
-    AnyNode,
-    CorrectNode,
-    EvaluateNode,
-    LoopNode,
-    Plan,
-    check_iterations,
-    check_strategy,
-)
-from jeeves_reflexion.workflows.reader import read_plan
-from jeeves_reflexion.workflows.steps import check_action, perform
+from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION, CallStep
+from jeeves_reflexion.workflows.plan import END, START, Node, read_plan
+from jeeves_reflexion.workflows.steps import Models, OwnAction, Toolbox, Tools, perform
 from jeeves_reflexion.workflows.templates import holds, render
-from jeeves_reflexion.workflows.toolbox import CodeRunner, Models, OwnAction, Toolbox, Tools
 from jeeves_reflexion.workflows.values import shown
+
+_ACTIONS: Final[dict[str, Callable[..., Awaitable[JSON]]]] = {
+    "reflection.loop": actions.reflection_loop,
+    "reflection.evaluate": actions.reflection_evaluate,
+    "reflection.correct": actions.reflection_correct,
+}
 
 
 class RunOptions(TypedDict, total=False):
@@ -46,7 +38,7 @@ class RunOptions(TypedDict, total=False):
 
     model: ChatModel | str | None
     models: Models | None
-    sandbox: CodeRunner | None
+    sandbox: Sandbox | None
     base_folder: str | Path | None
     listener: Listener | None
     trusted: bool
@@ -62,7 +54,7 @@ class Workflow:
 
     def __init__(self, document: Document, base_folder: Path | None = None) -> None:
         self.base_folder = base_folder
-        self.plan: Plan = read_plan(replace(document, folder=base_folder))
+        self.plan = read_plan(replace(document, folder=base_folder))
         self._actions: dict[str, OwnAction] = {}
 
     @classmethod
@@ -91,18 +83,9 @@ class Workflow:
         """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
         toolbox = Toolbox(Tools(actions=self._actions))
         for node in self.plan.nodes:
-            match node:
-                case LoopNode(with_=call):
-                    steps = [call.generator, call.corrector]
-                case CorrectNode(with_=correction):
-                    steps = [correction.corrector]
-                case EvaluateNode():
-                    steps = []
-                case _:
-                    steps = [node.step]
-            for step in steps:
-                if isinstance(step, CallStep):
-                    check_action(step, toolbox)
+            for part in node.parts.values():
+                if isinstance(part, CallStep):
+                    toolbox.action(part)
 
     async def run(
         self,
@@ -110,7 +93,7 @@ class Workflow:
         *,
         model: ChatModel | str | None = None,
         models: Models | None = None,
-        sandbox: CodeRunner | None = None,
+        sandbox: Sandbox | None = None,
         base_folder: str | Path | None = None,
         listener: Listener | None = None,
         trusted: bool = False,
@@ -138,12 +121,12 @@ class Workflow:
                 base_folder=self.base_folder if base_folder is None else Path(base_folder),
                 trusted=trusted and self.plan.trusted,
                 actions=dict(self._actions),
-                default_model=self.plan.settings.model,
+                default_model=self.plan.model,
             )
             toolbox = await open_things.enter_async_context(
                 Toolbox(tools, redacting(Session(listener=listener)))
             )
-            return await _Run(self.plan, toolbox, functions.checked_state(state or {})).go()
+            return await _Run(self, toolbox, actions.checked_state(state or {})).go()
 
     def run_sync(
         self, state: Mapping[str, JSON] | None = None, **options: Unpack[RunOptions]
@@ -154,33 +137,33 @@ class Workflow:
 
 @dataclass(slots=True)
 class _Run:
-    plan: Plan
+    workflow: Workflow
     toolbox: Toolbox
     state: dict[str, JSON]
     trail: list[str] = field(default_factory=list)
 
     async def go(self) -> dict[str, JSON]:
-        nodes, most = self.plan.nodes, self.plan.settings.max_steps
-        places = {node.name: place for place, node in enumerate(nodes)} | {END: len(nodes)}
-        place, came_from, where = 0, START, "edges"
+        plan = self.workflow.plan
+        places = {node.name: place for place, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
+        place, came_from = 0, START
         while True:
-            for route in self.plan.routes(came_from):
-                if await holds(route.condition, self.state, where):
+            for route in plan.routes(came_from):
+                if await holds(route.condition, self.state, str(route.place)):
                     place = places[route.to]
                     break
-            if place >= len(nodes):
-                return functions.checked_state(self.state)
-            node = nodes[place]
-            if len(self.trail) >= most:
+            if place >= len(plan.nodes):
+                return actions.checked_state(self.state)
+            node = plan.nodes[place]
+            if len(self.trail) >= plan.max_steps:
                 raise WorkflowError(
-                    f"{self.plan.name}: not at its end after {most} nodes (the last: "
+                    f"{plan.name}: not at its end after {plan.max_steps} nodes (the last: "
                     f"{' -> '.join(self.trail[-4:])}): is there a cycle without an end? settings.max_steps allows more"
                 )
             self.trail.append(node.name)
             await self._node(node)
-            place, came_from, where = place + 1, node.name, f"{node.place.of('goto')}"
+            place, came_from = place + 1, node.name
 
-    async def _node(self, node: AnyNode) -> None:
+    async def _node(self, node: Node) -> None:
         await self._tell("workflow.node_started", node)
         try:
             result = await self._result(node)
@@ -193,61 +176,36 @@ class _Run:
             raise
         except Exception as error:
             raise WorkflowError(f"{node.place}: {type(error).__name__}: {error}") from error
-        merge(self.state, node, result)
+        self._merge(node, result)
         await self._tell("workflow.node_finished", node)
 
-    async def _tell(self, name: str, node: AnyNode) -> None:
-        if self.toolbox.session.listener is not None:
-            data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
-            await self.toolbox.session.emit(AgentEvent(run_id=self.toolbox.session.id, name=name, data=data))
+    async def _tell(self, name: str, node: Node) -> None:
+        session = self.toolbox.session
+        data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
+        await session.emit(AgentEvent(run_id=session.id, name=name, data=data))
 
-    async def _result(self, node: AnyNode) -> JSON:
+    async def _result(self, node: Node) -> JSON:
         state, toolbox = self.state, self.toolbox
-        match node:
-            case LoopNode(with_=call):
-                most = await self._filled(call.max_iterations, node, "max_iterations")
-                strategy = await self._filled(call.on_failure, node, "on_failure")
-                return await functions.reflection_loop(
-                    state,
-                    generator=call.generator,
-                    evaluator=call.evaluator,
-                    corrector=call.corrector,
-                    max_iterations=check_iterations(most, str(node.place.of("with", "max_iterations"))),
-                    on_failure=check_strategy(strategy, str(node.place.of("with", "on_failure"))),
-                    tools=toolbox,
-                )
-            case EvaluateNode(with_=evaluation):
-                data = await self._filled(evaluation.data, node, "data")
-                return await functions.reflection_evaluate(
-                    state, evaluator=evaluation.evaluator, data=data, tools=toolbox
-                )
-            case CorrectNode(with_=correction):
-                return await functions.reflection_correct(
-                    state,
-                    corrector=correction.corrector,
-                    data=await self._filled(correction.data, node, "data"),
-                    errors=await self._filled(correction.errors, node, "errors"),
-                    tools=toolbox,
-                )
-            case _:
-                return await toolbox.in_time(lambda: perform(node.step, state, toolbox))
+        if "step" in node.parts:
+            return await toolbox.in_time(lambda: perform(node.parts["step"], state, toolbox))
+        place = node.place.of("with")
+        filled = {
+            key: await render(value, state, str(place.of(key))) for key, value in node.parameters.items()
+        }
+        return await _ACTIONS[node.uses](state, **node.parts, **filled, tools=toolbox)
 
-    async def _filled(self, value: JSON, node: AnyNode, key: str) -> JSON:
-        return await render(value, self.state, str(node.place.of("with", key)))
-
-
-def merge(state: dict[str, JSON], node: AnyNode, result: JSON) -> None:
-    """Put a node's result into the state; see :class:`Workflow`."""
-    loops = isinstance(node, LoopNode)
-    if loops:
-        # A loop before this one may have failed; this one did not.
-        state.pop("exhausted", None)
-    if isinstance(result, Mapping) and (loops or node.output is None):
-        state.update(result)
-    if node.output is not None:
-        state[node.output] = result
-    elif result is not None and not isinstance(result, Mapping):
-        raise WorkflowError(
-            f"{node.place}: the result is no object that could be merged into the state but {shown(result)}: name it"
-            " with `output:`"
-        )
+    def _merge(self, node: Node, result: JSON) -> None:
+        """Put a node's result into the state; see :class:`Workflow`."""
+        loops = node.uses == "reflection.loop"
+        if loops:
+            # A loop before this one may have failed; this one did not.
+            self.state.pop("exhausted", None)
+        if isinstance(result, Mapping) and (loops or node.output is None):
+            self.state.update(result)
+        if node.output is not None:
+            self.state[node.output] = result
+        elif result is not None and not isinstance(result, Mapping):
+            raise WorkflowError(
+                f"{node.place}: the result is no object that could be merged into the state but {shown(result)}: name"
+                " it with `output:`"
+            )

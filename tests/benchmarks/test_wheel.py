@@ -60,7 +60,7 @@ def test_the_wheel_installs_two_packages(wheel):
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"jeeves_reflexion", "vectorstores"}
     parts = {name.split("/")[2] for name in names if name.startswith("jeeves_reflexion/benchmarks/")}
-    assert parts == {"__init__.py", "options.py", "report.py", *BENCHMARKS}
+    assert parts == {"__init__.py", "options.py", "report.py", "runs.py", *BENCHMARKS}
     assert "jeeves_reflexion/benchmarks/alfworld/prompts/player.md" in names
 
 

@@ -87,10 +87,10 @@ async def test_the_embed_text_is_searched_and_the_content_returned(store):
 
 async def test_nearest_come_first_with_cosine_scores(store):
     await fill(store)
-    hits = await store.search_by_vector(unit(3), k=4)
+    hits = await store.search(unit(3), k=4)
     assert ids(hits) == ["c0", "c1", "c2", "c3"]
     assert [hit.score for hit in hits] == pytest.approx([1 / math.hypot(1, n) for n in range(4)], abs=1e-6)
-    opposite = await store.search_by_vector(unit(-0.001), k=1)
+    opposite = await store.search(unit(-0.001), k=1)
     assert -1.0 <= opposite[0].score <= 0.0
 
 
@@ -99,27 +99,27 @@ async def test_equal_vectors_come_in_the_order_of_insertion(store):
     vector = rng.standard_normal(DIM).astype(np.float32)
     await store.add([Chunk("same", id=f"s{n:02}", vector=vector) for n in range(12)])
     await store.add([Chunk("same", id="s03", vector=vector)])
-    hits = await store.search_by_vector(rng.standard_normal(DIM), k=12)
+    hits = await store.search(rng.standard_normal(DIM), k=12)
     assert ids(hits) == [f"s{n:02}" for n in range(12)]
 
 
 async def test_a_filter_applies_before_the_k_best_are_taken(store):
     await fill(store, 40)
-    hits = await store.search_by_vector(unit(1), k=3, filter={"n": {"$gte": 35}})
+    hits = await store.search(unit(1), k=3, filter={"n": {"$gte": 35}})
     assert ids(hits) == ["c35", "c36", "c37"]
-    assert ids(await store.search_by_vector(unit(1), k=3, filter={"n": {"$ne": 0}})) == ["c1", "c2", "c3"]
-    assert await store.search_by_vector(unit(1), filter={"n": {"$in": []}}) == []
+    assert ids(await store.search(unit(1), k=3, filter={"n": {"$ne": 0}})) == ["c1", "c2", "c3"]
+    assert await store.search(unit(1), filter={"n": {"$in": []}}) == []
 
 
 async def test_a_filter_sees_later_updates_additions_and_deletions(store):
     await fill(store, 6)
     even = {"even": True}
-    assert ids(await store.search_by_vector(unit(1), k=9, filter=even)) == ["c0", "c2", "c4"]
+    assert ids(await store.search(unit(1), k=9, filter=even)) == ["c0", "c2", "c4"]
     await store.update("c0", {"even": False})
     await store.update("c1", {"even": True})
     await store.delete(["c2"])
     await store.add([Chunk("new", id="new", metadata={"even": True}, vector=unit(1, 0.5))])
-    assert ids(await store.search_by_vector(unit(1), k=9, filter=even)) == ["new", "c1", "c4"]
+    assert ids(await store.search(unit(1), k=9, filter=even)) == ["new", "c1", "c4"]
 
 
 class Hidden(str):
@@ -138,21 +138,36 @@ async def test_texts_that_look_alike_are_filtered_by_what_they_are(store):
     for tenant in "ab":
         for filter in ({"tenant": Hidden(tenant)}, {"$not": {"tenant": {"$ne": Hidden(tenant)}}}):
             assert [chunk.id for chunk in (await store.scan(filter=filter)).chunks] == [tenant]
-            assert ids(await store.search_by_vector(unit(1), filter=filter)) == [tenant]
+            assert ids(await store.search(unit(1), filter=filter)) == [tenant]
     assert await store.count(filter={Hidden("tenant"): "a"}) == 1
     assert await store.count(filter={Hidden("other"): "a"}) == 0
 
 
 async def test_min_score_leaves_out_what_is_too_far(store):
     await fill(store)
-    assert ids(await store.search_by_vector(unit(1), k=9, min_score=0.7)) == ["c0", "c1"]
+    assert ids(await store.search(unit(1), k=9, min_score=0.7)) == ["c0", "c1"]
 
 
 async def test_diversity_passes_over_what_says_the_same(store):
     near = [Chunk("twin", id=f"twin{n}", vector=unit(1, 0.30 + n / 1000)) for n in range(3)]
     await store.add([*near, Chunk("other", id="other", vector=unit(1, -0.5))])
-    assert ids(await store.search_by_vector(unit(1), k=2)) == ["twin0", "twin1"]
-    assert ids(await store.search_by_vector(unit(1), k=2, diversity=0.5)) == ["twin0", "other"]
+    assert ids(await store.search(unit(1), k=2)) == ["twin0", "twin1"]
+    assert ids(await store.search(unit(1), k=2, diversity=0.5)) == ["twin0", "other"]
+
+
+async def test_vectors_come_with_their_chunks_when_they_are_asked_for(store):
+    await store.add(
+        [Chunk("text"), Chunk("other", id="other", vector=unit(3, 4)), Chunk("x", id="x", vector=unit(2))]
+    )
+    (hit,) = await store.search("text", k=1)
+    texts, other = await store.get_by_ids([hit.chunk.id, "nobody", "other"], vectors=True)
+    assert (texts.content, other.id) == ("text", "other")
+    assert np.allclose(other.vector, unit(0.6, 0.8), atol=1e-6)
+    assert np.isclose(np.linalg.norm(texts.vector), 1.0, atol=1e-6)
+    other.vector[:] = 0.0  # the reader's own
+    assert (await store.search(unit(3, 4), k=1))[0].score == pytest.approx(1.0, abs=1e-5)
+    assert [chunk.vector for chunk in await store.get_by_ids(["other"])] == [None]
+    assert await store.get_by_ids([], vectors=True) == await store.get_by_ids(["nobody"], vectors=True) == []
 
 
 async def test_adding_an_id_again_replaces_it_in_its_place(store):
@@ -161,15 +176,15 @@ async def test_adding_an_id_again_replaces_it_in_its_place(store):
     page = await store.scan()
     assert [chunk.id for chunk in page.chunks] == ["c0", "c1", "c2"]
     assert page.chunks[0] == Chunk("new text", id="c0", metadata={"x": 1})
-    assert ids(await store.search_by_vector(unit(0, 0, 1), k=1)) == ["c0"]
-    assert ids(await store.search_by_vector(unit(1), k=1)) == ["c1"]
+    assert ids(await store.search(unit(0, 0, 1), k=1)) == ["c0"]
+    assert ids(await store.search(unit(1), k=1)) == ["c1"]
 
 
 async def test_deleted_chunks_are_gone_and_unknown_ids_are_passed_over(store):
     await fill(store, 5)
-    assert ids(await store.search_by_vector(unit(1), k=1)) == ["c0"]
+    assert ids(await store.search(unit(1), k=1)) == ["c0"]
     assert await store.delete(["c0", "nobody", "c3", "c0"]) == 2
-    assert ids(await store.search_by_vector(unit(1), k=9)) == ["c1", "c2", "c4"]
+    assert ids(await store.search(unit(1), k=9)) == ["c1", "c2", "c4"]
     assert await store.get_by_ids(["c0", "c1"]) == [
         Chunk("text 1", id="c1", metadata={"n": 1, "even": False})
     ]
@@ -180,10 +195,10 @@ async def test_deleted_chunks_are_gone_and_unknown_ids_are_passed_over(store):
 async def test_most_of_a_large_store_can_be_deleted(store):
     await fill(store, 3000)
     assert await store.delete([f"c{n}" for n in range(3000) if n % 100]) == 2970
-    assert ids(await store.search_by_vector(unit(1), k=3)) == ["c0", "c100", "c200"]
+    assert ids(await store.search(unit(1), k=3)) == ["c0", "c100", "c200"]
     await store.add([Chunk("again", id="c1", vector=unit(1, 1))])
-    assert ids(await store.search_by_vector(unit(1), k=3, filter={"n": {"$exists": False}})) == ["c1"]
-    assert ids(await store.search_by_vector(unit(1), k=2)) == ["c0", "c1"]
+    assert ids(await store.search(unit(1), k=3, filter={"n": {"$exists": False}})) == ["c1"]
+    assert ids(await store.search(unit(1), k=2)) == ["c0", "c1"]
 
 
 async def test_update_merges_the_metadata(store):
@@ -233,7 +248,7 @@ async def test_namespaces_know_nothing_of_each_other(store):
     await other.add([Chunk("theirs", id="same", vector=unit(1), metadata={"a": 2})])
     await other.add([Chunk("more", id="more", vector=unit(1))])
     await other.append_once("notes", "key", "theirs")
-    assert [hit.chunk.content for hit in await store.search_by_vector(unit(1))] == ["mine"]
+    assert [hit.chunk.content for hit in await store.search(unit(1))] == ["mine"]
     assert [chunk.content for chunk in (await store.scan()).chunks] == ["mine"]
     assert await store.get_by_ids(["more"]) == []
     assert await store.count(filter={"a": 2}) == 0
@@ -357,7 +372,7 @@ async def test_arguments_out_of_range_are_named(store, arguments):
 
 async def test_a_bad_query_vector_or_cursor_is_refused(store):
     with pytest.raises(InvalidChunkError, match="query vector"):
-        await store.search_by_vector(unit())
+        await store.search(unit())
     with pytest.raises(ValueError, match="limit"):
         await store.scan(limit=0)
     with pytest.raises(ValueError, match="after"):
@@ -389,7 +404,7 @@ async def test_a_vector_that_is_no_row_of_numbers_is_named(store):
     with pytest.raises(InvalidChunkError, match=r"chunks\[1\] \(id 'odd'\): vector"):
         await store.add([Chunk("fine"), Chunk("x", id="odd", vector=[1.0, [2.0]])])
     with pytest.raises(InvalidChunkError, match="query vector"):
-        await store.search_by_vector([1.0, [2.0]])
+        await store.search([1.0, [2.0]])
     assert await store.count() == 0
 
 
@@ -485,7 +500,7 @@ async def test_many_tasks_add_search_and_delete_at_once(store):
     async def work(worker: int) -> None:
         for n in range(10):
             await store.add([Chunk(f"{worker} {n}", id=f"{worker}-{n}", vector=unit(1, worker, n))])
-            hits = await store.search_by_vector(unit(1, worker, n), k=1)
+            hits = await store.search(unit(1, worker, n), k=1)
             assert hits[0].score == pytest.approx(1.0, abs=1e-5)
         assert await store.delete([f"{worker}-0"]) == 1
 
@@ -493,7 +508,7 @@ async def test_many_tasks_add_search_and_delete_at_once(store):
         for worker in range(30):
             tasks.start_soon(work, worker)
     assert await store.count() == 270
-    assert len(await store.search_by_vector(unit(1), k=300)) == 270
+    assert len(await store.search(unit(1), k=300)) == 270
 
 
 async def test_what_takes_long_to_read_is_read_off_the_event_loop(store, monkeypatch):

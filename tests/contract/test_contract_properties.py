@@ -76,7 +76,7 @@ def test_every_method_admits_what_the_filter_matches(store, holds_nul, metadata,
         )
         assert await scope.count(filter=filter) == len(expected)
         assert [chunk.id for chunk in (await scope.scan(filter=filter)).chunks] == expected
-        hits = await scope.search_by_vector(np.ones(DIM), k=10, filter=filter)
+        hits = await scope.search(np.ones(DIM), k=10, filter=filter)
         assert sorted(hit.chunk.id for hit in hits) == expected
         assert all(hit.chunk.metadata == metadata[int(hit.chunk.id[1:])] for hit in hits)
 
@@ -158,9 +158,7 @@ def test_any_order_of_calls_ends_as_in_the_reference(store, exact_scores, steps,
                 assert_same(*results, exact=exact_scores)
             for number in range(3):
                 found = [
-                    await each.search_by_vector(
-                        vector(number), k=7, diversity=diversity, filter={"n": {"$lt": 80}}
-                    )
+                    await each.search(vector(number), k=7, diversity=diversity, filter={"n": {"$lt": 80}})
                     for each in (scope, reference)
                 ]
                 assert_same(*found, exact=exact_scores)
@@ -191,4 +189,4 @@ async def apply(store, kind: str, numbers: list[int], seed: int):
         return await store.delete([f"c{n}" for n in numbers])
     if kind == "update":
         return await store.update(f"c{numbers[0]}", {"n": seed})
-    return await store.search_by_vector(vector(seed), k=numbers[0])
+    return await store.search(vector(seed), k=numbers[0])

@@ -166,7 +166,7 @@ def test_odd_namespaces_are_kept_apart(url):
             assert len(scopes) >= len(ODD) - 5
             lost = []
             for text, scope in scopes.items():
-                hits = await scope.search_by_vector(vector(1), k=5)
+                hits = await scope.search(vector(1), k=5)
                 record = await scope.get("same", "same")
                 if [hit.chunk.content for hit in hits] != [text] or record is None or record.value != text:
                     lost.append(text)

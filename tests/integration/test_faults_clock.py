@@ -87,7 +87,7 @@ def test_an_index_of_another_time_is_judged_by_what_it_holds(tmp_path, when):
     async def main() -> None:
         async with open_at(path) as store:
             await store.add([chunk(n) for n in range(count)])
-            await store.search_by_vector(vector_of("anything", DIM))
+            await store.search(vector_of("anything", DIM))
         async with open_at(path) as store:
             await store.add([chunk(n, "changed") for n in range(0, count, 1000)])
             await store.delete(["c7"])
@@ -96,9 +96,9 @@ def test_an_index_of_another_time_is_judged_by_what_it_holds(tmp_path, when):
                 os.utime(file, (when, when))
         async with open_at(path) as store:
             for n in range(0, count, 1000):
-                (hit,) = await store.search_by_vector(vector_of(f"changed {n}", DIM), k=1)
+                (hit,) = await store.search(vector_of(f"changed {n}", DIM), k=1)
                 assert hit.chunk.content == f"changed {n}", f"the change of c{n} is lost"
-            (hit,) = await store.search_by_vector(vector_of("text 7", DIM), k=1)
+            (hit,) = await store.search(vector_of("text 7", DIM), k=1)
             assert hit.chunk.id != "c7", "a deleted chunk is back"
 
     anyio.run(main)

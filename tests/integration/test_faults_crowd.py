@@ -107,7 +107,7 @@ async def test_ten_thousand_tasks_that_add_and_search(tmp_path):
             if n % EACH:
                 await store.add([chunk(n)], records=[RecordWrite("added", str(n), n)])
             else:
-                hits = await store.search_by_vector(vector_of(f"lesson {n}", DIM), k=1)
+                hits = await store.search(vector_of(f"lesson {n}", DIM), k=1)
                 if [hit.chunk.id for hit in hits] != [f"c{n}"]:
                     wrong.append(f"c{n}: {hits}")
 
@@ -182,6 +182,6 @@ async def test_lessons_of_a_megabyte(tmp_path):
         assert record.value == texts
         assert await store.count(filter={"same": texts[1]}) == 1
         assert await store.count(filter={"patched": True}) == 1
-        assert (await store.search_by_vector(chunk(7).vector, k=1))[0].chunk.id == "c7"
+        assert (await store.search(chunk(7).vector, k=1))[0].chunk.id == "c7"
     # Checking what comes in is done on the loop, a megabyte in some 10 ms. What other processes do does not count.
     assert max(watch.work) < 0.15, f"the event loop was at work for {max(watch.work) * 1000:.0f} ms"

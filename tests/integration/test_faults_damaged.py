@@ -54,7 +54,7 @@ async def fill(path: Path) -> None:
         await store.add([chunk("early", n) for n in range(COUNT)])
         deadline = time.monotonic() + 30
         while not derived_files(path):
-            await store.search_by_vector(vector_of("anything", DIM))
+            await store.search(vector_of("anything", DIM))
             assert time.monotonic() < deadline, "a large store wrote no index: these tests would test nothing"
             await anyio.sleep(0.05)
 
@@ -147,10 +147,10 @@ async def read(store: Store, expected: dict[str, Chunk]) -> None:
 
 
 async def ask_for(store: Store, wanted: Chunk, expected: dict[str, Chunk]) -> None:
-    hits = await store.search_by_vector(wanted.vector, k=5)
+    hits = await store.search(wanted.vector, k=5)
     if not hits or hits[0].chunk.id != wanted.id:
         raise WrongAnswerError(f"{wanted.id} is not found by its vector, but {hits[:1]}")
-    group = await store.search_by_vector(wanted.vector, k=5, filter={"group": wanted.metadata["group"]})
+    group = await store.search(wanted.vector, k=5, filter={"group": wanted.metadata["group"]})
     if not group or group[0].chunk.id != wanted.id:
         raise WrongAnswerError(f"{wanted.id} is not found in its group, but {group[:1]}")
     for hit in (*hits, *group):
@@ -281,7 +281,7 @@ async def replace_by_backup(path: Path, backup: Path) -> None:
         target.close()
         await store.add([chunk("after", n) for n in range(3000)])
     async with open_at(path) as store:
-        await store.search_by_vector(vector_of("anything", DIM))
+        await store.search(vector_of("anything", DIM))
     await anyio.sleep(0.3)
     shutil.copy(backup, path / "store.sqlite3")
 
@@ -297,13 +297,13 @@ def test_a_backup_put_back_is_not_confused_by_an_index_of_later(pristine, tmp_pa
                 await store.add([chunk("other", n) for n in range(more)])
         async with open_at(path) as store:
             for n in range(0, more, 250):
-                hits = await store.search_by_vector(chunk("other", n).vector, k=1)
+                hits = await store.search(chunk("other", n).vector, k=1)
                 found = [(hit.chunk.id, round(hit.score, 3)) for hit in hits]
                 assert found == [(f"other-{n}", 1.0)], f"chunk {n} of {more} is lost to search: {found}"
             for n in range(0, 3000, 500):
-                hits = await store.search_by_vector(chunk("after", n).vector, k=3)
+                hits = await store.search(chunk("after", n).vector, k=3)
                 assert all(hit.score < 0.99 for hit in hits), f"{hits} from after the backup"
-            hits = await store.search_by_vector(vector_of("anything", DIM), k=20_000)
+            hits = await store.search(vector_of("anything", DIM), k=20_000)
             assert len({hit.chunk.id for hit in hits}) == COUNT + LATE + more == await store.count()
 
     anyio.run(main)

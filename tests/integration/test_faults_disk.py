@@ -59,7 +59,7 @@ LANE = """
         )
         contents = [item[0] for place, item in expected.items() if not place[0]]
         for content in contents[:: max(1, len(contents) // 20)]:
-            hits = await store.search_by_vector(vector_of(content, DIM), k=1)
+            hits = await store.search(vector_of(content, DIM), k=1)
             assert [hit.chunk.content for hit in hits] == [content], f"{when}: {content} is not found"
 
     def tell(**more):

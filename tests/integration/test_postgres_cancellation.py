@@ -14,8 +14,6 @@ from vectorstores import StoreUnavailableError
 psycopg = pytest.importorskip("psycopg")
 from postgres_parts import DIM, Proxy, chunk, store_at  # noqa: E402
 
-from vectorstores.postgres import pool  # noqa: E402
-
 SEED = 7
 SESSIONS = (
     "SELECT pid, state, wait_event_type FROM pg_stat_activity WHERE application_name = 'vectorstores'"
@@ -66,7 +64,7 @@ async def test_a_call_that_is_given_up_ends_its_statement_and_keeps_the_connecti
         ((pid, *_),) = await (await watcher.execute(SESSIONS)).fetchall()
         calls = (
             store.count,
-            lambda: store.search_by_vector(vector),
+            lambda: store.search(vector),
             lambda: store.add([chunk("one")]),
             lambda: store.add([chunk(f"many {n}") for n in range(40)]),
             lambda: store.update("before", {"n": 1}),
@@ -98,37 +96,6 @@ async def test_a_call_that_is_given_up_ends_its_statement_and_keeps_the_connecti
             assert [row[0] for row in await (await watcher.execute(SESSIONS)).fetchall()] == [pid]
         assert (await store.get_by_ids(["before"]))[0].metadata == {}
         assert await store.get("r", "k") is None
-
-
-@pytest.mark.anyio
-async def test_a_write_that_ends_after_its_caller_gave_up_is_rolled_back(
-    postgres_database, give_up, monkeypatch
-):
-    monkeypatch.setattr(pool, "_LEFT_ALONE", 3600.0)
-    async with (
-        store_at(postgres_database, pool_size=1) as store,
-        await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as watcher,
-        await psycopg.AsyncConnection.connect(postgres_database) as holder,
-    ):
-        assert await store.count() == 0
-        before = await (await watcher.execute(SESSIONS)).fetchall()
-        await holder.execute("LOCK TABLE vectorstores.records IN ACCESS EXCLUSIVE MODE")
-        now = asyncio.Event()
-
-        async def when_it_waits() -> None:
-            while (await (await watcher.execute(SESSIONS)).fetchone())[2] != "Lock":  # noqa: ASYNC110
-                await anyio.sleep(0.01)
-            now.set()
-
-        watching = asyncio.create_task(when_it_waits())
-        with anyio.fail_after(20):
-            await give_up(store.append_once("r", "k", 1), now)
-        await watching
-        await holder.rollback()
-        with anyio.fail_after(20):
-            assert await store.get("r", "k") is None
-        after = await (await watcher.execute(SESSIONS)).fetchall()
-        assert [row[0] for row in after] == [row[0] for row in before]
 
 
 @pytest.mark.anyio

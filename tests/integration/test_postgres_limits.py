@@ -55,7 +55,7 @@ async def test_two_thousand_searches_and_additions_at_once(postgres_database):
             return len(await store.add([chunk(f"c{n}")]))
 
         async def search(n: int) -> int:
-            return len(await store.search_by_vector(vector_of(f"content of base{n % 50}", DIM), k=3))
+            return len(await store.search(vector_of(f"content of base{n % 50}", DIM), k=3))
 
         results = await asyncio.gather(*((add if n % 10 == 0 else search)(n) for n in range(2_000)))
         assert results == [1 if n % 10 == 0 else 3 for n in range(2_000)]
@@ -73,7 +73,7 @@ async def test_a_lesson_of_a_megabyte(postgres_database):
         )
         await store.add([large, chunk("small")])
         await store.append_once("r", "large", {"text": text})
-        hits = await store.search_by_vector(vector_of("large", DIM), k=1, filter={"note": text})
+        hits = await store.search(vector_of("large", DIM), k=1, filter={"note": text})
         assert [hit.chunk for hit in hits] == [large]
         assert await store.count(filter={"note": {"$gt": text[:-1]}}) == 1
         assert (await store.get("r", "large")).value == {"text": text}

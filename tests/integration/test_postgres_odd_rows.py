@@ -28,5 +28,7 @@ async def test_a_recall_that_meets_metadata_that_is_none_names_the_chunk(postgre
                 " SELECT namespace, 'odd' || number, content, embed_text, %s, facts, vector_1 FROM vectorstores.chunks",
                 (metadata,),
             )
-        with pytest.raises(LessonStoreError, match=r"metadata of the chunk 'odd.' is no JSON object"):
+        with pytest.raises(
+            LessonStoreError, match=r"metadata of the chunk 'odd.' is damaged: it is no JSON object"
+        ):
             await lessons.recall(Task("find the pen"), k=3)

@@ -25,7 +25,7 @@ from jeeves_reflexion import (
     ToolCall,
     Usage,
 )
-from jeeves_reflexion.cli.plain import as_json
+from jeeves_reflexion.cli.screen import plain
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import Retry
 from jeeves_reflexion.tasknotes import EnsembleOptions
@@ -97,7 +97,7 @@ def test_a_list_is_a_tuple_and_a_number_of_numpy_is_one_of_python():
         float,
     ]
     assert reflection.evidence == (1, 2)
-    assert json.loads(json.dumps(as_json(verdict)))["passed"] is True
+    assert json.loads(json.dumps(verdict, default=plain))["passed"] is True
 
 
 @table("score", [float("nan"), 1.5, -0.1, np.float32("nan"), 2])

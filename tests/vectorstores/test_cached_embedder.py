@@ -70,8 +70,8 @@ async def test_the_file_holds_no_text_and_is_for_this_user_alone(tmp_path):
 async def test_the_least_recently_used_make_room(tmp_path, monkeypatch):
     path = tmp_path / "cache.sqlite3"
     inner = Counting()
+    monkeypatch.setattr("vectorstores.embedders.cached.CAPACITY", 100)
     async with CachedEmbedder(inner, path) as embedder:
-        monkeypatch.setattr("vectorstores.embedders.cached.CAPACITY", 100)
         await embedder.embed(["old", "kept"])
         for batch in range(2):
             await embedder.embed(["kept"])

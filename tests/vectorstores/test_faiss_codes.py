@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 from vectorstores._engine import Query
-from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
+from vectorstores.sqlite_faiss import codes, index, namespace
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 DIM = 96
@@ -52,13 +52,13 @@ def put(space: Namespace, rows: np.ndarray, vectors: np.ndarray) -> None:
 
 
 def found(space: Namespace, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
-    rows = [row for row, _ in space.search(Query(vector, k, None, 0.0, -1.0), mask)]
+    rows = [row for row, _ in space.search(Query(vector, k, None, -1.0), mask)]
     assert len(rows) == len({*rows})
     return rows
 
 
 def exactly(space: Namespace, vector: np.ndarray, mask: np.ndarray | None = None, k: int = 5) -> list[int]:
-    return [row for row, _ in space.matrix.search(Query(vector, k, None, 0.0, -1.0), mask)]
+    return [row for row, _ in space.matrix.search(Query(vector, k, None, -1.0), mask)]
 
 
 def recall(space: Namespace, queries: np.ndarray, mask: np.ndarray | None = None) -> float:
@@ -88,7 +88,7 @@ def test_recall_with_cells(monkeypatch):
     encode(space)
     assert space.codes.cells == 64
     assert recall(space, clustered(60, 800, seed=1)) >= 0.99
-    again = codes.restored(space.codes.to_bytes(), space.codes.trained)
+    again = codes.restored(space.codes.to_bytes())
     assert (again.cells, again.visited, again.count) == (64, 44, 40_000)
     places, _ = again.nearest(space.matrix.gather(np.array([7]))[0], 10, 44)
     assert 7 in places
@@ -208,7 +208,7 @@ async def until_coded(store: FaissVectorStore, query: np.ndarray, count: int) ->
 @pytest.mark.anyio
 async def test_no_search_waits_for_codes(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 1000)
-    monkeypatch.setattr(upkeep, "_LOOSE_ROWS", 100)
+    monkeypatch.setattr(namespace, "_CODED", 100)
     go, encoded = threading.Event(), codes.encoded
 
     def slow(*arguments):
@@ -274,7 +274,7 @@ async def test_codes_that_cannot_be_made_stop_nobody(tmp_path, monkeypatch, capl
         await store.add(chunks(rows))
         for n in range(50):
             assert (await store.search_by_vector(rows[n], k=1))[0].chunk.id == f"c{n}"
-    assert "no codes" in caplog.text
+    assert "no file of" in caplog.text
     assert len(made) < 5
 
 
@@ -289,7 +289,7 @@ def test_estimates_are_right_on_average(cells, monkeypatch):
     encode(space)
     put(space, np.arange(4_001, 6_001) * 3, rows[4_000:])
     extend(space)
-    for each in (whole.codes, space.codes, codes.restored(space.codes.to_bytes(), 4_000)):
+    for each in (whole.codes, space.codes, codes.restored(space.codes.to_bytes())):
         wrong = []
         for query in clustered(30, 120, seed=1):
             places, estimates = each.nearest(query, 20, each.visited)

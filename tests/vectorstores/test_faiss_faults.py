@@ -197,7 +197,7 @@ async def make_snapshot(path: Path, count: int = 50) -> Path:
     await fill(path, count)
     async with open_at(path) as store:
         await store.search_by_vector(vectors(1)[0])
-    (snapshot,) = (path / "index").glob("*.matrix")
+    (snapshot,) = (path / "index").glob("*.snapshot")
     return snapshot
 
 
@@ -282,7 +282,7 @@ def test_a_snapshot_that_cannot_be_written_stops_nobody(tmp_path, caplog):
     anyio.run(fill, path)
     (path / "index").write_text("in the way")
     assert anyio.run(found, path, 20) == [f"c{n}" for n in range(20)]
-    assert "no snapshot" in caplog.text
+    assert "no file of" in caplog.text
 
 
 def test_what_was_deleted_is_on_no_file(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from vectorstores import Chunk, EmbedderMismatchError, FaissVectorStore, HashingEmbedder
 from vectorstores._checks import unit_rows
-from vectorstores.sqlite_faiss import background, index, snapshot, upkeep
+from vectorstores.sqlite_faiss import index, snapshot, upkeep
 from vectorstores.sqlite_faiss.snapshot import Place, Snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def made(tmp_path_factory):
 
 
 def file_of(path: Path) -> Path:
-    (found,) = (path / "index").glob("*.matrix")
+    (found,) = (path / "index").glob("*.snapshot")
     return found
 
 
@@ -159,6 +159,7 @@ def holding(path: Path, wanted: list[bytes]) -> list[str]:
 def test_deleted_and_replaced_vectors_leave_the_files(tmp_path, monkeypatch):
     path = tmp_path / "store"
     monkeypatch.setattr(upkeep, "_IDLE", 0.2)
+    monkeypatch.setattr(upkeep, "_REST", 0.0)
     anyio.run(make, path)
     rows = vectors()
     gone = [*needles(rows[[3, 300, 699]]), b"odd one"]
@@ -178,7 +179,8 @@ def test_deleted_and_replaced_vectors_leave_the_files(tmp_path, monkeypatch):
             assert len(hits) == COUNT - 2 - 100
             # The file is made again without them, when there is time for it.
             with anyio.fail_after(30):
-                while not whole(path):  # noqa: ASYNC110 - no one says when
+                while not whole(path):
+                    await store.search_by_vector(rows[0])
                     await anyio.sleep(0.01)
             assert holding(path, gone) == []
         assert holding(path, gone) == []
@@ -219,41 +221,35 @@ def test_what_is_added_deleted_and_replaced_while_files_come_and_go_is_found(tmp
     anyio.run(main)
 
 
-@pytest.mark.parametrize("background_works", [True, False])
 @pytest.mark.parametrize("namespace", ["test", "another"])
-def test_closing_removes_what_a_killed_process_left(tmp_path, monkeypatch, background_works, namespace):
+def test_what_a_process_left_that_was_killed_after_it_deleted_is_cleared(tmp_path, namespace):
     path = tmp_path / "store"
     anyio.run(make, path)
-    rows = vectors()
-    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), path], cwd=ROOT, check=False)
-    assert killed.returncode == 9
-    assert file_of(path).name in holding(path, needles(rows[[5]]))
-    if not background_works:
-        # As on a busy machine: the thread has not come to anything when the store is closed.
-        monkeypatch.setattr(background.Background, "do", lambda *_, **__: None)
+    deleted = needles(vectors()[[5]])
+    killed(path, "Database.scrub = lambda database: os._exit(9)")
+    # The index at once, the log by whoever opens the store next.
+    assert {name.removesuffix("-wal") for name in holding(path, deleted)} == {"store.sqlite3"}
 
     async def use() -> None:
         async with open_at(path) as store:
             # Whether the namespace itself is searched or not.
-            hits = await store.scoped(namespace).search_by_vector(rows[5], k=1000)
+            hits = await store.scoped(namespace).search_by_vector(vectors()[5], k=1000)
             assert "c5" not in [hit.chunk.id for hit in hits]
-
-    anyio.run(use)
-    assert holding(path, needles(rows[[5]])) == []
-
-
-def test_a_long_opened_store_removes_what_others_left_before_it(tmp_path):
-    path = tmp_path / "store"
-    anyio.run(make, path)
-    subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), path], cwd=ROOT, check=False)
-
-    async def use() -> None:
-        async with open_at(path):
             with anyio.fail_after(10):
-                while holding(path, needles(vectors()[[5]])):  # noqa: ASYNC110 - no one says when
+                while holding(path, deleted):  # noqa: ASYNC110 - no one says when
                     await anyio.sleep(0.01)
+        assert holding(path, deleted) == []
 
     anyio.run(use)
+
+
+def test_a_process_that_is_killed_while_it_deletes_has_deleted_nothing(made, tmp_path):
+    path = tmp_path / "store"
+    shutil.copytree(made[0], path)
+    killed(path, "Upkeep.scrub_soon = lambda upkeep: os._exit(9) if upkeep._index.names() else None")
+    assert not list((path / "index").glob("*.snapshot"))
+    assert anyio.run(answers, path, vectors()) == made[1]
+    assert whole(path)
 
 
 def test_a_file_stays_where_the_same_vectors_were_written_again(tmp_path):
@@ -281,7 +277,7 @@ def test_a_vector_that_is_replaced_under_the_same_text_leaves_the_file(tmp_path)
     async def replace() -> None:
         async with open_at(path) as store:
             await store.add([Chunk("text 5", "c5", vector=-rows[5])])
-            assert not {name for name in holding(path, needles(rows[[5]])) if name.endswith(".matrix")}
+            assert not {name for name in holding(path, needles(rows[[5]])) if name.endswith(".snapshot")}
 
     anyio.run(replace)
     assert holding(path, needles(rows[[5]])) == []
@@ -290,10 +286,10 @@ def test_a_vector_that_is_replaced_under_the_same_text_leaves_the_file(tmp_path)
 def test_files_of_earlier_versions_are_removed(tmp_path):
     path = tmp_path / "store"
     anyio.run(make, path)
-    for name in ("0123.vectors", "0123.codes"):
+    for name in ("0123.vectors", "0123.codes", "0123.matrix"):
         (path / "index" / name).write_bytes(b"what an earlier version derived")
     anyio.run(answers, path, vectors())
-    assert [file.suffix for file in (path / "index").iterdir()] == [".matrix"]
+    assert [file.suffix for file in (path / "index").iterdir()] == [".snapshot"]
 
 
 def test_what_a_killed_process_had_begun_is_removed(tmp_path):
@@ -315,15 +311,15 @@ def test_what_a_killed_process_had_begun_is_removed(tmp_path):
 def test_what_is_deleted_while_a_file_is_written_is_not_in_it(tmp_path, monkeypatch):
     path = tmp_path / "store"
     rows = vectors()
-    put = snapshot.Draft.put_in_place
+    finish = snapshot.Draft.finish
     waiting = []
 
     def slow(draft, *arguments):
         other = subprocess.run([sys.executable, "-c", textwrap.dedent(DELETE), path], cwd=ROOT, check=False)
         waiting.append(other.returncode)
-        return put(draft, *arguments)
+        return finish(draft, *arguments)
 
-    monkeypatch.setattr(snapshot.Draft, "put_in_place", slow)
+    monkeypatch.setattr(snapshot.Draft, "finish", slow)
     anyio.run(make, path)
     assert waiting[:1] == [0]
     assert holding(path, needles(rows[[5]])) == []
@@ -349,19 +345,25 @@ DELETE = """
 """
 
 
-KILLED = """
-    import os, sys, anyio
-    from vectorstores import FaissVectorStore, HashingEmbedder
-    from vectorstores.sqlite_faiss.removal import Removal
+def killed(path: Path, patch: str) -> None:
+    """Delete a chunk in a process that is killed at a moment."""
+    program = textwrap.dedent(
+        f"""
+        import os, sys, anyio
+        from vectorstores import FaissVectorStore, HashingEmbedder
+        from vectorstores.sqlite_faiss.database import Database
+        from vectorstores.sqlite_faiss.upkeep import Upkeep
 
-    Removal.gone = lambda removal, namespaces: os._exit(9) if namespaces else None
+        async def main(path):
+            async with FaissVectorStore(path, embedder=HashingEmbedder(dim=32), namespace="test") as store:
+                await store.search("any")
+                {patch}
+                await store.delete(["c5"])
 
-    async def main(path):
-        async with FaissVectorStore(path, embedder=HashingEmbedder(dim=32), namespace="test") as store:
-            await store.delete(["c5"])
-
-    anyio.run(main, sys.argv[1])
-"""
+        anyio.run(main, sys.argv[1])
+        """
+    )
+    assert subprocess.run([sys.executable, "-c", program, path], cwd=ROOT, check=False).returncode == 9
 
 
 def test_metadata_that_changed_since_the_files_were_written_counts(tmp_path):

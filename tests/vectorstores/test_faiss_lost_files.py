@@ -180,7 +180,7 @@ async def test_a_log_that_is_written_over_again_is_no_damage(tmp_path):
     path = tmp_path / "store"
     async with open_at(path) as store:
         for n in range(300):
-            await store.add([Chunk(f"text {n} " + "x" * 20_000, id=f"c{n}")])
+            await store.add([Chunk(f"text {n} " + "x" * 20_000, id=f"c{n}", vector=[1.0] * 16)])
             if n % 50 == 0:
                 async with open_at(path) as other:
                     assert await other.count() == n + 1

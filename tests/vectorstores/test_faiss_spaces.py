@@ -174,7 +174,7 @@ async def test_files_of_a_large_namespace_are_written_before_it_is_let_go(tmp_pa
         for number in range(4):
             assert await best(store, number, 5, 2500) == f"5 of {number}"
             with anyio.fail_after(30):
-                while len(list((tmp_path / "index").glob("*.matrix"))) <= number:  # noqa: ASYNC110 - a thread's work
+                while len(list((tmp_path / "index").glob("*.snapshot"))) <= number:  # noqa: ASYNC110 - a thread's work
                     await anyio.sleep(0.01)
         loads = []
         opened = snapshot.opened
@@ -193,15 +193,15 @@ async def test_a_namespace_that_was_searched_while_another_was_written_has_its_f
 ):
     monkeypatch.setattr(index, "INDEX_FROM", 2000)
     written, searched = threading.Event(), threading.Event()
-    put_in_place = snapshot.Draft.put_in_place
+    finish = snapshot.Draft.finish
 
     def slowly(draft: snapshot.Draft, *arguments: object) -> object:
-        found = put_in_place(draft, *arguments)
+        found = finish(draft, *arguments)
         written.set()
         assert searched.wait(30)
         return found
 
-    monkeypatch.setattr(snapshot.Draft, "put_in_place", slowly)
+    monkeypatch.setattr(snapshot.Draft, "finish", slowly)
     async with open_at(tmp_path, 400 * KILO) as store:  # one of them has room, with 320 kB of vectors
         await fill(store, 2, 2500)
         await best(store, 0, 5, 2500)
@@ -209,7 +209,7 @@ async def test_a_namespace_that_was_searched_while_another_was_written_has_its_f
         await best(store, 1, 5, 2500)
         searched.set()
         with anyio.fail_after(10):
-            while len(list((tmp_path / "index").glob("*.matrix"))) < 2:  # noqa: ASYNC110 - a thread's work
+            while len(list((tmp_path / "index").glob("*.snapshot"))) < 2:  # noqa: ASYNC110 - a thread's work
                 await anyio.sleep(0.01)
 
 
@@ -224,18 +224,6 @@ async def test_mapped_files_of_many_namespaces_are_not_all_open(tmp_path, monkey
         for number in range(12):
             assert await best(store, number, 2, 80) == f"2 of {number}"
         assert 1 <= open_files(tmp_path / "index") <= 10
-
-
-async def test_one_that_is_worked_on_is_not_let_go(tmp_path):
-    async with open_at(tmp_path, 0) as store:
-        await fill(store, 3, 50)
-        await best(store, 0, 3, 50)
-        spaces_of(store).kept = "n0"
-        await best(store, 1, 3, 50)
-        assert spaces_of(store).names() == ["n0", "n1"]
-        spaces_of(store).kept = None
-        await best(store, 2, 3, 50)
-        assert spaces_of(store).names() == ["n2"]
 
 
 def test_a_bound_below_zero_is_refused(tmp_path):
@@ -266,7 +254,7 @@ async def test_files_are_closed_whatever_fails_when_a_store_is(tmp_path, monkeyp
     def fail() -> None:
         raise ValueError("something that nobody thought of")
 
-    monkeypatch.setattr(store._engine._state.upkeep, "finish", fail)
+    monkeypatch.setattr(store._engine._state.upkeep, "close", fail)
     with pytest.raises(ValueError, match="nobody thought of"):
         await store.close()
     assert open_files(tmp_path) == 0

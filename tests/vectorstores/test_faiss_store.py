@@ -24,9 +24,9 @@ from vectorstores import (
 )
 from vectorstores.address import folder_of
 from vectorstores.sqlite_faiss import database, index, rows
+from vectorstores.sqlite_faiss import store as folder
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
-from vectorstores.sqlite_faiss.writer import Write, Writer
 
 pytestmark = pytest.mark.anyio
 DIM = 32
@@ -178,8 +178,7 @@ async def test_a_search_that_the_store_is_closed_in_is_answered(tmp_path, monkey
 
     cleared, found = index.Index.clear, []
     store = open_at(tmp_path)
-    # Texts so long that they are not searched on the event loop.
-    await store.add([Chunk("long " * 2_000, f"c{n}", vector=v) for n, v in enumerate(vectors(9))])
+    await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(vectors(9))])
     await store.search_by_vector(vectors(1)[0])
     monkeypatch.setattr(Namespace, "is_untouched", property(slow))
     monkeypatch.setattr(index.Index, "clear", clear)
@@ -195,41 +194,43 @@ async def test_a_search_that_the_store_is_closed_in_is_answered(tmp_path, monkey
 
 
 async def test_an_add_that_comes_while_the_store_is_being_closed_is_answered(tmp_path, monkeypatch):
-    store, go, collect, write = open_at(tmp_path), threading.Event(), Writer._collect, rows.write_chunks
-    begun: list[int] = []
-
-    def late(writer: Writer, given: Write) -> object:
-        if go.is_set() or not begun:
-            return collect(writer, given)
-        threading.Thread(target=store._engine._close).start()
-        while writer._waiting.empty():  # until the thread that writes is told to end
-            time.sleep(0.001)
-        wave = collect(writer, given)
-        wave.loop.call_soon(go.set)  # after it was handed over
-        return wave
+    store, begun, go = open_at(tmp_path), threading.Event(), threading.Event()
+    write = folder.write_chunks
+    answers: list[str] = []
 
     def slow(*given):
-        begun.append(1)
+        begun.set()
         assert go.wait(30)
         return write(*given)
 
-    async def add() -> None:
-        await store.count()
-        monkeypatch.setattr(rows, "write_chunks", slow)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(store.add, [Chunk("one", vector=vectors(1)[0])])
-            while not begun:  # noqa: ASYNC110 - no one says when
-                await anyio.sleep(0.001)
-            await store.add([Chunk("two", vector=vectors(1)[0])])
+    async def add(name: str) -> None:
+        try:
+            await store.add([Chunk(name, vector=vectors(1)[0])])
+            answers.append(f"{name} was stored")
+        except StoreClosedError:
+            answers.append(f"{name} was refused")
 
-    monkeypatch.setattr(Writer, "_collect", late)
-    # It could not be cancelled if it waited for ever.
-    thread = threading.Thread(target=anyio.run, args=(add,), daemon=True)
-    thread.start()
-    await anyio.to_thread.run_sync(thread.join, 20)
-    assert not thread.is_alive()
+    await store.count()
+    monkeypatch.setattr(folder, "write_chunks", slow)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(add, "one")
+            assert await anyio.to_thread.run_sync(begun.wait, 30)
+            engine = store._engine
+            monkeypatch.setattr(
+                engine, "_ready", lambda state=engine._state: state
+            )  # as if it had just been asked
+            closing = threading.Thread(target=engine._close)
+            closing.start()
+            while not engine._state.writer._closed:  # noqa: ASYNC110 - another thread sets it
+                await anyio.sleep(0.001)
+            tasks.start_soon(add, "two")
+            await anyio.sleep(0.01)
+            go.set()
+    await anyio.to_thread.run_sync(closing.join)
+    assert answers == ["two was refused", "one was stored"]
     async with open_at(tmp_path) as again:
-        assert await again.count() == 2
+        assert await again.count() == 1
 
 
 async def test_a_cancelled_add_is_whole_or_absent(tmp_path):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
-from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
-from vectorstores.sqlite_faiss.columns import Column
+from vectorstores.sqlite_faiss import codes, columns, index, namespace, upkeep
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 pytestmark = pytest.mark.anyio
@@ -33,18 +32,17 @@ def space_of(store: FaissVectorStore) -> Namespace:
     return store._engine._state.index.get("test")
 
 
-async def test_values_that_nothing_has_any_more_are_forgotten():
-    column, size = Column(), 100
-    for step in range(500):
-        places = np.arange(step % 7, size, 7)
-        column.put(places, [f"{step}/{place}" for place in places.tolist()], size)
-    assert len(column._values) < 5 * size + 2_000
-    found = [column._values[number] for number in column._codes[:size].tolist()]
-    last = {
-        place: next(step for step in range(499, -1, -1) if step % 7 == place % 7) for place in range(size)
-    }
-    assert found == [f"{last[place]}/{place}" for place in range(size)]
-    assert len(column._numbers) == len(column._values)
+async def test_values_that_nothing_has_any_more_are_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr(columns, "_MANY", 50)
+    async with open_at(tmp_path) as store:
+        await store.add(chunks(20, state="open"))
+        for step in range(60):
+            for n in range(3):
+                await store.update(f"c{n}", {"seen": 3 * step + n})
+            (hit,) = await store.search_by_vector(vectors(1)[0], filter={"seen": 3 * step + 2})
+            assert hit.chunk.id == "c2"
+            assert len(await store.search_by_vector(vectors(1)[0], k=20, filter={"state": "open"})) == 20
+            assert len(space_of(store).columns["seen"]._values) < 60
 
 
 async def test_columns_of_keys_that_were_asked_for_long_ago_are_forgotten(tmp_path):
@@ -63,8 +61,6 @@ async def test_columns_of_keys_that_were_asked_for_long_ago_are_forgotten(tmp_pa
 
 async def test_a_row_that_another_replaces_in_the_middle_of_a_search_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 500)
-    monkeypatch.setattr(namespace, "_SMALL", 0)
-    monkeypatch.setattr(namespace, "_SMALL_CODED", 0)
     plain = Namespace.search
     async with open_at(tmp_path) as store:
         await store.add(chunks(600))
@@ -136,7 +132,7 @@ async def test_a_vector_that_is_replaced_while_the_file_is_written_is_found(tmp_
         await store.add([Chunk("text", f"c{n}", vector=v) for n, v in enumerate(rows)])
         await store.search_by_vector(rows[0])
     begun, replaced, written = threading.Event(), threading.Event(), threading.Event()
-    pieces, install = upkeep.Upkeep._pieces, upkeep.Upkeep._install
+    pieces, install = upkeep._pieces, upkeep.Upkeep._install
 
     def slow(*given):
         begun.set()
@@ -149,7 +145,7 @@ async def test_a_vector_that_is_replaced_while_the_file_is_written_is_found(tmp_
 
     async with open_at(tmp_path) as store:
         await store.search_by_vector(rows[0])
-        monkeypatch.setattr(upkeep.Upkeep, "_pieces", staticmethod(slow))
+        monkeypatch.setattr(upkeep, "_pieces", slow)
         monkeypatch.setattr(upkeep.Upkeep, "_install", told)
         await store.add([Chunk("text", f"m{n}", vector=v) for n, v in enumerate(more)])
         await store.search_by_vector(rows[0])

@@ -9,8 +9,6 @@ import anyio
 import numpy as np
 import pytest
 from embedding_service import DIM, Reply, Service, right
-from hypothesis import given
-from hypothesis import strategies as st
 from tables import table
 
 from vectorstores import (
@@ -22,7 +20,6 @@ from vectorstores import (
     HttpOptions,
     InMemoryVectorStore,
 )
-from vectorstores.embedders.endpoint import RefusedSizeError
 
 pytestmark = pytest.mark.anyio
 
@@ -153,24 +150,15 @@ async def test_a_text_that_is_too_long_is_embedded_by_its_beginning_and_said_onc
     assert "desk" not in said[0]
 
 
-@given(st.integers(64, 5000), st.integers(1, 20_000))
-def test_the_beginning_is_the_longest_power_of_two_that_is_taken(limit, length):
-    asked: list[int] = []
-
-    class Stand:
-        """An endpoint."""
-
-        async def post(self, body, *, long):
-            (text,) = body["input"]
-            asked.append(len(text))
-            if len(text) > limit:
-                raise RefusedSizeError("too long", 413)
-            return {"data": [{"embedding": [float(len(text))]}]}
-
-    embedder = HttpEmbedder("m", dim=1, base_url="http://127.0.0.1:9")
-    (rows,) = [anyio.run(embedder._fitting, Stand(), ["x" * length])]
-    assert rows == [[length]] if length <= limit else [[2 ** int(math.log2(limit))]]
-    assert len(asked) <= 20
+@pytest.mark.parametrize("limit", [64, 100, 511, 512, 513, 3000])
+@pytest.mark.parametrize("length", [1, 64, 65, 512, 777, 20_000])
+async def test_the_beginning_is_the_longest_power_of_two_that_is_taken(service, limit, length):
+    service.respond = too_long(limit, "413")
+    taken = length if length <= limit else min(2 ** int(math.log2(limit)), length)
+    text = "".join(f"{n} " for n in range(length))[:length]
+    async with embedder_of(service) as embedder:
+        assert np.allclose(await embedder.embed([text]), await hashed(text[:taken]), atol=1e-6)
+    assert len(service.requests) <= 20
 
 
 @pytest.mark.parametrize("status", REFUSALS)

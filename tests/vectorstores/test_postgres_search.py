@@ -85,16 +85,16 @@ async def test_index_and_comparison_find_what_is_nearest(postgres_database, monk
             for query in queries:
                 scores = np.where(allowed, vectors @ (query / np.linalg.norm(query)), -9)
                 best = [f"c{n}" for n in np.argsort(-scores, kind="stable")[:5] if allowed[n]]
-                by_comparison = [hit.chunk.id for hit in await exact.search_by_vector(query, filter=filter)]
+                by_comparison = [hit.chunk.id for hit in await exact.search(query, filter=filter)]
                 assert by_comparison == best, name
                 for store in found:
-                    by_index = [hit.chunk.id for hit in await store.search_by_vector(query, filter=filter)]
+                    by_index = [hit.chunk.id for hit in await store.search(query, filter=filter)]
                     assert len(by_index) == len(best), name
                     found[store] += len(set(by_index) & set(best))
                 wanted += len(best)
             assert min(found.values()) >= 0.98 * wanted, f"{name}: {list(found.values())} of {wanted}"
         for store in (index, short_walks):
-            assert len(await store.search_by_vector(queries[0], k=COUNT + 1)) == COUNT
+            assert len(await store.search(queries[0], k=COUNT + 1)) == COUNT
 
 
 async def test_a_filter_that_goes_by_what_the_vectors_say_finds_what_is_nearest(postgres_database):
@@ -112,7 +112,7 @@ async def test_a_filter_that_goes_by_what_the_vectors_say_finds_what_is_nearest(
         found = 0
         for query in vectors[far[:500:5]]:
             best = sorted(corner, key=lambda n, query=query: -float(vectors[n] @ query))[:5]
-            hits = await store.search_by_vector(query, filter={"tool": "in"})
+            hits = await store.search(query, filter={"tool": "in"})
             found += len({hit.chunk.id for hit in hits} & {f"c{n}" for n in best})
         assert found >= 0.99 * 500
 
@@ -136,9 +136,9 @@ async def test_settings_of_a_role_leave_the_plan_as_it_is(postgres_database):
     _, read_before = scans(postgres_database)
     async with store_at(postgres_database, exact_below=1) as store:
         for filter in (None, {"kind": "a"}):
-            assert len(await store.search_by_vector(np.ones(DIM), filter=filter)) == 5
+            assert len(await store.search(np.ones(DIM), filter=filter)) == 5
     async with store_at(postgres_database, exact_below=10**6) as store:
-        assert len(await store.search_by_vector(np.ones(DIM))) == 5
+        assert len(await store.search(np.ones(DIM))) == 5
     # Told when a connection of the server has ended.
     with anyio.fail_after(20):
         while scans(postgres_database)[0] < 2:  # noqa: ASYNC110 - another process counts
@@ -150,11 +150,13 @@ async def test_equal_vectors_come_in_the_order_of_insertion_by_the_index_too(pos
     async with store_at(postgres_database, exact_below=1) as store:
         vector = clustered(100)[0]
         await store.add([Chunk("x", id=f"s{n:02}", vector=vector) for n in range(12)])
-        hits = await store.search_by_vector(clustered(100)[1], k=12)
+        hits = await store.search(clustered(100)[1], k=12)
         assert [hit.chunk.id for hit in hits] == [f"s{n:02}" for n in range(12)]
 
 
-async def test_where_many_were_admitted_and_few_are_left_they_are_compared(postgres_database):
+async def test_where_many_were_admitted_and_few_are_left_they_are_compared(postgres_database, monkeypatch):
+    # As some seconds later.
+    monkeypatch.setattr(search, "_BELIEVED_FOR", -1.0)
     count = 1000
     vectors = clustered(count)
     async with store_at(postgres_database, exact_below=200, ef_search=40) as store:
@@ -164,14 +166,14 @@ async def test_where_many_were_admitted_and_few_are_left_they_are_compared(postg
         (query,) = clustered(50, seed=8)[:1]
         few = {"n": {"$lt": count}}
         for filter in (None, few):
-            await store.search_by_vector(query, filter=filter)
+            await store.search(query, filter=filter)
         farthest = np.argsort(vectors @ query)[:100]
         left = {f"c{n}" for n in farthest}
         for n in farthest[:20]:
             await store.update(f"c{n}", {"n": count})
         await store.delete([f"c{n}" for n in range(count) if f"c{n}" not in left])
         for filter, best in ((None, farthest), (few, farthest[20:])):
-            hits = await store.search_by_vector(query, k=5, filter=filter)
+            hits = await store.search(query, k=5, filter=filter)
             order = sorted(best, key=lambda n: -float(vectors[n] @ query))[:5]
             assert [hit.chunk.id for hit in hits] == [f"c{n}" for n in order]
 
@@ -189,7 +191,7 @@ async def test_long_vectors_are_found_by_half_precision_or_without_an_index(post
     async with store_at(postgres_database, exact_below=1, dim=dim) as store:
         await store.add([Chunk("x", id=f"c{n}", vector=v) for n, v in enumerate(vectors)])
         for n in range(0, 150, 30):
-            hits = await store.search_by_vector(vectors[n], k=3)
+            hits = await store.search(vectors[n], k=3)
             expected = np.argsort(-(vectors @ vectors[n]), kind="stable")[:3]
             assert [hit.chunk.id for hit in hits] == [f"c{m}" for m in expected]
             assert hits[0].score == pytest.approx(1.0, abs=1e-5)

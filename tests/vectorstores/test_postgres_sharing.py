@@ -34,50 +34,6 @@ def role(postgres_database):
         connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-async def test_changes_are_told_when_they_are_committed(postgres_database):
-    seen: list[tuple[str, str | None]] = []
-    async with store_at(postgres_database) as store, store_at(postgres_database) as listener:
-        await store.count()
-        ended = anyio.Event()
-
-        async def follow() -> None:
-            async for change in listener.changes():
-                seen.append((change.kind, change.namespace))  # noqa: PERF401 - seen while it grows
-            ended.set()
-
-        async def until(expected: tuple[str, str | None]) -> None:
-            with anyio.fail_after(20):
-                while expected not in seen:  # noqa: ASYNC110 - another task's list
-                    await anyio.sleep(0.01)
-            seen.clear()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(follow)
-            with anyio.fail_after(20):
-                while not seen:
-                    await store.update((await store.add([Chunk("x")]))[0], {"a": 1})
-            await anyio.sleep(0.3)
-            seen.clear()
-            assert not await store.update("nobody", {})
-            await store.append_once("r", "k", 1)
-            await until(("records", "own"))
-            assert not await store.append_once("r", "k", 1)
-            await store.delete(["nobody"])
-            await store.scoped("other").add([Chunk("y", id="y")])
-            await until(("chunks", None))
-            await store.delete([chunk.id for chunk in (await store.scan()).chunks])
-            await until(("chunks", "own"))
-            async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as other:
-                await other.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-                    " AND datname = current_database()"
-                )
-            await until(("missed", None))
-            await listener.close()
-            with anyio.fail_after(5):
-                await ended.wait()
-
-
 async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database, role):
     name, url = role
     async with store_at(postgres_database) as owner, store_at(postgres_database, "secret") as secret:
@@ -93,7 +49,7 @@ async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database
             assert len(await store.search("new 3", k=50)) == 41
             assert await store.delete(["n1"]) == 1
             assert await stolen.count() == 0
-            assert await stolen.search_by_vector(np.ones(DIM)) == []
+            assert await stolen.search(np.ones(DIM)) == []
             assert await stolen.get("r", "k") is None
             assert await stolen.delete(["c"]) == 0
             assert not await stolen.update("c", {"a": 1})
@@ -104,8 +60,7 @@ async def test_a_role_sees_and_writes_its_own_namespaces_alone(postgres_database
             thief.execute("SET search_path = vectorstores")
             assert thief.execute("SELECT DISTINCT namespace FROM chunks").fetchall() == [("own",)]
             assert thief.execute("SELECT DISTINCT namespace FROM records").fetchall() == [("own",)]
-            for table in ("embeddings", "commits"):
-                assert thief.execute(f"SELECT DISTINCT owner FROM {table}").fetchall() == [(name,)]
+            assert thief.execute("SELECT DISTINCT owner FROM commits").fetchall() == [(name,)]
             assert thief.execute("UPDATE chunks SET content = 'x' WHERE namespace = 'secret'").rowcount == 0
             for statement in (
                 "UPDATE chunks SET namespace = 'secret'",
@@ -170,7 +125,7 @@ async def test_rights_that_a_role_is_given_besides_open_no_other_namespace(postg
             connection.execute(give)
             await owner.secure(name, ["own"])
             with psycopg.connect(url, autocommit=True) as thief:
-                for table in ("chunks", "records", "scopes", "embeddings", "commits", "meta"):
+                for table in ("chunks", "records", "scopes", "commits", "meta"):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         thief.execute(f"TRUNCATE vectorstores.{table}")
                 connection.execute(give)
@@ -199,7 +154,6 @@ async def test_a_schema_of_any_name_is_secured(postgres_database, role):
         ) as own:
             assert await own.count() == 1
             assert await own.scoped("other").count() == 0
-            # Numbers are given anew here, which takes no right on their sequence.
             await own.add([], records=[RecordWrite("r", key, 1) for key in "ba"])
             assert [record.key for record in (await own.scan_records("r")).records] == ["b", "a"]
 

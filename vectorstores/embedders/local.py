@@ -1,41 +1,39 @@
-"""What embedders share that run a model on this machine: found once, loaded once, many callers at a time."""
+"""What embedders share that run a model on this machine: found once, loaded once, a few computations at a time."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
-from vectorstores.embedders import check_texts
-from vectorstores.embedders.combiner import Combiner, Failure
+from vectorstores.embedders import check_texts, in_parts
 from vectorstores.embedders.model_folder import dimension, find_model, identity
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
 
     Encode: TypeAlias = Callable[[Sequence[str]], FloatArray]
-    Together: TypeAlias = Combiner[Sequence[str], FloatArray]
 
 _log: Final = logging.getLogger("vectorstores")
-
-# So many texts are computed before the next caller has a turn, or a cancel is noticed.
-_SLICE: Final = 32
-_REQUESTS: Final = 64
-# Callers that wait for a model take no threads from those who wait for a disk or a database.
-_THREADS: Final = 64
 
 
 class LocalEmbedder(ABC):
     """Unit vectors by the model in a folder, loaded at the first text and shared by the whole process."""
+
+    _together: ClassVar[int] = 4
+    """How many texts are computed before another caller has a turn, or a cancel is noticed."""
+    _threads: ClassVar[int] = min(os.cpu_count() or 1, 4)
+    """How many computations there are at a time; each takes one thread, and more than a few take turns."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -66,42 +64,48 @@ class LocalEmbedder(ABC):
         """Return a float32 array of shape ``(len(texts), dim)`` with rows of unit length, in the order of the
         texts.
 
-        Requests that arrive together are computed together, in a worker thread. A cancelled caller does not
-        wait. Raises :class:`~vectorstores.EmbeddingError` for a text that is no Unicode, or a model that
-        can't be loaded.
+        It is computed in worker threads. A cancelled caller does not wait. Raises
+        :class:`~vectorstores.EmbeddingError` for a text that is no Unicode, or a model that can't be loaded.
         """
         checked = check_texts(texts)
-        gone = threading.Event()
-        try:
-            # A computation without a reader harms nobody, so a cancel need not wait for a model to load.
-            return await anyio.to_thread.run_sync(
-                partial(self._embed, checked, gone), abandon_on_cancel=True, limiter=_limiter()
-            )
-        finally:
-            gone.set()
+        # Neighbours in length share a computation, so that little is spent on padding.
+        order = sorted(range(len(checked)), key=lambda index: -len(checked[index]))
+        parts = [order[start : start + self._together] for start in range(0, len(order), self._together)]
 
-    def _embed(self, texts: list[str], gone: threading.Event) -> FloatArray:
-        folder, _, dim = self._locate()
-        if not texts:
-            return np.empty((0, dim), dtype=np.float32)
-        together = _loaded(self._key(folder), partial(self._load, folder))
-        # Neighbours in length share a batch, so that little is spent on padding.
-        order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
-        vectors = np.empty((len(texts), dim), dtype=np.float32)
-        for start in range(0, len(texts), _SLICE):
-            if gone.is_set():
-                break
-            part = order[start : start + _SLICE]
-            vectors[part] = together([texts[index] for index in part])
-        return vectors
+        async def compute(part: Sequence[int]) -> FloatArray:
+            return await self._in_thread(partial(self._embed, [checked[index] for index in part]))
 
-    def _key(self, folder: Path) -> tuple[str, ...]:
-        """Name the model and runtime; embedders with the same key share one."""
-        return (type(self).__qualname__, str(folder.resolve()))
+        found = await in_parts(parts, compute, self._threads)
+        if not found:
+            return await self._in_thread(lambda: np.empty((0, self.dim), dtype=np.float32))
+        vectors = np.concatenate(found)
+        return vectors[np.argsort(order)]
+
+    async def _in_thread(self, work: Callable[[], FloatArray]) -> FloatArray:
+        """Run ``work`` in one of the event loop's threads for models: those who wait take none from others."""
+        limiters = _LIMITERS.get()
+        if limiters is None:
+            limiters = {}
+            _LIMITERS.set(limiters)
+        limiter = limiters.setdefault(self._threads, anyio.CapacityLimiter(self._threads))
+        # A computation without a reader harms nobody, so a cancel need not wait for a model to load.
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+
+    def _embed(self, texts: Sequence[str]) -> FloatArray:
+        folder = self._locate()[0]
+        key = (type(self).__qualname__, str(folder.resolve()), *self._settings())
+        with _LOADING:
+            if key not in _LOADED:
+                _LOADED[key] = self._load(folder)
+        return _LOADED[key](texts)
+
+    def _settings(self) -> tuple[str, ...]:
+        """Return what else decides how a model is run; embedders with the same settings share one."""
+        return ()
 
     @abstractmethod
     def _load(self, folder: Path) -> Encode:
-        """Load the model; runs once, in a worker thread, as does what is returned."""
+        """Load the model; runs once, in a worker thread, as what is returned does, in several at a time."""
 
 
 class CutNotice:
@@ -124,36 +128,7 @@ class CutNotice:
 
 
 _LOADING: Final = threading.Lock()
-_LOADED: Final[dict[tuple[str, ...], Together]] = {}
-
-
-def _loaded(key: tuple[str, ...], load: Callable[[], Encode]) -> Together:
-    with _LOADING:
-        if key not in _LOADED:
-            _LOADED[key] = Combiner(partial(_encode_together, load()), limit=_REQUESTS)
-    return _LOADED[key]
-
-
-def _encode_together(encode: Encode, requests: Sequence[Sequence[str]]) -> list[FloatArray | Failure]:
-    try:
-        vectors = encode([text for request in requests for text in request])
-    except Exception as error:  # noqa: BLE001 - raised by the calls it belongs to
-        if len(requests) == 1:
-            return [Failure(error)]
-        # What one of them can't have must not take it from the others.
-        return [_encode_together(encode, [request])[0] for request in requests]
-    ends = np.cumsum([len(request) for request in requests])
-    return [*np.split(vectors, ends[:-1])]
-
-
-_LIMITER: Final = anyio.lowlevel.RunVar[anyio.CapacityLimiter]("vectorstores-embedding-threads")
-
-
-def _limiter() -> anyio.CapacityLimiter:
-    """Return the event loop's own limit of threads that wait for a model."""
-    try:
-        return _LIMITER.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(_THREADS)
-        _LIMITER.set(limiter)
-        return limiter
+_LOADED: Final[dict[tuple[str, ...], Encode]] = {}
+_LIMITERS: Final = anyio.lowlevel.RunVar[dict[int, anyio.CapacityLimiter] | None](
+    "vectorstores-embedding-threads", None
+)

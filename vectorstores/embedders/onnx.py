@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,11 +17,6 @@ from vectorstores.embedders.model_folder import Recipe, read_recipe
 
 if TYPE_CHECKING:
     from vectorstores.base import FloatArray
-
-# A run takes one thread; texts that come together are shared out among so many. More than a few take turns.
-_MOST_THREADS: Final = 4
-# Per token this costs least: the activations stay in the processor's cache, the weights serve several texts.
-_MOST_TEXTS: Final = 4
 
 
 class OnnxEmbedder(LocalEmbedder):
@@ -78,27 +70,14 @@ class _Tokens:
             lower = library.normalizers.Lowercase()
             self._tokenizer.normalizer = library.normalizers.Sequence([lower, *own])
         self._prompt = recipe.prompt
-        self._most = recipe.max_tokens
         self._cut = CutNotice(recipe.max_tokens)
-        # This kind never joins what a space divides, so the tokens of a beginning are the first tokens.
-        self._divided_by_spaces = type(self._tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
 
     def __call__(self, text: str) -> Any:  # noqa: ANN401 - tokenizers.Encoding
-        text = self._prompt + text
-        end = text.rfind(" ", 0, 16 * self._most) if self._divided_by_spaces else -1
-        if 0 < end < len(text):
-            beginning = self._encode(text[:end])
-            if len(beginning.ids) == self._most:
-                self._cut()
-                return beginning
-        whole = self._encode(text)
-        if whole.overflowing:
-            self._cut()
-        return whole
-
-    def _encode(self, text: str) -> Any:  # noqa: ANN401 - as above
         # Other than encode(), this lets other threads run; for one text it starts none of its own.
-        return self._tokenizer.encode_batch([text])[0]
+        (found,) = self._tokenizer.encode_batch([self._prompt + text])
+        if found.overflowing:
+            self._cut()
+        return found
 
 
 class _Encoder:
@@ -122,19 +101,6 @@ class _Encoder:
 
     def __call__(self, texts: Sequence[str]) -> FloatArray:
         tokens = [self._tokens(text) for text in texts]
-        order = sorted(range(len(texts)), key=lambda index: -len(tokens[index].ids))
-        size = min(-(-len(texts) // _threads()), _MOST_TEXTS)
-        parts = [order[start : start + size] for start in range(0, len(order), size)]
-        # The longest come first, so that threads that finish early find something left to do.
-        run = map if len(parts) == 1 else _pool(os.getpid()).map
-        vectors = np.concatenate(
-            list(run(self._encode, ([tokens[index] for index in part] for part in parts)))
-        )
-        in_order = np.empty_like(vectors)
-        in_order[order] = vectors
-        return in_order
-
-    def _encode(self, tokens: Sequence[Any]) -> FloatArray:
         shape = len(tokens), max(len(each.ids) for each in tokens)
         feeds = {name: np.zeros(shape, dtype) for name, dtype in self._inputs.items()}
         mask = np.zeros(shape, np.float32)
@@ -173,15 +139,3 @@ def _session(folder: Path, recipe: Recipe) -> Any:  # noqa: ANN401 - onnxruntime
             f" {recipe.config.get('model_type')}); use SentenceTransformerEmbedder"
         )
     return runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-
-
-@lru_cache(maxsize=1)
-def _threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_THREADS)
-
-
-@lru_cache(maxsize=1)
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Return the threads of this process; those of a parent did not come along in a fork."""
-    return ThreadPoolExecutor(_threads(), thread_name_prefix=f"vectorstores-onnx-{process}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 # Short texts are quicker on one core than on several; beyond a few, more cores only take turns waiting.
 _FEW_TEXTS: Final = 4
 _MOST_THREADS: Final = 4
-_BATCH: Final = 32
 
 
 class SentenceTransformerEmbedder(LocalEmbedder):
@@ -36,6 +36,9 @@ class SentenceTransformerEmbedder(LocalEmbedder):
     :class:`~vectorstores.EmbeddingError` if there is no such model.
     """
 
+    _together = 32
+    _threads = 1
+
     def __init__(self, model: str = "all-MiniLM-L6-v2", *, device: str | None = None) -> None:
         if importlib.util.find_spec("sentence_transformers") is None:
             raise MissingDependencyError(
@@ -46,8 +49,8 @@ class SentenceTransformerEmbedder(LocalEmbedder):
         super().__init__(model)
         self._device = device
 
-    def _key(self, folder: Path) -> tuple[str, ...]:
-        return (*super()._key(folder), self._device or "")
+    def _settings(self) -> tuple[str, ...]:
+        return (self._device or "",)
 
     def _load(self, folder: Path) -> Callable[[Sequence[str]], FloatArray]:
         library = import_module("sentence_transformers")
@@ -64,20 +67,22 @@ class SentenceTransformerEmbedder(LocalEmbedder):
         finally:
             if shown:
                 logging.enable_progress_bar()
-        return partial(_encode, model, CutNotice(model.max_seq_length))
+        return partial(_encode, model, threading.Lock(), CutNotice(model.max_seq_length))
 
 
-def _encode(model: Any, cut: CutNotice, texts: Sequence[str]) -> FloatArray:  # noqa: ANN401 - not imported here
-    if not cut.said and any(_is_cut(model, cut.most, text) for text in texts):
-        cut()
-    with _threads(1 if len(texts) <= _FEW_TEXTS else _MOST_THREADS):
-        vectors = model.encode(
-            texts,
-            batch_size=_BATCH,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-            normalize_embeddings=True,
-        )
+def _encode(
+    model: Any,  # noqa: ANN401 - not imported here
+    turn: threading.Lock,
+    cut: CutNotice,
+    texts: Sequence[str],
+) -> FloatArray:
+    with turn:  # the tokenizer and the number of threads are the process's own
+        if not cut.said and any(_is_cut(model, cut.most, text) for text in texts):
+            cut()
+        with _threads(1 if len(texts) <= _FEW_TEXTS else _MOST_THREADS):
+            vectors = model.encode(
+                texts, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
+            )
     return np.asarray(vectors, dtype=np.float32)
 
 

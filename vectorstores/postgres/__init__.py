@@ -4,7 +4,7 @@ A read takes a connection from the pool, runs its statement and gives it back; a
 loaded when a store is made.
 """
 
-from vectorstores.postgres.options import PostgresOptions
+from vectorstores.postgres.address import PostgresOptions
 from vectorstores.postgres.store import PostgresVectorStore
 
 __all__ = ["PostgresOptions", "PostgresVectorStore"]

@@ -7,10 +7,8 @@ from typing import Final
 from psycopg import sql
 
 from vectorstores.postgres.address import split_schema
-from vectorstores.postgres.columns import column_name
-from vectorstores.postgres.connection import on_connection_blocking, resolve
+from vectorstores.postgres.connection import Connection, column_name, on_connection_blocking, resolve
 from vectorstores.postgres.schema import one, read_meta
-from vectorstores.postgres.session import Connection
 
 _TIMEOUT: Final = 10.0
 _COUNTING_TIMEOUT: Final = 60.0
@@ -29,24 +27,22 @@ def read_about(address: str) -> dict[str, str] | None:
     return on_connection_blocking(place, _TIMEOUT, lambda connection: read_meta(connection, place))
 
 
-def read_sizes(address: str) -> tuple[dict[str, str], int, int, int] | None:
-    """Return what :func:`read_about` does, the number of chunks, how many lack a vector of a move, and their bytes."""
+def read_counts(address: str) -> tuple[dict[str, str], int, int] | None:
+    """Return what :func:`read_about` does, the number of chunks, and how many lack a vector of a move."""
     conninfo, schema = split_schema(address)
     place = resolve(conninfo, schema, create=False)
     if place is None:
         return None
-    table = sql.Identifier(schema, "chunks")
 
-    async def read(connection: Connection) -> tuple[dict[str, str], int, int, int] | None:
+    async def read(connection: Connection) -> tuple[dict[str, str], int, int] | None:
         said = await read_meta(connection, place)
         if said is None:
             return None
-        count = sql.SQL("SELECT count(*) FROM {}").format(table)
+        count = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, "chunks"))
         total = left = await one(connection, count)
-        size = await one(connection, "SELECT pg_table_size(%s::regclass)", (table.as_string(None),))
         if "next_generation" in said:
             column = sql.Identifier(column_name(int(said["next_generation"])))
             left = await one(connection, sql.SQL("{} WHERE {} IS NULL").format(count, column))
-        return said, total, left, size
+        return said, total, left
 
     return on_connection_blocking(place, _COUNTING_TIMEOUT, read)

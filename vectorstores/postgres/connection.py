@@ -1,4 +1,4 @@
-"""Work that is tried again while the server is away, and how long it is waited for.
+"""Connections: what a store says of itself, how each is set up, and how long a server that is away is waited for.
 
 A call of an open store is tried again for as long as its options say. So is the first connection to an embedded
 server, or to one that says it is about to be there. Of any other address a refusal may mean that it is wrong, so that
@@ -11,41 +11,148 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, TypeVar
+from uuid import UUID, uuid4
 
 import anyio
 import anyio.to_thread
 import psycopg
+from psycopg import AsyncConnection, sql
 
 from vectorstores.base import StoreUnavailableError, VectorStoreError
-from vectorstores.postgres.address import Place, embedded_folder, has_server, place_of
+from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder, has_server, place_of
 from vectorstores.postgres.embedded import embedded_conninfo, log_end, revive
 from vectorstores.postgres.errors import advice_on_connecting, is_coming, is_lost, is_passing, translated
-from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.session import Connection, NotConnectedError, connect
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
+from vectorstores.postgres.values import Context
 
 T = TypeVar("T")
 
-# How long a server that never answered may refuse.
+# The planner is given no choice between plans: its estimates know nothing of distances, and its choices have cost nine
+# results in ten. A query that orders by distance can only walk the index, since sorting is off; one that computes
+# distances in a materialised part has no index to walk, and is sorted all the same. What is left has to be allowed,
+# whatever an administrator has set for a role or a database.
+_PLANS: Final = {
+    "default_transaction_isolation": "read committed",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    "work_mem": "32MB",
+    **dict.fromkeys(("enable_sort", "enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
+    **dict.fromkeys(
+        ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop"), "on"
+    ),
+}
+# How long a server that never answered may refuse. psycopg gives no code for that, only libpq's words.
 _COLD: Final = 5.0
+_REFUSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
 _FIRST_WAIT: Final = 0.03
 _LONGEST_WAIT: Final = 2.0
 # For a server that answers that it is about to be there.
 _COMING_WAIT: Final = 0.5
 # How long an embedded server is given to begin starting, however little time is left.
 _LEAST: Final = 1.0
-# As is_coming() says, libpq's words are all that there is.
-_REFUSED: Final = re.compile(r"refused|No such file or directory|reset by peer|closed the connection")
-_FINAL: Final = re.compile(
-    r"authentication|password|does not exist|pg_hba|not permitted|certificate|SSL|translate host|resolve host"
-    r"|Name or service|invalid|permission denied"
-)
+
+
+class NotConnectedError(psycopg.OperationalError):
+    """No connection could be made."""
+
+
+class Connection(AsyncConnection[Any]):
+    """A connection with its row in the table ``commits``, and its setting of ``hnsw.ef_search``."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - psycopg's own
+        super().__init__(*arguments, **named)
+        self.key: UUID = uuid4()
+        self.writes = 0
+        self.effort = 0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a store and its server say about themselves."""
+
+    store: str
+    dim: int
+    generation: int
+    indexed: tuple[str, ...]
+    vector_oids: tuple[int, int]
+    """The numbers of pgvector's type, and of arrays of it."""
+    vector_schema: str
+    iterative: bool
+    """Whether a walk through an index goes on until enough admitted rows are found: from pgvector 0.8 on."""
+
+    @property
+    def column(self) -> str:
+        """The column of the vectors."""
+        return column_name(self.generation)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The column of each indexed metadata key."""
+        return {key: f"k{number}" for number, key in enumerate(self.indexed, 1)}
+
+
+def column_name(generation: int) -> str:
+    """Return the name of a column of vectors.
+
+    It changes when a store is re-embedded, so that who missed it gets an error and no wrong answer.
+    """
+    return f"vector_{generation}"
+
+
+async def connect(place: Place, options: PostgresOptions, context: Context | None = None) -> Connection:
+    """Open a connection; raise :class:`NotConnectedError` where none can be made."""
+    try:
+        return await Connection.connect(
+            place.conninfo,
+            autocommit=True,
+            context=context,
+            connect_timeout=max(1, round(options.connect_timeout)),
+            client_encoding="utf8",
+            application_name="vectorstores",
+            keepalives_idle=30,
+            keepalives_interval=10,
+            keepalives_count=3,
+            # Data that nobody acknowledges ends the connection: else a vanished host is noticed after 15 minutes.
+            tcp_user_timeout=30_000,
+        )
+    except psycopg.OperationalError as error:
+        raise NotConnectedError(str(error)) from error
+
+
+async def rows(
+    connection: Connection, statement: bytes, parameters: Sequence[object] | Mapping[str, object] = ()
+) -> list[tuple[Any, ...]]:
+    """Run a prepared statement and return its rows."""
+    cursor = await connection.execute(statement, parameters, prepare=True, binary=True)
+    return await cursor.fetchall()
+
+
+def session_settings(options: PostgresOptions, about: About, schema: str) -> sql.Composed:
+    """Return the statements that set up a connection of the store."""
+    # 0 would be no limit.
+    limit = f"{max(1, round(options.statement_timeout * 1000))}ms"
+    settings = {**_PLANS, "statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
+    if about.iterative:
+        settings["hnsw.iterative_scan"] = "relaxed_order"
+    return sql.SQL("; ").join(
+        [
+            search_path(schema, about.vector_schema),
+            sql.SQL("SELECT '[1]'::vector"),  # loads pgvector, so that its settings are checked
+            *(sql.SQL(f"SET {name} = {{}}").format(sql.Literal(value)) for name, value in settings.items()),
+        ]
+    )
+
+
+def search_path(schema: str, vector_schema: str, *, local: bool = False) -> sql.Composed:
+    """Return the statement that makes this store's tables and pgvector's types known without their schemas."""
+    # pg_temp last: a temporary table must not stand in for one of the store.
+    names = dict.fromkeys((schema, vector_schema, "pg_temp"))
+    words = sql.SQL("SET LOCAL search_path = {}" if local else "SET search_path = {}")
+    return words.format(sql.SQL(", ").join(map(sql.Identifier, names)))
 
 
 @dataclass(slots=True)
@@ -60,12 +167,12 @@ class Patience:
     _pause: float = _FIRST_WAIT
 
     async def wait(self, error: psycopg.Error | TimeoutError) -> None:
-        """Wait for the next attempt. Have an embedded server that was not there started again meanwhile."""
-        trouble: VectorStoreError | None = None
-        if isinstance(error, NotConnectedError) and not is_coming(error):
-            left = self.retry_for - (time.monotonic() - self._began)
-            trouble = await start_again(self.place, max(left, _LEAST))
-        if time.monotonic() + self._pause > self._began + self._limit(error):
+        """Wait a moment, or raise when that is no use."""
+        trouble = None
+        if is_lost(error):
+            left = self._began + self.retry_for - time.monotonic()
+            trouble = await _start_again(self.place, max(left, _LEAST))
+        if time.monotonic() - self._began >= self._limit(error):
             raise trouble or self._told(error) from error
         if is_lost(error) and not isinstance(error, NotConnectedError):
             # There is a server, which ended a connection: the next one is likely to do.
@@ -78,11 +185,10 @@ class Patience:
 
     def _limit(self, error: psycopg.Error | TimeoutError) -> float:
         """Return for how many seconds after the beginning this error is a reason to try again."""
-        if self.answered or is_coming(error) or not isinstance(error, NotConnectedError):
-            return self.retry_for if is_passing(error) else -1.0
-        if _FINAL.search(str(error)):
+        if not is_passing(error):
             return -1.0
-        if self.place.folder is not None:
+        cold = isinstance(error, NotConnectedError) and not self.answered and self.place.folder is None
+        if not cold or is_coming(error):
             return self.retry_for
         return min(_COLD, self.retry_for) if _REFUSED.search(str(error)) else -1.0
 
@@ -92,6 +198,21 @@ class Patience:
         log = "" if self.place.folder is None else f"; the end of its log:\n{log_end(self.place.folder)}"
         advice = advice_on_connecting(str(error), self.place)
         return StoreUnavailableError(f"{self.place} can't be reached: {error}{advice}{log}")
+
+
+async def _start_again(place: Place, timeout: float) -> VectorStoreError | None:
+    """See that an embedded server which does not answer is being started; return why it can't be.
+
+    Waits ``timeout`` seconds at most, for a start that goes on by itself then. Other servers are their owners' matter.
+    """
+    if place.folder is None:
+        return None
+    with anyio.move_on_after(timeout):
+        try:
+            await anyio.to_thread.run_sync(revive, place.folder, abandon_on_cancel=True)
+        except StoreUnavailableError as error:
+            return error
+    return None
 
 
 async def repeated(patience: Patience, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -144,23 +265,3 @@ def resolve(conninfo: str, schema: str, *, create: bool) -> Place | None:
     if not create and not has_server(folder):
         return None
     return replace(place_of(embedded_conninfo(folder, create=create), schema), folder=folder)
-
-
-async def start_again(place: Place, timeout: float) -> VectorStoreError | None:
-    """See that an embedded server which does not answer is being started; return why it can't be.
-
-    Waits ``timeout`` seconds at most, for a start that goes on by itself then. Other servers are their owners' matter.
-    """
-
-    def start() -> VectorStoreError | None:
-        try:
-            if place.folder is not None:
-                revive(place.folder)
-        except StoreUnavailableError as error:
-            return error
-        return None
-
-    if place.folder is not None:
-        with anyio.move_on_after(timeout):
-            return await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
-    return None

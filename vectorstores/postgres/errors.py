@@ -24,8 +24,7 @@ _COMING: Final = re.compile(r"starting up|shutting down|recovery mode|not yet ac
 # where it speaks another language than English, these statements are the advice that is left.
 _GRANTS: Final = (
     "GRANT USAGE ON SCHEMA {0} TO {1}; GRANT SELECT ON {0}.meta, {0}.scopes TO {1};"
-    " GRANT SELECT, INSERT, UPDATE, DELETE ON {0}.chunks, {0}.records, {0}.embeddings, {0}.commits TO {1};"
-    " GRANT USAGE ON SEQUENCE {0}.embedding_clock TO {1};"
+    " GRANT SELECT, INSERT, UPDATE, DELETE ON {0}.chunks, {0}.records, {0}.commits TO {1};"
 )
 
 
@@ -61,6 +60,10 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
         )
     if isinstance(error, TimeoutError):
         told = "the server did not answer in time; is it running?"
+    elif isinstance(error, pg.UndefinedTable) and "commits" in said:
+        told = (
+            f"the store is of an earlier version; its owner has to open it once before others write ({said})"
+        )
     elif isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName | pg.UndefinedColumn):
         told = f"the tables of the store are gone or changed ({said}); open it again"
     elif isinstance(error, pg.InsufficientPrivilege):

@@ -11,7 +11,7 @@ from vectorstores.base import StoreUnavailableError
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
-    from vectorstores.postgres.session import Connection
+    from vectorstores.postgres.connection import Connection
 
 OLDEST_VECTOR: Final = (0, 7)
 # The first pgvector whose walks through an index go on until enough admitted rows are found.
@@ -73,15 +73,12 @@ async def make_extension(connection: Connection, place: Place) -> str:
             await connection.execute("CREATE EXTENSION vector SCHEMA public")
     except (pg.UniqueViolation, pg.DuplicateObject):
         pass  # Whoever makes another store of this database was faster: we waited for it, and it is there now.
-    except pg.InsufficientPrivilege as error:
+    except (pg.InsufficientPrivilege, pg.InvalidSchemaName) as error:
+        if isinstance(error, pg.InvalidSchemaName):
+            create = "CREATE SCHEMA public; CREATE EXTENSION vector SCHEMA public;"
         raise StoreUnavailableError(
-            f"{place}: the role {connection.info.user} may not install pgvector; {_administrator(connection, create)}"
-        ) from error
-    except pg.InvalidSchemaName as error:
-        made = _administrator(connection, f"CREATE SCHEMA public; {create[:-1]} SCHEMA public;")
-        raise StoreUnavailableError(
-            f"{place}: pgvector is to go into the schema public, which the database does not have; {made} (or names"
-            " another schema, which the role may use)"
+            f"{place}: the role {connection.info.user} may not install pgvector ({error.diag.message_primary});"
+            f" {_administrator(connection, create)}"
         ) from error
     return (await extension(connection, place))[1]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vectorstores.base import InvalidFilterError
 from vectorstores.filters import And, Exists, Not, OneOf, Or, Ordered
-from vectorstores.postgres.values import nul_in
+from vectorstores.postgres.values import holds_nul
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
@@ -93,7 +93,7 @@ def _join(parts: list[Compiled], operator: str, empty: str) -> Compiled:
 
 def _one_of(node: OneOf, column: str | None) -> Compiled:
     # No stored value has a NUL in it, so such values are equal to none.
-    values = [value for value in node.values if nul_in(value) is None]
+    values = [value for value in node.values if not holds_nul(value)]
     forms = [form for value in values for form in ([value_json(value)] if column is None else _forms(value))]
     if not forms or "\0" in node.key:
         return "false", []

@@ -2,7 +2,7 @@
 
 The new vectors fill a column of their own beside the old one; a row without a new vector is pending. So whoever
 inserts or deletes takes part without knowing of the move, and a trigger takes away the new vector of a row whose text
-is changed. The index over the new column is made before the two change places, and writers don't wait for it.
+is changed. The index over the new column is there from the beginning, and grows with each vector.
 """
 
 from __future__ import annotations
@@ -16,26 +16,20 @@ from psycopg import sql
 
 from vectorstores._engine import embed_checked
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
-from vectorstores.postgres import changes
-from vectorstores.postgres.address import split_schema
-from vectorstores.postgres.columns import (
-    INLINE_DIM,
+from vectorstores.postgres.address import PostgresOptions, split_schema
+from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
+from vectorstores.postgres.pool import Pool, Transactions, running_loop
+from vectorstores.postgres.schema import (
     MAX_DIM,
     add_column,
     add_index,
-    column_name,
-    index_name,
+    describe,
+    lock_schema,
+    one,
+    read_meta,
+    renew,
     require_vector,
-    store_column,
 )
-from vectorstores.postgres.connection import on_connection, resolve
-from vectorstores.postgres.index import is_building, make_index
-from vectorstores.postgres.options import PostgresOptions
-from vectorstores.postgres.pool import Pool, running_loop
-from vectorstores.postgres.schema import describe, lock_schema, one, read_meta
-from vectorstores.postgres.security import grant_column
-from vectorstores.postgres.session import About, Connection
-from vectorstores.postgres.transaction import Change, Transactions
 from vectorstores.postgres.values import Vector
 from vectorstores.reembedding import Reembedding
 
@@ -63,6 +57,7 @@ _TRIGGER: Final = """
         WHEN (coalesce(OLD.embed_text, OLD.content) IS DISTINCT FROM coalesce(NEW.embed_text, NEW.content))
         EXECUTE FUNCTION {name}();
 """
+_PENDING: Final = "CREATE INDEX IF NOT EXISTS {} ON chunks (number) WHERE {} IS NULL"
 
 
 class PostgresMove:
@@ -70,15 +65,18 @@ class PostgresMove:
 
     _place: Place
     _target: Opened
-    _transactions: Transactions
     _generation: int
 
     def __init__(self, address: str) -> None:
         self._conninfo, self._schema = split_schema(address)
-        self._begun = False
+        self._opened: Transactions | None = None
         self._short = 0
-        self._indexed = False
         self._counted: Reembedding | None = None
+
+    @property
+    def _transactions(self) -> Transactions:
+        assert self._opened is not None  # noqa: S101 - begin() comes first
+        return self._opened
 
     async def begin(self, opened: Opened) -> bool:
         """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
@@ -90,29 +88,25 @@ class PostgresMove:
         if opened.dim > MAX_DIM:
             raise StoreUnavailableError(f"{place}: pgvector holds vectors up to dimension {MAX_DIM}")
         options = PostgresOptions(pool_size=2, retry_for=60.0)
+        self._place = place
 
         async def look(connection: Connection) -> About:
-            said = await read_meta(connection, place)
-            if said is None:
-                raise StoreUnavailableError(f"{place}: there is no store here")
+            said = await self._said(connection)
+            await renew(connection, place)
             return await describe(connection, place, said)
 
         about = await on_connection(place, options, look)
-        self._place, self._transactions = place, Transactions(Pool(place, options, about), about)
-        self._begun = True
-        moving = await self._transactions.write(self._prepare, pipeline=False)
-        if moving:
-            name = f"chunks_pending_{self._generation}"
-            await self._make_index(name, "CREATE INDEX CONCURRENTLY {} ON chunks (number) WHERE {} IS NULL")
-        return moving
+        self._opened = Transactions(Pool(place, options, about))
+        return await self._transactions.write(self._prepare)
 
-    async def _prepare(self, connection: Connection) -> Change[bool]:
+    async def _prepare(self, connection: Connection) -> bool:
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
         said, target = await self._said(connection), self._target
         if said.get("next_embedder") == target.embedder_id:
             self._generation = int(said["next_generation"])
-            return Change(result=True)
+            await self._add_indexes(connection)
+            return True
         if "next_generation" in said:
             given_up = int(said["next_generation"])
             await _drop_trigger(connection, given_up)
@@ -121,25 +115,23 @@ class PostgresMove:
             )
             await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
         if said["embedder"] == target.embedder_id:
-            return Change(result=False)
+            return False
         self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
-        for statement in add_column(self._generation, target.dim, beside=int(said["dim"])):
-            await connection.execute(statement)
-        await grant_column(connection, column_name(self._generation))
+        await connection.execute(add_column(self._generation, target.dim))
+        await self._add_indexes(connection)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         values = (target.embedder_id, repr(target.embedder), str(target.dim), str(self._generation))
         for item in (*zip(_NEXT, values, strict=True), (_LAST, str(self._generation))):
             await connection.execute(_SAY, item)
-        return Change(result=True)
+        return True
 
-    async def _make_index(self, name: str, statement: str | sql.Composed) -> None:
-        async def wanted(connection: Connection) -> bool:
-            return (await self._said(connection)).get("next_generation") == str(self._generation)
-
-        if isinstance(statement, str):
-            statement = sql.SQL(statement).format(sql.Identifier(name), self._column)
-        await make_index(self._transactions.pool, name, statement, wanted)
+    async def _add_indexes(self, connection: Connection) -> None:
+        """Make the indexes: at the beginning, when they only look through the table and there is nothing to put in."""
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        pending = sql.Identifier(f"chunks_pending_{self._generation}")
+        await connection.execute(sql.SQL(_PENDING).format(pending, self._column))
+        await connection.execute(add_index(self._generation, self._target.dim))
 
     async def progress(self) -> Reembedding:
         """Say how far the move is: counted when it begins and when it is done, and by what is kept in between."""
@@ -173,12 +165,10 @@ class PostgresMove:
 
     async def keep(self, rows: Sequence[tuple[int, str]], vectors: FloatArray) -> None:
         """Keep the new vectors of the rows whose text is still the same."""
-
-        async def work(connection: Connection) -> Change[int]:
-            return Change(await self._store(connection, rows, vectors))
-
         try:
-            kept = await self._transactions.write(work, size=len(rows))
+            kept = await self._transactions.write(
+                lambda connection: self._store(connection, rows, vectors), size=len(rows)
+            )
         except EmbedderMismatchError as error:
             raise self._replaced() from error
         if self._counted is not None:
@@ -190,41 +180,34 @@ class PostgresMove:
     ) -> int:
         statement = sql.SQL(
             "UPDATE chunks SET {0} = %s WHERE {0} IS NULL AND number = %s::bigint"
-            " AND coalesce(embed_text, content) = %s RETURNING 1"
+            " AND coalesce(embed_text, content) = %s"
         ).format(self._column)
-        cursors = [
-            await connection.execute(statement, (Vector(vector), row, text), prepare=True)
-            for (row, text), vector in zip(rows, vectors, strict=True)
-        ]
-        return sum([await cursor.fetchone() is not None for cursor in cursors])
+        kept = 0
+        for (row, text), vector in zip(rows, vectors, strict=True):
+            cursor = await connection.execute(statement, (Vector(vector), row, text), prepare=True)
+            kept += cursor.rowcount
+        return kept
 
     async def finish(self) -> bool:
         """Let the new vectors take the place of the old ones; False if some are missing after all."""
-        if not await self._read(self._done):
-            index = add_index(self._generation, self._target.dim, concurrently=True)
-            if index is not None and not self._indexed:
-                await self._make_index(index_name(self._generation), index)
-                self._indexed = True
-            if not await self._transactions.write(self._exchange, pipeline=False):
-                await anyio.sleep(0.1)
-                return False
+        if not await self._read(self._done) and not await self._transactions.write(self._exchange):
+            await anyio.sleep(0.1)
+            return False
         self._counted = None
         return True
 
-    async def _exchange(self, connection: Connection) -> Change[bool]:
+    async def _exchange(self, connection: Connection) -> bool:
         await connection.execute(_LOCK_WAIT)
         await lock_schema(connection, self._place)
         said, target = await self._said(connection), self._target
         if self._is_done(said):
-            return Change(result=True, changed=False)
-        if await is_building(connection, self._schema):
-            return Change(result=False, changed=False)
+            return True
         # From here on writers wait, and soon readers too.
         await connection.execute("LOCK TABLE chunks IN EXCLUSIVE MODE")
         rows = await self._missing(connection, _LEFT + 1)
         if len(rows) > _LEFT:
             self._short = 0
-            return Change(result=False, changed=False)
+            return False
         if rows:
             await self._store(connection, rows, await embed_checked(target, [text for _, text in rows]))
         await connection.execute("LOCK TABLE chunks IN ACCESS EXCLUSIVE MODE")
@@ -234,9 +217,6 @@ class PostgresMove:
             f"DROP INDEX IF EXISTS chunks_pending_{self._generation}; ALTER TABLE chunks DROP COLUMN {old}".encode()
         )
         await connection.execute(require_vector(self._generation))
-        if target.dim <= INLINE_DIM:
-            await connection.execute(store_column(self._generation, "PLAIN"))
-        await connection.execute("DELETE FROM embeddings")
         about = {
             "embedder": target.embedder_id,
             "embedder_name": repr(target.embedder),
@@ -246,18 +226,17 @@ class PostgresMove:
         for item in about.items():
             await connection.execute(_SAY, item)
         await connection.execute("DELETE FROM meta WHERE key = ANY(%s)", (_NEXT,))
-        # Who follows the store looks again, and learns of it by the error that this brings.
-        return Change(result=True, told=(changes.channel(said["store"]), "chunks:re-embedded"))
+        return True
 
     async def close(self) -> None:
         """Let go of the store."""
-        if self._begun:
-            self._transactions.pool.close()
+        if self._opened is not None:
+            self._opened.close()
 
     async def _said(self, connection: Connection) -> dict[str, str]:
         said = await read_meta(connection, self._place)
         if said is None:
-            raise StoreUnavailableError(f"{self._place}: the store is gone")
+            raise StoreUnavailableError(f"{self._place}: there is no store here")
         return said
 
     async def _done(self, connection: Connection) -> bool:

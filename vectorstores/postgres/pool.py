@@ -1,4 +1,4 @@
-"""Connections of one event loop, lent to one call at a time.
+"""Calls of a store, on connections of one event loop, each lent to one call at a time.
 
 A call runs in a task of its own, which takes a connection, works, and gives it back. So a cancelled caller leaves at
 once and nothing is lost by that: its statement is cancelled on the server, the connection is kept, and one that was
@@ -6,57 +6,74 @@ being made serves others. Callers with limits shorter than it takes to connect w
 
 No task outlives its work, unlike in ``psycopg_pool``, whose workers outlive their cancellation while they connect: a
 program that ended without closing its store then hung for ever.
+
+A write is a transaction that happens once. It notes itself in the table ``commits``: each connection has a row there
+with the number of its last write, set by the same transaction. So when the connection is lost while the server
+commits, the note tells whether it did. A transaction's own number would not: a server that dies forgets numbers of
+transactions that left nothing on its disk, and gives them anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from uuid import UUID
 
 import anyio
 import psycopg
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
 from vectorstores.base import StoreClosedError, StoreUnavailableError
+from vectorstores.postgres.connection import (
+    About,
+    Connection,
+    Patience,
+    connect,
+    repeated,
+    rows,
+    session_settings,
+)
 from vectorstores.postgres.errors import is_lost
-from vectorstores.postgres.session import About, Connection, connect, session_settings
 from vectorstores.postgres.values import Context
 
 if TYPE_CHECKING:
-    from vectorstores.postgres.address import Place
-    from vectorstores.postgres.options import PostgresOptions
+    from vectorstores.postgres.address import Place, PostgresOptions
 
 T = TypeVar("T")
 
 # A connection that nobody needed for so long is closed.
 _MAX_IDLE: Final = 600.0
 _ROLLBACK: Final = 15.0
-# How long a statement whose caller has left may end by itself. Most do, and to cancel one costs the server a process.
-_LEFT_ALONE: Final = 0.1
 # How long beyond its own limit a statement may stay silent before the connection is given up.
 GRACE: Final = 15.0
+_NOTE: Final = (
+    b"INSERT INTO commits (connection, number) VALUES (%b::uuid, %b::bigint)"
+    b" ON CONFLICT (connection) DO UPDATE SET number = excluded.number, at = excluded.at"
+)
+# Waits until the transaction that wrote the note has ended, if it is still open, and a standby refuses it: who is told
+# by it knows what became of the write.
+_ASK: Final = (
+    b"INSERT INTO commits (connection, number) VALUES (%b::uuid, 0)"
+    b" ON CONFLICT (connection) DO UPDATE SET number = commits.number RETURNING number"
+)
+# Longer than any call is tried again. Nobody asks for these any more, whosever they are.
+_SWEEP: Final = (
+    b"DELETE FROM commits WHERE connection IN (SELECT connection FROM commits WHERE at < now() - interval '1 day'"
+    b" ORDER BY connection FOR UPDATE SKIP LOCKED)"
+)
+_UNKNOWN: Final = "whether the write was made is not known; read before trying again"
 
 
 @dataclass(slots=True)
 class Call:
-    """How far a call is, and whether its caller waits for it."""
+    """How far a call is, and whether its caller has given it up."""
 
-    phase: str = "waiting"
-    """``waiting`` for a connection, ``connecting``, ``working``, ``committing``, or ``ending``."""
+    phase: Literal["waiting", "connecting", "working", "committing", "ending"] = "waiting"
     left: bool = False
-
-    def commit(self) -> None:
-        """Enter the phase that a caller waits for even when it is cancelled; raise if it has left before."""
-        if self.left:
-            raise asyncio.CancelledError
-        self.phase = "committing"
 
 
 Work = Callable[[Connection, Call], Awaitable[T]]
@@ -73,7 +90,6 @@ class Pool:
         self._slots = asyncio.Semaphore(options.pool_size)
         # The one used last is lent first, so that those that are not needed grow old.
         self._idle: list[tuple[Connection, float]] = []
-        self._all: WeakSet[Connection] = WeakSet()
         self._closed = False
 
     async def call(self, work: Work[T], *, size: int = 1) -> T:
@@ -83,17 +99,15 @@ class Pool:
         Raises :class:`StoreUnavailableError` when all connections stay in use, ``TimeoutError``, and psycopg's errors.
         """
         call = Call()
-        task = in_background(
-            self._run(call, work, (self.options.statement_timeout + GRACE) * (1 + size // 2000))
-        )
+        limit = (self.options.statement_timeout + GRACE) * (1 + size // 2000)
+        task = in_background(self._run(call, work, limit))
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
             call.left = True
-            if call.phase == "waiting":
+            if call.phase in {"waiting", "working"}:
+                # psycopg cancels the statement and waits for the answer. Asked again, it closes the connection.
                 task.cancel()
-            elif call.phase == "working":
-                asyncio.get_running_loop().call_later(_LEFT_ALONE, _cancel_work, call, task)
             elif call.phase == "committing":
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait([task])
@@ -101,14 +115,13 @@ class Pool:
         return task.result()
 
     async def _run(self, call: Call, work: Work[T], limit: float) -> T:
-        _within.set(True)
         connection: Connection | None = None
         await self._wait_for_turn()
         try:
             connection = self._take()
             if connection is None:
                 call.phase = "connecting"
-                connection = await self.connect()
+                connection = await self._connect()
             if call.left:
                 raise asyncio.CancelledError  # the connection serves others
             call.phase = "working"
@@ -116,7 +129,7 @@ class Pool:
                 return await work(connection, call)
         except psycopg.Error as error:
             if is_lost(error):
-                self.drop_idle()
+                self._drop_idle()
             raise
         finally:
             call.phase = "ending"
@@ -125,9 +138,6 @@ class Pool:
             self._slots.release()
 
     async def _wait_for_turn(self) -> None:
-        if not self._slots.locked():
-            await self._slots.acquire()  # at once, without the cost of a time limit
-            return
         try:
             async with asyncio.timeout(self.options.checkout_timeout):
                 await self._slots.acquire()
@@ -150,11 +160,9 @@ class Pool:
                 return connection
         return None
 
-    async def connect(self) -> Connection:
-        """Open a connection that is set up for the store, and belongs to the caller."""
+    async def _connect(self) -> Connection:
         async with asyncio.timeout(self.options.connect_timeout + 5.0):
             connection = await connect(self.place, self.options, self._context)
-            self._all.add(connection)
             try:
                 # One round trip: without parameters several statements may go together.
                 await connection.execute(self._settings)
@@ -165,13 +173,12 @@ class Pool:
 
     def _give_back(self, connection: Connection) -> None:
         """Keep a connection for others; close it if it is in the middle of something."""
-        status, pipeline = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
-        if self._closed or status != TransactionStatus.IDLE or pipeline != PipelineStatus.OFF:
+        if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             connection.pgconn.finish()
         else:
             self._idle.append((connection, time.monotonic()))
 
-    def drop_idle(self) -> None:
+    def _drop_idle(self) -> None:
         """Close the idle connections: they may be as dead as one that was just lost."""
         for connection, _ in self._idle:
             connection.pgconn.finish()
@@ -180,13 +187,7 @@ class Pool:
     def close(self) -> None:
         """Close the idle connections now, and those in use when they come back."""
         self._closed = True
-        self.drop_idle()
-
-    def abandon(self) -> None:
-        """Close all connections of an event loop that has ended."""
-        self._closed = True
-        for connection in list(self._all):
-            connection.pgconn.finish()
+        self._drop_idle()
 
 
 async def roll_back(connection: Connection) -> None:
@@ -201,10 +202,80 @@ async def roll_back(connection: Connection) -> None:
                 connection.pgconn.finish()
 
 
-def _cancel_work(call: Call, task: asyncio.Task[Any]) -> None:
-    if call.phase == "working":
-        # psycopg cancels the statement and waits for the answer. Asked again, it closes the connection.
-        task.cancel()
+@dataclass(slots=True)
+class _Doubt(Generic[T]):
+    """A write whose COMMIT was sent and not answered: its note, and its result if it was made."""
+
+    connection: UUID
+    number: int
+    result: T
+
+
+class Transactions:
+    """Reads and writes on the connections of a pool, tried again while that is safe."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._swept = False
+
+    def close(self) -> None:
+        """Close the pool."""
+        self._pool.close()
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run work that changes nothing, again when the connection is lost."""
+        patience = Patience(self._pool.place, self._pool.options.retry_for)
+        return await repeated(patience, lambda: self._pool.call(lambda connection, _: work(connection)))
+
+    async def write(self, work: Callable[[Connection], Awaitable[T]], *, size: int = 1) -> T:
+        """Run work in a transaction, again when it failed for a passing reason: it happens once or not at all.
+
+        ``size`` says how many rows it brings.
+        """
+        doubt: _Doubt[T] | None = None
+
+        async def attempt(connection: Connection, call: Call) -> T:
+            nonlocal doubt
+            if doubt is not None:
+                ((number,),) = await rows(connection, _ASK, (doubt.connection,))
+                if number >= doubt.number:
+                    return doubt.result
+                doubt = None
+            try:
+                result = await self._worked(connection, work)
+                call.phase = "committing"
+            except BaseException:
+                call.phase = "ending"
+                await roll_back(connection)
+                raise
+            doubt = _Doubt(connection.key, connection.writes, result)
+            try:
+                async with asyncio.timeout(GRACE):
+                    await connection.execute(b"COMMIT")
+            except psycopg.Error as error:
+                if not is_lost(error):
+                    doubt = None  # the server has said no
+                raise
+            return result
+
+        patience = Patience(self._pool.place, self._pool.options.retry_for)
+        try:
+            return await repeated(patience, lambda: self._pool.call(attempt, size=size))
+        except StoreUnavailableError as error:
+            if doubt is None:
+                raise
+            raise StoreUnavailableError(f"{error}; {_UNKNOWN}") from error
+
+    async def _worked(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do all of a transaction but its end."""
+        await connection.execute(b"BEGIN")
+        result = await work(connection)
+        if not self._swept:
+            self._swept = True
+            await connection.execute(_SWEEP)
+        connection.writes += 1
+        await connection.execute(_NOTE, (connection.key, connection.writes), prepare=True)
+        return result
 
 
 def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -234,21 +305,3 @@ def running_loop() -> asyncio.AbstractEventLoop:
             "a PostgreSQL store runs on asyncio only, since its driver psycopg does; here runs another event"
             " loop (trio?): use asyncio, or a folder or memory:// store"
         ) from None
-
-
-# When a pipeline ends by an error, psycopg warns of each further one that this brings with it, and where a statement
-# that was given up could not be cancelled. The first is raised, and tried again or told in this package's words, so
-# these warnings go to the logger "vectorstores" as DEBUG. Those of other users of psycopg pass as they are.
-_LOG: Final = logging.getLogger("vectorstores")
-_NOISE: Final = ("error ignored ", "query cancellation ", "query not terminated ")
-_within: ContextVar[bool] = ContextVar("vectorstores_postgres_call", default=False)
-
-
-def _pass(record: logging.LogRecord) -> bool:
-    if not _within.get() or not str(record.msg).startswith(_NOISE):
-        return True
-    _LOG.debug("psycopg: %s", record.getMessage())
-    return False
-
-
-logging.getLogger("psycopg").addFilter(_pass)

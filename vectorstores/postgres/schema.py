@@ -18,22 +18,31 @@ from vectorstores.base import (
     StoreUnavailableError,
     new_id,
 )
-from vectorstores.postgres.columns import MAX_DIM, add_column, add_index, require_vector
+from vectorstores.postgres.connection import About, Connection, column_name, search_path
 from vectorstores.postgres.extension import ITERATIVE, extension, make_extension
-from vectorstores.postgres.session import About, search_path
 
 if TYPE_CHECKING:
     from vectorstores.postgres.address import Place
-    from vectorstores.postgres.session import Connection
 
 _LOG: Final = logging.getLogger("vectorstores")
 
 FORMAT: Final = 1
 OLDEST_SERVER: Final = 140000
+# pgvector holds so many components, and indexes so many: as vector, and as halfvec.
+MAX_DIM: Final = 16_000
+MAX_INDEXED_DIM: Final = 2000
+MAX_HALF_DIM: Final = 4000
+# Vectors up to this dimension stay in the row: a page holds it, and a search does not gather them from elsewhere.
+INLINE_DIM: Final = 1024
 
 # By the catalogue's rows: to_regclass() may answer from a cache that has not yet heard of another's tables.
-_TABLE: Final = (
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
+_RELATIONS: Final = (
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relkind IN ('r', 'S')"
+)
+_OWNER: Final = (
+    "SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'chunks'"
 )
 _TABLES: Final = """
     CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
@@ -56,48 +65,25 @@ _TABLES: Final = """
         version bigint NOT NULL,
         PRIMARY KEY (namespace, collection, key));
     CREATE UNIQUE INDEX records_by_number ON records (namespace, collection, number);
-    CREATE TABLE embeddings (
-        owner name NOT NULL DEFAULT current_user,
-        key bytea NOT NULL,
-        vector bytea NOT NULL,
-        used bigint NOT NULL,
-        PRIMARY KEY (owner, key));
-    CREATE INDEX embeddings_by_use ON embeddings (owner, used);
-    CREATE SEQUENCE embedding_clock;
     CREATE TABLE scopes (role name NOT NULL, namespace text COLLATE "C" NOT NULL, PRIMARY KEY (role, namespace));
 """
-# See vectorstores.postgres.transaction. Half of each page is left free, so that a row is replaced beside itself and its
+# See vectorstores.postgres.pool. Half of each page is left free, so that a row is replaced beside itself and its
 # index stays as it is.
 _COMMITS: Final = """
-    CREATE TABLE {place}.commits (
+    CREATE TABLE commits (
         connection uuid PRIMARY KEY,
         number bigint NOT NULL,
         owner name NOT NULL DEFAULT current_user,
         at timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 50);
-    ALTER TABLE {place}.commits ENABLE ROW LEVEL SECURITY;
-    CREATE POLICY own ON {place}.commits USING (owner = current_user) WITH CHECK (owner = current_user);
-    ALTER TABLE {place}.commits OWNER TO {owner};
+    ALTER TABLE commits ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY own ON commits USING (owner = current_user) WITH CHECK (owner = current_user);
 """
-# For all who may write chunks.
-_COMMITS_GRANTS: Final = (
-    "SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I.commits TO %%I', n.nspname, r.rolname)"
-    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) AS acl"
-    " JOIN pg_roles r ON r.oid = acl.grantee"
-    " WHERE n.nspname = %s AND c.relname = 'chunks' AND acl.privilege_type = 'INSERT'"
-)
-_MAY: Final = (
-    "SELECT has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')"
-    " AND has_any_column_privilege(c.oid, 'UPDATE'),"
-    f" has_table_privilege(c.oid, 'DELETE') {_TABLE}"
-)
-_OWNER: Final = f"SELECT pg_get_userbyid(c.relowner), pg_has_role(c.relowner, 'USAGE') {_TABLE}"
 # An estimate tells a secured role whether a text that it guesses is among others' rows, where there are statistics. The
 # plans of this package need none of these columns'. What a store of an earlier version has is forgotten by giving the
 # column the type that it has: nothing is written anew.
 _UNCOUNTED: Final = {
     "chunks": ["id", "content", "embed_text", "metadata", "facts"],
     "records": ["collection", "key", "value"],
-    "embeddings": ["key", "vector"],
 }
 _FORGET_STATISTICS: Final = (
     "SELECT format('ALTER TABLE %%I.%%I ALTER %%I SET STATISTICS 0', n.nspname, c.relname, a.attname) || CASE"
@@ -107,6 +93,21 @@ _FORGET_STATISTICS: Final = (
     " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
     " LEFT JOIN pg_collation o ON o.oid = a.attcollation"
     " WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY(%s) AND a.attstattarget IS DISTINCT FROM 0"
+)
+# What earlier versions had beside these tables: embeddings that were computed before, and functions by which a secured
+# role deleted.
+_EARLIER: Final = """
+    DROP TABLE IF EXISTS embeddings;
+    DROP SEQUENCE IF EXISTS embedding_clock;
+    DROP FUNCTION IF EXISTS remove_chunks(text, text[]), remove_records(text, text, text[]),
+        remove_embeddings(bytea[]), remove_commits();
+"""
+# For all who may write chunks.
+_GRANTS: Final = (
+    "SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I.chunks, %%1$I.records, %%1$I.commits TO %%I',"
+    " n.nspname, r.rolname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,"
+    " aclexplode(c.relacl) AS acl JOIN pg_roles r ON r.oid = acl.grantee"
+    " WHERE n.nspname = %s AND c.relname = 'chunks' AND acl.privilege_type = 'INSERT'"
 )
 
 
@@ -134,15 +135,13 @@ async def prepare(connection: Connection, place: Place, wanted: Wanted) -> About
             raise StoreUnavailableError(f"{place}: there is no store here, and create=False")
         said = await _create(connection, place, wanted)
     _check_embedder(said, place, wanted)
-    await _add_commits(connection, place)
+    await renew(connection, place)
     return await describe(connection, place, said)
 
 
 async def describe(connection: Connection, place: Place, said: Mapping[str, str]) -> About:
     """Return what a store and its server say about themselves."""
     oids, vector_schema, version = await extension(connection, place)
-    noted = await (await connection.execute(_MAY, (place.schema, "commits"))).fetchone()
-    chunks = await (await connection.execute(_MAY, (place.schema, "chunks"))).fetchone()
     return About(
         store=said["store"],
         dim=int(said["dim"]),
@@ -151,8 +150,6 @@ async def describe(connection: Connection, place: Place, said: Mapping[str, str]
         vector_oids=oids,
         vector_schema=vector_schema,
         iterative=version >= ITERATIVE,
-        noted=bool(noted and noted[0]),
-        deletes=bool(chunks and chunks[1]),
     )
 
 
@@ -182,7 +179,7 @@ async def lock_schema(connection: Connection, place: Place) -> None:
 
 async def check_owner(connection: Connection, place: Place) -> str:
     """Return the role that owns the tables. Raises :class:`StoreUnavailableError` unless this one may do as it may."""
-    owner = await (await connection.execute(_OWNER, (place.schema, "chunks"))).fetchone()
+    owner = await (await connection.execute(_OWNER, (place.schema,))).fetchone()
     if owner is None or not owner[1]:
         raise StoreUnavailableError(
             f"{place}: the role {connection.info.user} must be owner of the tables for this; use the address of the"
@@ -196,7 +193,7 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
 
     Raises :class:`FormatVersionError` for another format, and :class:`StoreCorruptError` where something is missing.
     """
-    if not await _exists(connection, place, "meta"):
+    if "meta" not in await _names(connection, place):
         return None
     table = sql.Identifier(place.schema, "meta")
     found = await connection.execute(sql.SQL("SELECT key, value FROM {}").format(table))
@@ -216,9 +213,9 @@ async def read_meta(connection: Connection, place: Place) -> dict[str, str] | No
     return said
 
 
-async def _exists(connection: Connection, place: Place, table: str) -> bool:
-    cursor = await connection.execute(f"SELECT 1 {_TABLE}", (place.schema, table))
-    return await cursor.fetchone() is not None
+async def _names(connection: Connection, place: Place) -> set[str]:
+    cursor = await connection.execute(_RELATIONS, (place.schema,))
+    return {name for (name,) in await cursor.fetchall()}
 
 
 def _check_embedder(said: Mapping[str, str], place: Place, wanted: Wanted) -> None:
@@ -268,15 +265,15 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
     # For the length of this transaction: the connection is not one of the store's.
     await connection.execute(search_path(place.schema, vector_schema, local=True))
     await connection.execute(_TABLES)
+    await connection.execute(_COMMITS)
     await forget_statistics(connection, place.schema)
     for number in range(1, len(wanted.indexed) + 1):
         await connection.execute(
             f"ALTER TABLE chunks ADD COLUMN k{number} jsonb;"
             f" CREATE INDEX chunks_by_k{number} ON chunks (namespace, k{number}) WHERE k{number} IS NOT NULL".encode()
         )
-    index = add_index(1, wanted.dim)
-    for statement in (*add_column(1, wanted.dim), require_vector(1), *([] if index is None else [index])):
-        await connection.execute(statement)
+    for made in (add_column(1, wanted.dim), require_vector(1), add_index(1, wanted.dim)):
+        await connection.execute(made)
     said = {
         "format": str(FORMAT),
         "store": new_id(),
@@ -291,24 +288,58 @@ async def _make_tables(connection: Connection, place: Place, wanted: Wanted) -> 
     return said
 
 
-async def _add_commits(connection: Connection, place: Place) -> None:
-    """Make the table ``commits`` where there is none, as in a store of an earlier version, if that can be."""
-    if await _exists(connection, place, "commits"):
+async def renew(connection: Connection, place: Place) -> None:
+    """Bring a store of an earlier version up to date, if this role may; else it can be read."""
+    names = await _names(connection, place)
+    if "commits" in names and "embedding_clock" not in names:
         return
+    _, vector_schema, _ = await extension(connection, place)
     try:
         async with connection.transaction():
             await lock_schema(connection, place)
-            if not await _exists(connection, place, "commits"):
-                await _make_commits(connection, place)
+            await connection.execute(search_path(place.schema, vector_schema, local=True))
+            if "commits" not in await _names(connection, place):
+                await connection.execute(_COMMITS)
+                owner = sql.Identifier(await check_owner(connection, place))
+                await connection.execute(sql.SQL("ALTER TABLE commits OWNER TO {}").format(owner))
+            if "embedding_clock" in names:
+                await connection.execute(_EARLIER)
+            await execute_made(connection, _GRANTS, place.schema)
     except (StoreUnavailableError, pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
-        # Such as another role than the owner, or a standby: the store serves as it is.
-        _LOG.info("%s has no table 'commits', which can't be made: %s", place, error)
+        # Such as another role than the owner, or a standby.
+        _LOG.info("%s is of an earlier version; its owner has to open it once: %s", place, error)
 
 
-async def _make_commits(connection: Connection, place: Place) -> None:
-    owner = sql.Identifier(await check_owner(connection, place))
-    await connection.execute(sql.SQL(_COMMITS).format(place=sql.Identifier(place.schema), owner=owner))
-    await execute_made(connection, _COMMITS_GRANTS, place.schema)
+def add_column(generation: int, dim: int) -> sql.Composed:
+    """Return the statements that add a column of vectors."""
+    # Up to a certain length they go elsewhere only where the row would not fit into a page: during a move it has two.
+    storage = sql.SQL(", ALTER COLUMN {0} SET STORAGE MAIN" if dim <= INLINE_DIM else "")
+    column = sql.Identifier(column_name(generation))
+    statement = sql.SQL("ALTER TABLE chunks ADD COLUMN {0} vector({1}), ALTER COLUMN {0} SET STATISTICS 0")
+    return statement.format(column, sql.Literal(dim)) + storage.format(column)
+
+
+def add_index(generation: int, dim: int) -> sql.Composed:
+    """Return the statement that makes the index of a column of vectors, unless it is there or there can be none."""
+    column = sql.Identifier(column_name(generation))
+    over = sql.SQL("{} vector_ip_ops").format(column)
+    if dim > MAX_INDEXED_DIM:
+        over = sql.SQL("({}::halfvec({})) halfvec_ip_ops").format(column, sql.Literal(dim))
+    if dim > MAX_HALF_DIM:
+        return sql.Composed([])
+    index = sql.Identifier(f"chunks_by_{column_name(generation)}")
+    return sql.SQL("CREATE INDEX IF NOT EXISTS {} ON chunks USING hnsw ({})").format(index, over)
+
+
+def require_vector(generation: int) -> sql.Composed:
+    """Return the statement that has the table refuse rows without a vector from now on.
+
+    Of those that are there none is looked at: the table is locked for this.
+    """
+    column = column_name(generation)
+    return sql.SQL("ALTER TABLE chunks ADD CONSTRAINT {} CHECK ({} IS NOT NULL) NOT VALID").format(
+        sql.Identifier(f"{column}_is_there"), sql.Identifier(column)
+    )
 
 
 async def forget_statistics(connection: Connection, schema: str) -> None:

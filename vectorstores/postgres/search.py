@@ -1,8 +1,7 @@
 """What is nearest: exactly when few chunks are admitted, by a walk through the index when many are.
 
 Filters and the namespace hold before the best are taken, on both ways. The admitted are counted, up to the number
-where they are many, and for a minute or until much was changed that is believed. A walk that found too few is done
-again exactly.
+where they are many, and that is believed for some seconds. A walk that found too few is done again exactly.
 
 How many are few depends on the table: what makes a walk through the index miss is that few of the chunks around
 the query are admitted. Measured on clustered vectors, recall@5 of the index, at 100,000 and at 300,000 (with
@@ -14,36 +13,28 @@ At a million (with 200) it was 0.989 unfiltered, 0.986 with 25 % or 18 % admitte
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
-import numpy as np
-
-from vectorstores.base import SearchHit, StoreCorruptError
-from vectorstores.mmr import mmr
-from vectorstores.postgres.chunks import chunk_of, count_chunks
-from vectorstores.postgres.columns import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
+from vectorstores.base import SearchHit
+from vectorstores.postgres.chunks import chunk_of, count_chunks, require_vector
+from vectorstores.postgres.connection import About, Connection
+from vectorstores.postgres.connection import rows as rows_of
 from vectorstores.postgres.filters import EVERYTHING
-from vectorstores.postgres.session import rows as rows_of
-from vectorstores.postgres.values import Vector, vectors_of
+from vectorstores.postgres.schema import INLINE_DIM, MAX_HALF_DIM, MAX_INDEXED_DIM
+from vectorstores.postgres.values import Vector
 
 if TYPE_CHECKING:
     from vectorstores._engine import Query
+    from vectorstores.postgres.address import PostgresOptions
     from vectorstores.postgres.filters import Where
-    from vectorstores.postgres.options import PostgresOptions
-    from vectorstores.postgres.session import About, Connection
 
 Found = Sequence[tuple[Any, ...]]
 
 _MOST_WANTED: Final = 2**31 - 2
-# What others delete makes it untrue meanwhile, and a walk among few finds fewer of the nearest.
-_BELIEVED_FOR: Final = 60.0
-# What this process changes is counted: at one part in so many of the bound it is looked at again.
-_CHANGED: Final = 20
+# What is deleted makes it untrue meanwhile, and a walk among few finds fewer of the nearest.
+_BELIEVED_FOR: Final = 10.0
 _SIZED_FOR: Final = 30.0
 # Up to this share of the table, chunks are compared one by one, within ``exact_below``; few always are.
 _SHARE: Final = 0.15
@@ -66,15 +57,7 @@ _SIZE: Final = (
     b" WHERE oid = 'chunks'::regclass"
 )
 _KEPT: Final = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class _Belief:
-    """Whether a filter in a namespace admits many, until when that holds, and how much was changed by then."""
-
-    many: bool
-    until: float
-    changes: int
+_FIELDS: Final = "c.number, c.id, c.content, c.embed_text, c.metadata"
 
 
 class Searches:
@@ -83,47 +66,33 @@ class Searches:
     def __init__(self, about: About, options: PostgresOptions) -> None:
         self._about = about
         self._options = options
-        self._beliefs: dict[tuple[str, tuple[object, ...]], _Belief] = {}
-        self._changes: Counter[str] = Counter()
+        # By namespace and filter: whether many are admitted, and until when that is believed.
+        self._beliefs: dict[tuple[str, tuple[object, ...]], tuple[bool, float]] = {}
         self._bound, self._effort, self._sized_until = 0, 0, 0.0
-        self._efforts: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     async def search(
         self, connection: Connection, namespace: str, query: Query, where: Where
     ) -> list[SearchHit]:
         """Return what is nearest to the query."""
-        wanted = min(query.k if query.diversity == 0.0 else max(4 * query.k, query.k + 20), _MOST_WANTED)
+        wanted = min(query.k, _MOST_WANTED)
         found: Found = ()
         if self._about.dim <= MAX_HALF_DIM and await self._admits_many(connection, namespace, where):
             found = await self._nearest_by_index(connection, namespace, query, where, wanted)
         if len(found) < wanted:
             # Few; or the walk was given up, or there are no more. Only looking at all of them tells.
             found = await self._nearest(connection, namespace, query, where, wanted)
-        for fields in found:
-            if (
-                fields[6] is None
-            ):  # written by a program of somebody else's, into a store of an earlier version
-                raise StoreCorruptError(f"the chunk {fields[1]!r} has no vector; delete it or add it again")
-        if query.diversity:
-            return _diverse(query, found, wanted, self._about.dim)
         return _best(query, found, wanted)
-
-    def changed(self, namespace: str, rows: int) -> None:
-        """Hear that this process has written or deleted rows: filters may admit few now that admitted many."""
-        self._changes[namespace] += rows
 
     async def _admits_many(self, connection: Connection, namespace: str, where: Where) -> bool:
         await self._measure(connection)
         key, now = (namespace, where.key), time.monotonic()
-        changes = self._changes[namespace]
-        belief = self._beliefs.get(key)
-        if belief is None or now > belief.until or changes - belief.changes > self._bound // _CHANGED:
+        many, until = self._beliefs.get(key, (False, 0.0))
+        if now > until:
             many = await count_chunks(connection, namespace, where, self._bound + 1) > self._bound
-            belief = _Belief(many, now + _BELIEVED_FOR, changes)
             if len(self._beliefs) >= _KEPT:
                 self._beliefs.clear()
-            self._beliefs[key] = belief
-        return belief.many
+            self._beliefs[key] = (many, now + _BELIEVED_FOR)
+        return many
 
     async def _measure(self, connection: Connection) -> None:
         """Set how many admitted chunks are many, and how far a walk goes, by the size of the table."""
@@ -143,14 +112,14 @@ class Searches:
         self, connection: Connection, namespace: str, query: Query, where: Where, wanted: int
     ) -> Found:
         """Compare all admitted chunks."""
-        column, fields = self._about.column, self._fields(query)
+        column = self._about.column
         # Distances are computed in a materialised part, which leaves nothing that an index could be walked for, and
         # only numbers and distances are kept of it. Texts are then fetched for the best alone.
         statement = (
             f"WITH picked AS MATERIALIZED (SELECT number, {column} <#> %b AS distance FROM chunks"  # noqa: S608
             f" WHERE namespace = %b AND {where.sql.decode()}), best AS MATERIALIZED"
             " (SELECT number, distance FROM picked ORDER BY distance, number LIMIT %b::bigint)"
-            f" SELECT {fields}, best.distance FROM best JOIN chunks c ON c.namespace = %b AND c.number = best.number"
+            f" SELECT {_FIELDS}, best.distance FROM best JOIN chunks c ON c.namespace = %b AND c.number = best.number"
         )
         parameters = (Vector(query.vector), namespace, *where.parameters, wanted, namespace)
         return await rows_of(connection, statement.encode(), parameters)
@@ -166,22 +135,17 @@ class Searches:
             # A halfvec has three digits: more candidates, so that the exact scores decide.
             walked_for = max(walked_for, _SPREAD * wanted)
         effort = min(max(self._effort, _PER_RESULT * walked_for), _MOST)
-        if self._efforts.get(connection) != effort:
+        if connection.effort != effort:
             await connection.execute(b"SELECT set_config('hnsw.ef_search', %b, false)", (str(effort),))
-            self._efforts[connection] = effort
+            connection.effort = effort
         order = f"{column}::halfvec({dim}) <#> %b::halfvec({dim})" if by_half else "distance"
         statement = (
-            f"SELECT {self._fields(query)}, {column} <#> %b AS distance FROM chunks c"  # noqa: S608
+            f"SELECT {_FIELDS}, {column} <#> %b AS distance FROM chunks c"  # noqa: S608
             f" WHERE namespace = %b AND {where.sql.decode()} ORDER BY {order} LIMIT %b::bigint"
         )
         vector = Vector(query.vector)
         parameters = (vector, namespace, *where.parameters, *([vector] if by_half else []), walked_for)
         return await rows_of(connection, statement.encode(), parameters)
-
-    def _fields(self, query: Query) -> str:
-        """Name what is read of a chunk; the vector, which is long, only where it is needed."""
-        vector = f"c.{self._about.column}" if query.diversity else "NULL::bytea"
-        return f"c.number, c.id, c.content, c.embed_text, c.metadata, {vector}"
 
 
 def effort_for(rows: float) -> int:
@@ -194,24 +158,12 @@ def effort_for(rows: float) -> int:
 def _best(query: Query, found: Found, wanted: int) -> list[SearchHit]:
     """Return the best of what was found, by the server's distances."""
     hits: list[SearchHit] = []
-    for fields in sorted(found, key=itemgetter(6, 0))[:wanted]:
+    for fields in found:
+        require_vector(fields[1], fields[5])  # a distance to none is none
+    for fields in sorted(found, key=itemgetter(5, 0))[:wanted]:
         # pgvector's is the negative inner product, so that small is near; rounding may leave [-1, 1] by a digit.
-        score = max(-1.0, min(1.0, -fields[6]))
+        score = max(-1.0, min(1.0, -fields[5]))
         if score < query.min_score:
             break
         hits.append(SearchHit(chunk_of(fields), score))
     return hits
-
-
-def _diverse(query: Query, found: Found, wanted: int, dim: int) -> list[SearchHit]:
-    """Re-rank what was found by maximal marginal relevance, scored by the vectors."""
-    if not found:
-        return []
-    vectors = vectors_of([fields[5] for fields in found], dim)
-    scores = np.clip(vectors.astype(np.float64) @ query.vector.astype(np.float64), -1.0, 1.0)
-    # Equal rows may still differ in the last bit: rounded away, far below the precision of float32.
-    scores = np.round(scores, 9)
-    order = np.lexsort(([fields[0] for fields in found], -scores))[:wanted]
-    order = order[scores[order] >= query.min_score]
-    order = order[mmr(scores[order], vectors[order], k=query.k, diversity=query.diversity)]
-    return [SearchHit(chunk_of(found[i]), float(scores[i])) for i in order]

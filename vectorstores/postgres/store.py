@@ -7,17 +7,12 @@ while the server commits, the server is asked what became of the transaction, so
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vectorstores._checks import check_indexed, check_namespace
 from vectorstores.base import DEFAULT_INDEXED, Embedder
-from vectorstores.postgres.address import DEFAULT_SCHEMA, require_psycopg
-from vectorstores.postgres.options import PostgresOptions
+from vectorstores.postgres.address import DEFAULT_SCHEMA, PostgresOptions, require_psycopg
 from vectorstores.store import Store
-
-if TYPE_CHECKING:
-    from vectorstores.postgres.changes import Change
 
 __all__ = ["PostgresOptions", "PostgresVectorStore"]
 
@@ -80,29 +75,18 @@ class PostgresVectorStore(Store):
         view._postgres = self._postgres  # noqa: SLF001 - one of its own kind
         return view
 
-    async def changes(self) -> AsyncIterator[Change]:
-        """Yield a :class:`~vectorstores.postgres.changes.Change` for each commit to the store, by whoever made it.
-
-        Ends when the store is closed. When the connection was lost and is back, it says so by a change of
-        kind ``missed``. Takes a connection of its own.
-        """
-        await self._open()
-        async for change in self._postgres.changes(self._namespace):
-            yield change
-
     async def secure(self, role: str, namespaces: Sequence[str]) -> None:
         """Let a role of the database see and write these namespaces alone, by row-level security.
 
         Called with the address of the tables' owner, who keeps seeing everything. The role gets the rights it
         needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
-        but a namespace that is not its own is empty to it and can't be written, whatever statement is sent: chunks,
-        records and cached embeddings alike. What it learns of others, and what it can slow down, is said in
-        ``docs/postgresql.md``. Filters of such a role use fewer indexes.
+        but a namespace that is not its own is empty to it and can't be written, whatever statement is sent. What it
+        learns of others, and what it can slow down, is said in ``docs/postgresql.md``.
         ``namespaces=[]`` takes all its rights. Where the role loses a namespace, its sessions are ended.
         Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
         rights are changed then), for a role that is not there or that PostgreSQL holds to no policy (a superuser,
-        one with BYPASSRLS, the tables' owner, and the members of these), and for one that could lock the tables or
-        make functions beside them by rights that it has as everybody or by a group.
+        one with BYPASSRLS, the tables' owner, and the members of these), and for one that has rights on the tables
+        that no policy holds, or could make functions beside them, as everybody or by a group.
         """
         if isinstance(namespaces, str):
             raise TypeError("namespaces must be a sequence of namespaces, not one string")

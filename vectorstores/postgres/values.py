@@ -14,21 +14,18 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
 
-from vectorstores.base import InvalidChunkError, StoreCorruptError
+from vectorstores.base import InvalidChunkError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from psycopg import AsyncConnection
 
     from vectorstores._checks import RecordRow, Row
-    from vectorstores.base import JSON, FloatArray
+    from vectorstores.base import FloatArray
 
 # A b-tree entry holds some 2,700 bytes. What is in an index is refused beyond these lengths, in UTF-8 bytes.
 MAX_SCOPE: Final = 500
 MAX_ID: Final = 1500
-_TEXT, _TEXTS = 25, 1009
-_NULL: Final = struct.pack(">i", -1)
-_DECODE: Final = json.JSONDecoder().raw_decode
 
 
 class Vector:
@@ -40,30 +37,17 @@ class Vector:
         self.data = struct.pack(">HH", len(vector), 0) + vector.astype(">f4").tobytes()
 
 
-class Texts:
-    """Many texts on their way to the server. Made where it may take a moment: psycopg would do so on the event loop."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, texts: Sequence[str | None]) -> None:
-        self.data = _array(_TEXT, [None if text is None else text.encode() for text in texts])
-
-
 class Vectors:
-    """Many vectors on their way to the server."""
+    """Many vectors on their way to the server: PostgreSQL's binary form of an array."""
 
     __slots__ = ("data",)
 
     def __init__(self, vectors: Sequence[FloatArray], oid: int) -> None:
-        self.data = _array(oid, [Vector(vector).data for vector in vectors])
-
-
-def _array(oid: int, items: Sequence[bytes | None]) -> bytes:
-    """Return PostgreSQL's binary form of an array of one dimension."""
-    parts = [struct.pack(">iiiii", 1, 1, oid, len(items), 1)]
-    for item in items:
-        parts += (_NULL,) if item is None else (struct.pack(">i", len(item)), item)
-    return b"".join(parts)
+        parts = [struct.pack(">iiiii", 1, 0, oid, len(vectors), 1)]
+        for vector in vectors:
+            data = Vector(vector).data
+            parts += (struct.pack(">i", len(data)), data)
+        self.data = b"".join(parts)
 
 
 def vectors_of(found: Sequence[bytes], dim: int) -> FloatArray:
@@ -79,7 +63,7 @@ class Context(AdaptContext):
 
     def __init__(self, vector_oids: tuple[int, int]) -> None:
         self._adapters = AdaptersMap(adapters)
-        for kind, oid in ((Vector, vector_oids[0]), (Vectors, vector_oids[1]), (Texts, _TEXTS)):
+        for kind, oid in zip((Vector, Vectors), vector_oids, strict=True):
             form = {"format": Format.BINARY, "oid": oid, "dump": lambda _, value: value.data}
             self._adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (Dumper,), form))
         self._adapters.register_loader(vector_oids[0], ByteaBinaryLoader)
@@ -100,17 +84,6 @@ class Context(AdaptContext):
 def known(texts: Iterable[str]) -> list[str]:
     """Return the texts that PostgreSQL can hold; nothing is stored under the others."""
     return [text for text in texts if "\0" not in text]
-
-
-def read_json(text: str, what: str) -> JSON:
-    """Read a stored JSON value. Raises :class:`StoreCorruptError`, which says ``what`` it is, for any that can't be."""
-    try:
-        # What json.loads() comes down to; its checks take longer than a short object. The server checked the rest.
-        value: JSON = _DECODE(text.lstrip())[0]
-    # JSON for the server, which another program may have written: 5,000 digits, or 2,000 lists in each other.
-    except (ValueError, RecursionError) as error:
-        raise StoreCorruptError(f"{what} can't be read ({error}); delete it or restore a backup") from error
-    return value
 
 
 def refuse_rows(rows: Sequence[Row]) -> None:
@@ -144,20 +117,14 @@ def _refuse_text(text: str, place: str, limit: int | None = None) -> None:
 def refuse_json(text: str, place: str) -> None:
     """Raise for JSON with NUL in one of its texts."""
     # JSON writes NUL as \u0000; the same characters also stand for a backslash followed by u0000.
-    if "\\u0000" in text and (where := nul_in(json.loads(text))) is not None:
-        raise InvalidChunkError(f"{place}{where}: PostgreSQL can't hold the character NUL (U+0000)")
+    if "\\u0000" in text and holds_nul(json.loads(text)):
+        raise InvalidChunkError(f"{place}: PostgreSQL can't hold the character NUL (U+0000)")
 
 
-def nul_in(value: object, path: str = "") -> str | None:
-    """Return where in a JSON value the character NUL is, such as ``['key'][0]``; None where it is not."""
+def holds_nul(value: object) -> bool:
+    """Whether the character NUL is in one of the texts of a JSON value."""
     if isinstance(value, str):
-        return path if "\0" in value else None
-    parts: Iterable[tuple[object, object]] = ()
+        return "\0" in value
     if isinstance(value, Mapping):
-        if any("\0" in key for key in value):
-            return f"{path}: a key"
-        parts = value.items()
-    elif isinstance(value, Sequence):
-        parts = enumerate(value)
-    places = (nul_in(part, f"{path}[{key!r}]") for key, part in parts)
-    return next((place for place in places if place is not None), None)
+        return any(map(holds_nul, value.keys())) or any(map(holds_nul, value.values()))
+    return isinstance(value, Sequence) and any(map(holds_nul, value))

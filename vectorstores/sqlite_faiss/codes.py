@@ -62,11 +62,10 @@ def load_faiss() -> Any:  # noqa: ANN401 - its types don't know how Python calls
 
 
 class Codes:
-    """Codes of the positions 0 to ``count``; ``trained`` is how many vectors there were when they were begun."""
+    """Codes of the positions 0 to ``count``."""
 
-    def __init__(self, index: Any, trained: int) -> None:  # noqa: ANN401 - FAISS has no types
+    def __init__(self, index: Any) -> None:  # noqa: ANN401 - FAISS has no types
         self._index = index
-        self.trained = trained
         self.cells = int(getattr(index, "nlist", 0))
         self.visited = int(getattr(index, "nprobe", 0))
         """How many cells are worth a visit at first."""
@@ -140,11 +139,11 @@ class Codes:
             self._sizes = self._measured()
 
     def to_bytes(self) -> memoryview:
-        """Return all of it but ``trained``."""
+        """Return all of it."""
         return memoryview(load_faiss().serialize_index(self._index))
 
 
-def restored(data: memoryview, trained: int) -> Codes | None:
+def restored(data: memoryview) -> Codes | None:
     """Return codes that were written by :meth:`Codes.to_bytes`.
 
     None without FAISS, and if another version of it wrote them.
@@ -152,7 +151,7 @@ def restored(data: memoryview, trained: int) -> Codes | None:
     if not has_faiss():
         return None
     try:
-        return Codes(load_faiss().deserialize_index(np.frombuffer(data, dtype=np.uint8)), trained)
+        return Codes(load_faiss().deserialize_index(np.frombuffer(data, dtype=np.uint8)))
     except RuntimeError:
         return None
 
@@ -172,7 +171,7 @@ def encoded(vectors: FloatArray, wanted: Callable[[], bool]) -> Codes:
         index.add(_filled(vectors[low : low + _BATCH].copy()))
     # So that estimates are right on average, and not too near to what is estimated for the centre.
     _stretch(faiss, index, 1 / _KEPT)
-    return Codes(index, len(vectors))
+    return Codes(index)
 
 
 def _trained(faiss: Any, vectors: FloatArray) -> Any:  # noqa: ANN401 - FAISS has no types

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vectorstores.base import JSON
 
-# Distinct values beyond which those that no row has any more are looked for.
+# Distinct values that are borne, whether any row has them or not.
 _MANY: Final = 1024
 # About what a distinct value takes, with its place among the others.
 _VALUE: Final = 250
@@ -37,14 +37,15 @@ class Column:
         """About how many bytes it takes."""
         return int(self._codes.nbytes) + _VALUE * len(self._values)
 
+    @property
+    def is_worn(self) -> bool:
+        """Whether it has far more values than rows, which changed again and again: it is better read anew."""
+        return len(self._values) > max(_MANY, 2 * len(self._codes))
+
     def put(self, places: NDArray[np.int64], values: Iterable[JSON | Missing], size: int) -> None:
         """Set the values at these positions, of ``size`` in all."""
         self.grow(size)
         self._codes[places] = [self._number(value) for value in values]
-        # Rows that change again and again leave ever more values that no row has any more.
-        if len(self._values) > max(_MANY, 2 * len(self._codes)):
-            rest = Column(*self.packed())
-            self._values, self._numbers, self._codes = rest._values, rest._numbers, rest._codes
 
     def grow(self, size: int) -> None:
         """Make room for so many positions; the key is missing at the new ones."""
@@ -61,26 +62,10 @@ class Column:
             self._values.append(value)
         return number
 
-    def taken(self, places: NDArray[np.int64]) -> Column:
-        """Return the column of the rows at these positions."""
-        copy = Column()
-        copy._values, copy._numbers = list(self._values), dict(self._numbers)
+    def at(self, places: NDArray[np.int64]) -> tuple[list[JSON | Missing], NDArray[np.int32]]:
+        """Return copies of the distinct values, and of the number at each of these positions."""
         self.grow(int(places[-1]) + 1 if len(places) else 0)
-        copy._codes = self._codes[places]
-        return copy
-
-    def packed(self) -> tuple[list[JSON], NDArray[np.int32]]:
-        """Return the distinct values that there are, and the number of each position's: what makes a column.
-
-        Number 0 is a missing key, number 1 the first value.
-        """
-        used, numbers = np.unique(self._codes, return_inverse=True)
-        if not len(used) or used[0] != 0:
-            used, numbers = np.concatenate([[0], used]), numbers + 1
-        values = [
-            value for value in (self._values[number] for number in used[1:]) if not isinstance(value, Missing)
-        ]
-        return values, numbers.astype(np.int32)
+        return list(self._values), self._codes[places]
 
     def mask(self, leaf: Leaf, size: int) -> NDArray[np.bool_]:
         """Return which positions the leaf admits."""
@@ -101,11 +86,16 @@ class Column:
         return mask
 
 
-def keys_of(node: Node) -> set[str]:
-    """Return the metadata keys that a filter looks at."""
-    if isinstance(node, And | Or):
-        return set().union(*(keys_of(part) for part in node.parts))
-    return keys_of(node.part) if isinstance(node, Not) else {node.key}
+def packed(
+    values: Sequence[JSON | Missing], numbers: NDArray[np.int32]
+) -> tuple[list[JSON], NDArray[np.int32]]:
+    """Return those of the values that any position has, and the number of each position's: what makes a column.
+
+    Number 0 is a missing key, number 1 the first value.
+    """
+    used = np.union1d([0], numbers)
+    kept = [value for value in (values[number] for number in used) if not isinstance(value, Missing)]
+    return kept, np.searchsorted(used, numbers).astype("<i4")
 
 
 def evaluate(node: Node, column: Callable[[str], Column], size: int) -> NDArray[np.bool_]:

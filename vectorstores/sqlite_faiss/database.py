@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
 
 from vectorstores.base import (
@@ -39,30 +38,16 @@ _UNAVAILABLE: Final = {
 }
 
 
-class translated:  # noqa: N801 - used like a function
-    """Turns SQLite's errors into those of this package, naming the file."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Nothing to do yet."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            _translate(error, self._path)
-
-
-def _translate(error: BaseException, path: Path) -> None:
-    """Raise this package's error for one of SQLite's; return for all others."""
-    if isinstance(error, StoreCorruptError):
-        if str(path) not in str(error):
-            raise StoreCorruptError(f"{path}: {error}") from error
-    elif isinstance(error, sqlite3.Error):
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into those of this package, naming the file."""
+    try:
+        yield
+    except StoreCorruptError as error:
+        if str(path) in str(error):
+            raise
+        raise StoreCorruptError(f"{path}: {error}") from error
+    except sqlite3.Error as error:
         # The lower byte is the primary code; the rest says more of the same.
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
         if code in _CORRUPT:
@@ -76,6 +61,7 @@ def _translate(error: BaseException, path: Path) -> None:
         # Python says of a text that is no UTF-8 only that it could not decode it.
         if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
             raise StoreCorruptError(f"{path} does not hold the tables of a store: {error}") from error
+        raise
 
 
 def concerns_all(error: BaseException) -> bool:
@@ -104,28 +90,17 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-class transaction:  # noqa: N801 - used like a function
-    """Holds one state of the database, and with ``write`` changes it whole or not at all."""
-
-    __slots__ = ("_begin", "_connection")
-
-    def __init__(self, connection: sqlite3.Connection, *, write: bool) -> None:
-        self._connection = connection
-        self._begin = "BEGIN IMMEDIATE" if write else "BEGIN"
-
-    def __enter__(self) -> None:
-        self._connection.execute(self._begin)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._connection.execute("COMMIT")
-        finally:
-            # The work or the commit failed; after some errors, such as a full disk, SQLite has rolled back by itself.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+@contextmanager
+def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Hold one state of the database, and with ``write`` change it whole or not at all."""
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        # The work or the commit failed; after some errors, such as a full disk, SQLite has rolled back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 class Database:
@@ -152,18 +127,6 @@ class Database:
         with self._locks[role], self._using(role) as connection, transaction(connection, write=False):
             self._check_store(connection)
             return work(connection)
-
-    def read_at_once(self, work: Work[T], role: str) -> T | None:
-        """Do as :meth:`read` if no other thread has to be waited for; None if it has. For the event loop."""
-        lock = self._locks[role]
-        if not lock.acquire(blocking=False):
-            return None
-        try:
-            with self._using(role) as connection, transaction(connection, write=False):
-                self._check_store(connection)
-                return work(connection)
-        finally:
-            lock.release()
 
     def write(self, work: Work[T]) -> T:
         """Run ``work`` in a write transaction, durable when this returns."""

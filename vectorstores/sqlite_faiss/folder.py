@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import struct
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +15,17 @@ from filelock import FileLock, Timeout
 
 from vectorstores.base import StoreCorruptError, StoreUnavailableError
 from vectorstores.file_systems import refuse_network
-from vectorstores.sqlite_faiss.journal import check_journal
 
 DATABASE: Final = "store.sqlite3"
 INDEX: Final = "index"
 _CREATE_TIMEOUT: Final = 30.0
+# Of SQLite's log: its header; the header of a frame, with the number of pages (that of a commit is not 0) and the salts
+# of its round. https://www.sqlite.org/fileformat2.html#walformat
+_LOG_HEADER: Final = 32
+_FRAME: Final = struct.Struct(">4xI8s8x")
+# Of the index of the log, in the order of bytes of this machine: how many frames are taken, and their salts.
+# https://www.sqlite.org/walformat.html#the_wal_index_file_format
+_LOG_INDEX: Final = struct.Struct("=16xI12x8s")
 
 
 def prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Path:
@@ -52,7 +62,7 @@ def _prepare(folder: Path, *, create: bool, build: Callable[[Path], None]) -> Pa
             )
         _refuse_rest(folder)
         _create(folder, database, build)
-    check_journal(database)
+    _check_log(database)
     if database.stat().st_size == 0:
         raise StoreCorruptError(f"{database} is empty: the rows are lost; restore the folder from a backup")
     if not (os.access(folder, os.W_OK | os.X_OK) and os.access(database, os.R_OK | os.W_OK)):
@@ -106,3 +116,58 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _check_log(database: Path) -> None:
+    """Raise :class:`StoreCorruptError` if SQLite's write-ahead log has lost changes that were stored.
+
+    SQLite takes the frames that are whole, and says nothing of the rest. That changes are lost can be told where two
+    commits or more are left over: each is on the disk before the next begins, so a power cut spoils the last one alone.
+    A log that was cut off looks like one that ended there.
+    """
+    log = Path(f"{database}-wal")
+    if not log.exists():
+        return
+    try:
+        # To read only: else closing it would do away with the log.
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            (size,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            head, frames = _frames(log, size)
+            # Read after the frames: what others commit meanwhile is counted there already, or has other salts.
+            taken, salts = _LOG_INDEX.unpack(Path(f"{database}-shm").read_bytes()[: _LOG_INDEX.size])
+    except (sqlite3.Error, OSError, struct.error):
+        return  # whatever it is, it is told when the database is opened
+    ours = head[16:24]
+    if not _is_whole(head):
+        ours = Counter(salt for _, salt in frames).most_common(1)[0][0] if frames else b""
+    elif salts != ours:
+        return  # begun anew, with nothing written yet
+    if sum(1 for pages, salt in frames[taken:] if pages and salt == ours) > 1:
+        raise StoreCorruptError(
+            f"{log} is damaged, and held changes that are nowhere else: restore the folder from a backup, or give"
+            f' these changes up with: sqlite3 {database} "PRAGMA wal_checkpoint(TRUNCATE)"'
+        )
+
+
+def _frames(log: Path, size: int) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """Return the header of a log, and what the header of each frame says: pages, salts."""
+    frames = []
+    with log.open("rb", buffering=0) as file:
+        head = file.read(_LOG_HEADER)
+        place = _LOG_HEADER
+        while len(data := file.read(_FRAME.size)) == _FRAME.size:
+            frames.append(_FRAME.unpack(data))
+            place = file.seek(place + _FRAME.size + size)
+    return head, frames
+
+
+def _is_whole(head: bytes) -> bool:
+    """Whether the header of a log has its checksum."""
+    if len(head) < _LOG_HEADER:
+        return False
+    one = two = 0
+    for first, second in struct.iter_unpack(">2I" if head[3] & 1 else "<2I", head[:24]):
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    return head[24:] == struct.pack(">2I", one, two)

@@ -45,11 +45,13 @@ _OURS: Final = ("next_embedder", "next_embedder_name", "next_dim")
 class SqliteMove:
     """See :class:`vectorstores.reembedding.Move`."""
 
+    # Set by begin(), which comes first.
+    _database: Database
+    _opened: Opened
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / DATABASE
-        self._database: Database | None = None
-        self._opened: Opened | None = None
 
     async def begin(self, opened: Opened) -> bool:
         """Make room for new vectors, or take up a move to the same embedder; False if there is nothing to do."""
@@ -64,7 +66,7 @@ class SqliteMove:
 
     def _prepare(self, connection: sqlite3.Connection) -> bool:
         said = schema.about(connection, self._path)
-        opened = self._target()
+        opened = self._opened
         if said.get("next_embedder") == opened.embedder_id:
             return True
         _drop(connection)
@@ -78,10 +80,6 @@ class SqliteMove:
         values = (opened.embedder_id, repr(opened.embedder), str(opened.dim))
         connection.executemany("INSERT INTO meta VALUES (?, ?)", zip(_OURS, values, strict=True))
         return True
-
-    def _target(self) -> Opened:
-        assert self._opened is not None, "begin() comes first"  # noqa: S101 - a slip of this package, not of a caller
-        return self._opened
 
     async def progress(self) -> Reembedding:
         """Count."""
@@ -124,13 +122,10 @@ class SqliteMove:
         return await anyio.to_thread.run_sync(self._finish)
 
     def _finish(self) -> bool:
-        database = self._ready()
-        if not database.write(self._swap):
+        if not self._database.write(self._swap):
             return False
-        # The old vectors lie in the log and in the snapshots too.
-        database.scrub()
-        for snapshot in (self._folder / INDEX).glob("*"):
-            snapshot.unlink(missing_ok=True)
+        # The old vectors lie in the log too.
+        self._database.scrub()
         return True
 
     def _swap(self, connection: sqlite3.Connection) -> bool:
@@ -138,7 +133,10 @@ class SqliteMove:
             return True
         if connection.execute("SELECT 1 FROM next_pending LIMIT 1").fetchone() is not None:
             return False
-        opened = self._target()
+        # The old vectors lie in the snapshots too, which no other process puts in place meanwhile.
+        for snapshot in (self._folder / INDEX).glob("*"):
+            snapshot.unlink(missing_ok=True)
+        opened = self._opened
         connection.execute("DROP TABLE vectors")
         connection.execute("ALTER TABLE next_vectors RENAME TO vectors")
         connection.execute("DELETE FROM embeddings")
@@ -156,7 +154,7 @@ class SqliteMove:
     def _done(self, connection: sqlite3.Connection) -> bool:
         """Whether another process, moving to the same embedder, has finished."""
         said = schema.about(connection, self._path)
-        target = self._target().embedder_id
+        target = self._opened.embedder_id
         if said.get("next_embedder") == target:
             return False
         if said["embedder"] == target:
@@ -166,19 +164,15 @@ class SqliteMove:
             " start again if this one is still wanted"
         )
 
-    def _ready(self) -> Database:
-        assert self._database is not None, "begin() comes first"  # noqa: S101 - as above
-        return self._database
-
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await anyio.to_thread.run_sync(partial(self._ready().read, work))
+        return await anyio.to_thread.run_sync(partial(self._database.read, work))
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await anyio.to_thread.run_sync(self._ready().write, work)
+        return await anyio.to_thread.run_sync(self._database.write, work)
 
     async def close(self) -> None:
         """Let go of the store."""
-        if self._database is not None:
+        if hasattr(self, "_database"):
             await anyio.to_thread.run_sync(self._database.close)
 
 

@@ -24,22 +24,16 @@ if TYPE_CHECKING:
 
 # Rows whose vectors are taken in at a time: 1.5 MB of them.
 _BATCH: Final = 1024
-_VECTORS: Final = "SELECT row, vector, sum FROM vectors WHERE row"
+# Rows that get their codes together, so that what a call takes by itself does not count.
+_CODED: Final = 512
+_VECTORS: Final = "SELECT row, vector, sum FROM vectors"
 _CHANGED: Final = "SELECT row FROM changes WHERE seq > ? AND namespace = ? AND kind"
-# From this share of the rows in its range on, a namespace is read with those of others in between.
-_DENSE: Final = 0.5
 # Columns that are kept of keys that were not declared: those asked for last.
 _UNDECLARED: Final = 32
 # What an empty one takes, and what one whose vectors are mapped is counted with: of 1,024 open files, half a gigabyte
 # of memory leaves more than 700 for others.
 _OBJECTS: Final = 6 * 1024
 _OPEN_FILES: Final = 4 * 2**20
-# Numbers in a product that takes less time than the way to a thread, and characters that are decoded as quickly.
-_SMALL: Final = 384 * 1024
-_SMALL_CODED: Final = 12_000 * 384
-_LOOSE: Final = 256
-_SHORT: Final = 8 * 1024
-_LENGTH: Final = "max(length(content) + ifnull(length(embed_text), 0) + length(metadata))"
 
 # So few rows are compared one by one, whatever the codes.
 _FEW: Final = 16_000
@@ -72,10 +66,10 @@ class Namespace:
         self.loose: Places = np.empty(0, dtype=np.int64)
         """Positions whose vectors were replaced since they were coded, ascending."""
         self.columns: dict[str, Column] = {}
-        self.lost_file = False
-        """Whether rows of the file are gone, which is removed then."""
-        self.longest: int | None = None
-        """No text with its metadata is longer, in characters; None while that is not known."""
+        self.weight = 0
+        """The bytes that it was counted with last."""
+        self.lost_since: float | None = None
+        """When its file was first found to be removed, on the monotonic clock."""
 
     @property
     def nbytes(self) -> int:
@@ -91,15 +85,6 @@ class Namespace:
         """Whether its file is what it was when it was mapped."""
         return self.snapshot is None or self.snapshot.is_untouched
 
-    def is_quick(self, *, filtered: bool) -> bool:
-        """Whether a search of it may be made on an event loop."""
-        size = len(self.matrix.rows)
-        if self.longest is None or self.longest > _SHORT:
-            return False
-        if size * self.matrix.dim <= _SMALL:
-            return True
-        return size * self.matrix.dim <= _SMALL_CODED and not filtered
-
     # ---- following the rows
 
     def take(self, snapshot: Snapshot) -> None:
@@ -107,75 +92,53 @@ class Namespace:
         self.snapshot, self.seq = snapshot, snapshot.moment.seq
         self.matrix = Matrix(self.matrix.dim, snapshot.rows, snapshot.vectors)
         if data := snapshot.part("codes"):
-            self.codes = restored(data, snapshot.trained)
-        for key, distinct in json.loads(bytes(snapshot.part("values"))).items():
+            self.codes = restored(data)
+        values = json.loads(bytes(snapshot.part("values")))
+        numbers = np.frombuffer(snapshot.part("columns"), dtype="<i4").reshape(
+            len(values), len(snapshot.rows)
+        )
+        for (key, distinct), column in zip(values.items(), numbers, strict=True):
             if key in self.indexed:
-                self.columns[key] = Column(
-                    distinct, np.frombuffer(snapshot.part(f"column {key}"), dtype="<i4")
-                )
+                self.columns[key] = Column(distinct, column)
 
-    def load(self, connection: sqlite3.Connection, seq: int) -> None:
-        """Read all rows."""
+    def load(self, connection: sqlite3.Connection, seq: int, count: int) -> None:
+        """Read all rows, which are so many."""
         self.seq = seq
-        found = connection.execute("SELECT row FROM chunks WHERE namespace = ? ORDER BY row", (self.name,))
-        ours = np.fromiter((row for (row,) in found), dtype=np.int64)
-        if not len(ours):
-            self.longest = 0
-            return
-        self.matrix.reserve(len(ours))
-        low, high = int(ours[0]), int(ours[-1])
-        if len(ours) > _DENSE * (high - low + 1):
-            # In the order of the table, and the few of other namespaces passed over.
-            self._put(connection.execute(f"{_VECTORS} BETWEEN ? AND ? ORDER BY row", (low, high)), ours)
-        else:
-            which = "IN (SELECT row FROM chunks WHERE namespace = ?) ORDER BY row"
-            self._put(connection.execute(f"{_VECTORS} {which}", (self.name,)))
-        self._measure(connection)
+        self.matrix.reserve(count)
+        found = "WHERE row IN (SELECT row FROM chunks WHERE namespace = ?) ORDER BY row"
+        self._put(connection.execute(f"{_VECTORS} {found}", (self.name,)))
 
     def follow(self, connection: sqlite3.Connection, seq: int) -> None:
         """Take in the changes up to ``seq``, the newest one."""
         since = (self.seq, self.name)
         replaced = self._put(
-            connection.execute(f"{_VECTORS} IN ({_CHANGED} = ?) ORDER BY row", (*since, PUT))
+            connection.execute(f"{_VECTORS} WHERE row IN ({_CHANGED} = ?) ORDER BY row", (*since, PUT))
         )
         gone = connection.execute(f"{_CHANGED} = ?", (*since, DELETED)).fetchall()
-        removed = self.matrix.remove(np.array(gone, dtype=np.int64).reshape(-1))
-        split = len(self.matrix.first)
-        self.lost_file |= bool((replaced < split).any() or (removed < split).any())
+        self.matrix.remove(np.array(gone, dtype=np.int64).reshape(-1))
         if self.codes is not None:
             self.loose = np.union1d(self.loose, replaced[replaced < self.codes.count])
-        which = f"row IN ({_CHANGED} != ?)"
+            self._extend(self.codes)
+        self.columns = {key: column for key, column in self.columns.items() if not column.is_worn}
         if self.columns:
-            self._read_columns(connection, self.columns, which, (*since, DELETED))
-        self._measure(connection, which, (*since, DELETED))
+            self._read_columns(connection, self.columns, f"row IN ({_CHANGED} != ?)", (*since, DELETED))
         self.seq = seq
 
-    def _put(self, found: sqlite3.Cursor, only: Places | None = None) -> Places:
-        """Put in (row, vector, sum), of rows among ``only``, which ascend; return the positions of replaced ones."""
+    def _put(self, found: sqlite3.Cursor) -> Places:
+        """Put in (row, vector, sum); return the positions of those that are replaced."""
         replaced = [np.empty(0, dtype=np.int64)]
         while batch := found.fetchmany(_BATCH):
             numbers = np.array([row for row, *_ in batch], dtype=np.int64)
-            vectors = vectors_of(batch, self.matrix.dim)
-            if only is not None:
-                ours = only[np.minimum(np.searchsorted(only, numbers), len(only) - 1)] == numbers
-                numbers, vectors = numbers[ours], vectors[ours]
-            replaced.append(self.matrix.put(numbers, vectors))
+            replaced.append(self.matrix.put(numbers, vectors_of(batch, self.matrix.dim)))
             if len(batch) == _BATCH:
                 pause()
         return np.concatenate(replaced)
 
-    def _measure(
-        self, connection: sqlite3.Connection, which: str = "", parameters: Sequence[object] = ()
-    ) -> None:
-        """Find out the longest text of a small namespace, or of what was added to it."""
-        if len(self.matrix.rows) * self.matrix.dim > _SMALL_CODED:
-            self.longest = None
-            return
-        if self.longest is None:
-            which, parameters = "namespace = ?", (self.name,)
-        sql = f"SELECT {_LENGTH} FROM chunks WHERE {which}"  # noqa: S608 - constants
-        (longest,) = connection.execute(sql, parameters).fetchone()
-        self.longest = max(self.longest or 0, longest or 0)
+    def _extend(self, codes: Codes) -> None:
+        """Make codes for rows that have none; a few are compared as quickly without."""
+        size = len(self.matrix.rows)
+        while size - codes.count >= _CODED:
+            codes.extend(self.matrix.gather(np.arange(codes.count, min(codes.count + _BATCH, size))))
 
     # ---- filters
 

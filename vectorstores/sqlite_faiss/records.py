@@ -38,11 +38,7 @@ def get_record(connection: sqlite3.Connection, namespace: str, collection: str, 
         "SELECT value, version FROM records WHERE namespace = ? AND collection = ? AND key = ?",
         (namespace, collection, key),
     ).fetchone()
-    return (
-        None
-        if found is None
-        else Record(collection, key, read_json(found[0], f"the record {collection}/{key}"), found[1])
-    )
+    return None if found is None else _record(collection, key, *found)
 
 
 def swap_record(
@@ -52,14 +48,11 @@ def swap_record(
     now = get_record(connection, namespace, record.collection, record.key)
     if (None if now is None else now.version) != version:
         raise ConflictError(conflict_message(record, version, None if now is None else now.version))
-    if now is None:
-        append_record(connection, namespace, record)
-    else:
-        connection.execute(
-            "UPDATE records SET value = ?, version = version + 1"
-            " WHERE namespace = ? AND collection = ? AND key = ?",
-            (record.value, namespace, record.collection, record.key),
-        )
+    connection.execute(
+        "INSERT INTO records (namespace, collection, key, value, version) VALUES (?, ?, ?, ?, 1)"
+        " ON CONFLICT (namespace, collection, key) DO UPDATE SET value = excluded.value, version = version + 1",
+        (namespace, record.collection, record.key, record.value),
+    )
     return Record(record.collection, record.key, json.loads(record.value), (version or 0) + 1)
 
 
@@ -72,10 +65,7 @@ def scan_records(
         " ORDER BY row LIMIT ?",
         (namespace, collection, after, limit + 1),
     ).fetchall()
-    records = tuple(
-        Record(collection, key, read_json(value, f"the record {collection}/{key}"), v)
-        for _, key, value, v in found[:limit]
-    )
+    records = tuple(_record(collection, *fields) for _, *fields in found[:limit])
     return RecordPage(records, str(found[limit - 1][0]) if len(found) > limit else None)
 
 

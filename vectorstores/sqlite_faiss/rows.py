@@ -7,9 +7,8 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,43 +28,23 @@ LOG_SIZE: Final = 200_000
 _SWEPT: Final = 4096
 # A filtered page ends after so many rows, found or not, so that no call reads a store of any size whole.
 _STRETCH: Final = 20_000
-_ASKED: Final = 256
 # More vectors than this at once would keep other threads waiting for milliseconds.
 _BATCH: Final = 512
-# Rows of one statement.
-_TOGETHER: Final = 32
 # Rows whose metadata is read at a time, about a millisecond of it, and how long other threads get their turn then.
 SOME: Final = 256
 _PAUSE: Final = 0.0001
 _METADATA: Final = 0xFFFFFFFF
 _FIELDS: Final = "row, id, content, embed_text, metadata, sum"
-_PUT_TEXTS: Final = (
-    "INSERT INTO chunks (row, namespace, id, content, embed_text, metadata, sum) VALUES {}"
+_PUT_TEXT: Final = (
+    "INSERT INTO chunks (row, namespace, id, content, embed_text, metadata, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (row) DO UPDATE SET content = excluded.content, embed_text = excluded.embed_text,"
     " metadata = excluded.metadata, sum = excluded.sum"
 )
-_PUT_VECTORS: Final = "INSERT OR REPLACE INTO vectors (row, vector, sum) VALUES {}"
-_LOG: Final = "INSERT INTO changes (seq, namespace, row, kind, token) VALUES {}"
-
-
-class Gone(NamedTuple):
-    """A row whose text or vector was deleted or replaced, and that text as it was searched by."""
-
-    row: int
-    text: str
-
-
-class _Known(NamedTuple):
-    """What a row holds that is written again."""
-
-    row: int
-    text: str
-    vector: bytes | None
-
-    def is_like(self, given: Row) -> bool:
-        """Whether text and vector stay what they are."""
-        same = given.vector is not None and given.vector.tobytes() == self.vector
-        return same and given.searched_text == self.text
+_PUT_VECTOR: Final = "INSERT OR REPLACE INTO vectors (row, vector, sum) VALUES (?, ?, ?)"
+_KNOWN: Final = (
+    "SELECT row, coalesce(embed_text, content), vector FROM chunks LEFT JOIN vectors USING (row)"
+    " WHERE namespace = ? AND id = ?"
+)
 
 
 def last_change(connection: sqlite3.Connection) -> int:
@@ -95,50 +74,35 @@ def overtaken(connection: sqlite3.Connection, namespace: str, seq: int) -> list[
     return [row for (row,) in found]
 
 
-def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]) -> list[Gone]:
-    """Insert or replace chunks of different ids; return those whose searched text or vector was replaced by another."""
+def vector_at(connection: sqlite3.Connection, row: int) -> bytes | None:
+    """Return the vector of a row as it is stored, None if there is no such row."""
+    found = connection.execute("SELECT vector FROM vectors WHERE row = ?", (row,)).fetchone()
+    return None if found is None else found[0]
+
+
+def write_chunks(connection: sqlite3.Connection, namespace: str, rows: Sequence[Row]) -> list[str]:
+    """Insert or replace chunks of different ids; return the searched texts that were replaced, or whose vector was."""
     first = last_change(connection) + 1
-    known = _known(connection, namespace, [row.id for row in rows])
-    # A new row takes the number of its change.
-    numbers = [known[row.id].row if row.id in known else seq for seq, row in enumerate(rows, first)]
+    numbers: list[int] = []
+    gone: list[str] = []
+    for seq, row in enumerate(rows, first):
+        known = connection.execute(_KNOWN, (namespace, row.id)).fetchone()
+        # A new row takes the number of its change.
+        numbers.append(seq if known is None else known[0])
+        if known is not None and known[1:] != (row.searched_text, row.vector.tobytes()):  # type: ignore[union-attr]
+            gone.append(known[1])
     texts = (
         (number, namespace, row.id, row.content, row.embed_text, row.metadata,
          text_sum(row.id, row.content, row.embed_text, row.metadata))
         for number, row in zip(numbers, rows, strict=True)
     )  # fmt: skip
-    _insert(connection, _PUT_TEXTS, texts, len(rows))
+    connection.executemany(_PUT_TEXT, texts)
     for low in range(0, len(rows), _BATCH):
         vectors = _stacked(rows[low : low + _BATCH])
         some = zip(numbers[low : low + _BATCH], vectors, vector_sums(vectors).tolist(), strict=True)
-        _insert(connection, _PUT_VECTORS, some, len(vectors))
+        connection.executemany(_PUT_VECTOR, some)
     _log(connection, namespace, first, numbers, PUT)
-    given = ((known[row.id], row) for row in rows if row.id in known)
-    return [Gone(old.row, old.text) for old, row in given if not old.is_like(row)]
-
-
-def _insert(
-    connection: sqlite3.Connection, statement: str, rows: Iterator[tuple[object, ...]], count: int
-) -> None:
-    """Insert ``count`` rows by a statement with ``{}`` for their values, many at a time.
-
-    Fewer steps, so that this thread asks for the interpreter less often; and no more at once, because thousands of new
-    tuples would have Python look through all that it holds for garbage.
-    """
-    while count:
-        # Powers of two: SQLite has the statements for so few numbers ready.
-        number = min(_TOGETHER, 1 << (count.bit_length() - 1))
-        values = [*chain.from_iterable(islice(rows, number))]
-        connection.execute(_filled(statement, number, len(values) // number), values)
-        count -= number
-
-
-@cache
-def _filled(statement: str, rows: int, columns: int) -> str:
-    return statement.format(",".join([f"({_marks(columns)})"] * rows))
-
-
-def _marks(count: int) -> str:
-    return ",".join("?" * count)
+    return gone
 
 
 def _stacked(rows: Sequence[Row]) -> FloatArray:
@@ -148,35 +112,19 @@ def _stacked(rows: Sequence[Row]) -> FloatArray:
     return np.frombuffer(joined, dtype=np.float32).reshape(len(vectors), -1)
 
 
-def _known(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> dict[str, _Known]:
-    known: dict[str, _Known] = {}
-    for low in range(0, len(ids), _ASKED):
-        some = ids[low : low + _ASKED]
-        # The last one repeated, up to a power of two: SQLite has the statements for so few numbers ready.
-        count = 1 << (len(some) - 1).bit_length()
-        found = connection.execute(
-            "SELECT id, row, coalesce(embed_text, content), vector FROM chunks LEFT JOIN vectors USING (row)"  # noqa: S608
-            f" WHERE namespace = ? AND id IN ({_marks(count)})",
-            (namespace, *some, *[some[-1]] * (count - len(some))),
-        )
-        known |= {id: _Known(*fields) for id, *fields in found}
-    return known
-
-
-def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[Gone]:
-    """Delete chunks that exist and return them."""
-    gone: list[Gone] = []
+def delete_chunks(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[str]:
+    """Delete chunks that exist and return the texts by which they were searched."""
+    gone: list[tuple[int, str]] = []
     for id in ids:
-        found = connection.execute(
+        gone += connection.execute(
             "DELETE FROM chunks WHERE namespace = ? AND id = ? RETURNING row, coalesce(embed_text, content)",
             (namespace, id),
-        ).fetchone()
-        if found is not None:
-            connection.execute("DELETE FROM vectors WHERE row = ?", (found[0],))
-            gone.append(Gone(*found))
+        ).fetchall()
     if gone:
-        _log(connection, namespace, last_change(connection) + 1, [each.row for each in gone], DELETED)
-    return gone
+        numbers = [row for row, _ in gone]
+        connection.executemany("DELETE FROM vectors WHERE row = ?", [(row,) for row in numbers])
+        _log(connection, namespace, last_change(connection) + 1, numbers, DELETED)
+    return [text for _, text in gone]
 
 
 def patch_metadata(connection: sqlite3.Connection, namespace: str, id: str, patch: str) -> bool:
@@ -200,8 +148,10 @@ def patch_metadata(connection: sqlite3.Connection, namespace: str, id: str, patc
 def _log(connection: sqlite3.Connection, namespace: str, first: int, rows: Sequence[int], kind: int) -> None:
     """Write down the changes of these rows, the first of them under the number ``first``."""
     token = secrets.randbits(63)
-    changes = ((seq, namespace, row, kind, token) for seq, row in enumerate(rows, first))
-    _insert(connection, _LOG, changes, len(rows))
+    connection.executemany(
+        "INSERT INTO changes (seq, namespace, row, kind, token) VALUES (?, ?, ?, ?, ?)",
+        [(seq, namespace, row, kind, token) for seq, row in enumerate(rows, first)],
+    )
     last = first + len(rows) - 1
     if last > LOG_SIZE and last // _SWEPT != (first - 1) // _SWEPT:
         connection.execute("DELETE FROM changes WHERE seq <= ?", (last - LOG_SIZE,))
@@ -220,20 +170,30 @@ def _damaged(name: str) -> StoreCorruptError:
     return StoreCorruptError(f"{name} is damaged: it is not what its checksum says; restore a backup")
 
 
-def chunks_by_id(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-    """Return chunks in the order of the ids."""
+def chunks_by_id(
+    connection: sqlite3.Connection, namespace: str, ids: Sequence[str], dim: int | None = None
+) -> list[Chunk]:
+    """Return chunks in the order of the ids; with their vectors, where ``dim`` says how long these are."""
     sql = f"SELECT {_FIELDS} FROM chunks WHERE namespace = ? AND id = ?"  # noqa: S608
-    found = (connection.execute(sql, (namespace, id)).fetchone() for id in ids)
-    return [_chunk_of(fields) for fields in found if fields is not None]
+    asked = (connection.execute(sql, (namespace, id)).fetchone() for id in ids)
+    found = [fields for fields in asked if fields is not None]
+    chunks = [_chunk_of(fields) for fields in found]
+    if dim is None:
+        return chunks
+    sql = "SELECT row, vector, sum FROM vectors WHERE row = ?"
+    kept = [connection.execute(sql, (fields[0],)).fetchone() for fields in found]
+    if None in kept:
+        raise StoreCorruptError(f"the chunk {found[kept.index(None)][1]!r} has no vector; restore a backup")
+    return [
+        replace(chunk, vector=vector.copy())
+        for chunk, vector in zip(chunks, vectors_of(kept, dim), strict=True)
+    ]
 
 
 def chunks_by_row(connection: sqlite3.Connection, rows: Sequence[int]) -> list[Chunk]:
     """Return the chunks of these rows in their order; each must be there."""
-    chunks: dict[int, Chunk] = {}
-    for low in range(0, len(rows), _ASKED):
-        some = rows[low : low + _ASKED]
-        sql = f"SELECT {_FIELDS} FROM chunks WHERE row IN ({_marks(len(some))})"  # noqa: S608
-        chunks |= {fields[0]: _chunk_of(fields) for fields in connection.execute(sql, some)}
+    sql = f"SELECT {_FIELDS} FROM chunks WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants
+    chunks = {fields[0]: _chunk_of(fields) for fields in connection.execute(sql, (str([*rows]),))}
     if len(chunks) < len(rows):
         raise StoreCorruptError("vectors without their texts; restore a backup")
     return [chunks[row] for row in rows]

@@ -1,11 +1,11 @@
 """What is derived from the rows of a large namespace, in a file that is mapped: vectors, codes and columns.
 
 A file is written beside and renamed, and never changed in place, so whoever maps it keeps what it was. It is removed
-when a row of it is deleted or replaced, and written again later. One that is damaged, or of another store or history,
-counts as missing: the rows say the same.
+by the transaction that deletes or replaces one of its rows, and written again later. One that is damaged, or of another
+store or history, counts as missing: the rows say the same.
 
-It begins with a header (magic, place, length and CRC-32 of the contents), then come the parts, each with a CRC-32 for
-every stretch of it, and at the end the contents: what the file is of and where its parts lie, as JSON.
+A header of 4,096 bytes (magic, length and CRC-32; what the file is of and where its parts lie, as JSON) is followed by
+the parts, each at a page of its own and with a CRC-32.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import struct
 import weakref
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -32,13 +31,11 @@ if TYPE_CHECKING:
 
     from vectorstores.base import FloatArray
 
-_HEADER: Final = struct.Struct("<8sqqI")
-_MAGIC: Final = b"JVSMAT01"
-_ENDING: Final = ".matrix"
-_ALIGNED: Final = 4096
-_STRETCH: Final = 2**24
-# Below this size, starting threads takes longer than the checksums.
-_THREADS_FROM: Final = 4 * _STRETCH
+_HEADER: Final = struct.Struct("<8sII")
+_MAGIC: Final = b"JVSNAP01"
+_ENDING: Final = ".snapshot"
+_EARLIER: Final = (".matrix", ".vectors", ".codes")
+_PAGE: Final = 4096
 # Names of the files that this process is writing: one that was killed may have had the same number, as in a container.
 _under_way: Final[set[str]] = set()
 
@@ -75,18 +72,16 @@ class Moment(NamedTuple):
 class Snapshot:
     """A file that is open and mapped. ``vectors`` may be written to: changes stay in memory."""
 
-    def __init__(self, file: BinaryIO, contents: Mapping[str, Any]) -> None:
+    def __init__(self, file: BinaryIO, said: Mapping[str, Any]) -> None:
         self._file = file
         weakref.finalize(self, file.close)
         self._is = _state_of(file)
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        self._parts: dict[str, list[Any]] = contents["parts"]
-        self.moment = Moment(*contents["moment"])
-        self.trained: int = contents["trained"]
-        """How many vectors its codes were begun with."""
+        self._parts: dict[str, list[int]] = said["parts"]
+        self.moment = Moment(*said["moment"])
         self.rows: NDArray[np.int64] = np.frombuffer(self.part("rows"), dtype="<i8")
         self.vectors: FloatArray = np.frombuffer(self.part("vectors"), dtype="<f4").reshape(
-            len(self.rows), contents["dim"]
+            len(self.rows), said["dim"]
         )
 
     @property
@@ -97,28 +92,19 @@ class Snapshot:
         """
         return _state_of(self._file) == self._is
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it was neither removed nor replaced by another."""
+        return os.fstat(self._file.fileno()).st_nlink > 0
+
     def part(self, name: str) -> memoryview:
         """Return the bytes of a part; none if it is not there."""
-        start, length, *_ = self._parts.get(name, (0, 0))
+        start, length, _ = self._parts.get(name, (0, 0, 0))
         return memoryview(self._map)[start : start + length]
 
     def is_whole(self) -> bool:
         """Whether its parts have their checksums."""
-        stretches = [
-            (start + _STRETCH * number, min(start + _STRETCH * (number + 1), start + length), known)
-            for start, length, sums in self._parts.values()
-            for number, known in enumerate(sums)
-        ]
-        data = memoryview(self._map)
-
-        def fits(stretch: tuple[int, int, int]) -> bool:
-            start, end, known = stretch
-            return zlib.crc32(data[start:end]) == known
-
-        if len(data) < _THREADS_FROM:
-            return all(map(fits, stretches))
-        with ThreadPoolExecutor(2) as threads:
-            return all(threads.map(fits, stretches))
+        return all(zlib.crc32(self.part(name)) == known for name, (_, _, known) in self._parts.items())
 
 
 def _state_of(file: BinaryIO) -> tuple[int, int]:
@@ -126,58 +112,31 @@ def _state_of(file: BinaryIO) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def opened(place: Place, *, check: bool = True) -> Snapshot | None:
-    """Return the file at a place, or None if there is none that can be relied on; without ``check``, what it says of
-    itself is relied on.
-    """
+def opened(place: Place) -> Snapshot | None:
+    """Return the file at a place, or None if there is none that can be relied on."""
     try:
         file = place.path.open("rb")
     except OSError:
         return None
     try:
-        contents = _contents(file, place)
-        snapshot = None if contents is None else Snapshot(file, contents)
-    except (OSError, ValueError, KeyError, TypeError):  # unreadable, or written by something else
-        snapshot = None
-    if snapshot is None or (check and not snapshot.is_whole()):
-        file.close()
-        return None
-    return snapshot
-
-
-def moment_of(path: Path) -> Moment | None:
-    """Return what a file says it knows of; None if it can't be read. Raises FileNotFoundError."""
-    try:
-        with path.open("rb") as file:
-            contents = _contents(file, None)
-        return None if contents is None else Moment(*contents["moment"])
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _contents(file: BinaryIO, place: Place | None) -> dict[str, Any] | None:
-    head = file.read(_HEADER.size)
-    if len(head) < _HEADER.size:
-        return None
-    magic, start, length, known = _HEADER.unpack(head)
-    size = os.fstat(file.fileno()).st_size
-    if magic != _MAGIC or not 0 < start < size or start + length != size:
-        return None
-    file.seek(start)
-    data = file.read(length)
-    if zlib.crc32(data) != known:
-        return None
-    contents: dict[str, Any] = json.loads(data)
-    mine = place is None or (contents["of"] == [place.store, place.digest] and contents["dim"] == place.dim)
-    return contents if mine else None
+        magic, length, known = _HEADER.unpack(file.read(_HEADER.size))
+        data = file.read(length)
+        if magic == _MAGIC and zlib.crc32(data) == known:
+            said = json.loads(data)
+            if said["of"] == [place.store, place.digest] and said["dim"] == place.dim:
+                snapshot = Snapshot(file, said)
+                if snapshot.is_whole():
+                    return snapshot
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        pass  # unreadable, or written by something else: as good as missing
+    file.close()
+    return None
 
 
 class Draft:
     """A file that is being written; it goes when it is not put in its place.
 
-    Use it as a context manager: :meth:`add` the parts, then :meth:`put_in_place`.
+    Use it as a context manager: :meth:`add` the parts, :meth:`finish`, then :meth:`put_in_place`.
     """
 
     def __init__(self, place: Place) -> None:
@@ -187,11 +146,11 @@ class Draft:
         self._path = place.path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}.new")
         _under_way.add(self._path.name)
         self._file = self._path.open("x+b")
-        self._parts: dict[str, list[Any]] = {}
+        self._parts: dict[str, list[int]] = {}
 
     def __enter__(self) -> Self:
         self._path.chmod(0o600)
-        self._file.write(bytes(_ALIGNED))
+        self._file.write(bytes(_PAGE))
         return self
 
     def __exit__(
@@ -202,56 +161,39 @@ class Draft:
         self._path.unlink(missing_ok=True)
 
     def add(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
-        """Write a part, which begins at a page of its own."""
-        self._file.write(bytes(-self._file.tell() % _ALIGNED))
-        start, sums, running, room = self._file.tell(), [], 0, _STRETCH
+        """Write a part."""
+        self._file.write(bytes(-self._file.tell() % _PAGE))
+        start, known = self._file.tell(), 0
         for piece in pieces:
-            data = memoryview(piece).cast("B")
-            self._file.write(data)
-            while len(data) >= room:
-                sums.append(zlib.crc32(data[:room], running))
-                data, running, room = data[room:], 0, _STRETCH
-            running, room = zlib.crc32(data, running), room - len(data)
-        if room < _STRETCH:
-            sums.append(running)
-        self._parts[name] = [start, self._file.tell() - start, sums]
+            self._file.write(piece)
+            known = zlib.crc32(piece, known)
+        self._parts[name] = [start, self._file.tell() - start, known]
 
     def vectors(self) -> FloatArray:
         """Return the vectors that were added, mapped."""
         self._file.flush()
         start, length, _ = self._parts["vectors"]
-        found: FloatArray = np.memmap(
-            self._file,
-            dtype="<f4",
-            mode="r",
-            offset=start,
-            shape=(length // 4 // self._place.dim, self._place.dim),
-        )
+        dim = self._place.dim
+        found: FloatArray = np.memmap(self._file, "<f4", "r", start, (length // 4 // dim, dim))
         return found.view(np.ndarray)
 
-    def put_in_place(self, moment: Moment, trained: int) -> Snapshot:
-        """Let the file take the place of an older one, and return it; an OSError leaves that whole."""
-        place = self._place
-        contents = {
-            "of": [place.store, place.digest],
-            "dim": place.dim,
+    def finish(self, moment: Moment) -> Snapshot:
+        """Say what the file is of, and return it mapped."""
+        said = {
+            "of": [self._place.store, self._place.digest],
+            "dim": self._place.dim,
             "moment": moment,
             "parts": self._parts,
-            "trained": trained,
         }
-        data = json.dumps(contents).encode()
-        start = self._file.tell()
-        self._file.write(data)
+        data = json.dumps(said).encode()
         self._file.seek(0)
-        self._file.write(_HEADER.pack(_MAGIC, start, len(data), zlib.crc32(data)))
+        self._file.write(_HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
         self._file.flush()
-        file = self._path.open("rb")
-        try:
-            self._path.replace(place.path)
-            return Snapshot(file, json.loads(data))
-        except BaseException:
-            file.close()
-            raise
+        return Snapshot(self._path.open("rb"), said)
+
+    def put_in_place(self) -> None:
+        """Let the file take the place of an older one; an OSError leaves that whole."""
+        self._path.replace(self._place.path)
 
 
 def clean(folder: Path) -> None:
@@ -262,8 +204,7 @@ def clean(folder: Path) -> None:
         _, _, owner = file.name.removesuffix(".new").partition(".")
         process = owner.partition(".")[0]
         written = file.name in _under_way or (process.isdigit() and _is_another(int(process)))
-        draft = file.suffix == ".new" and not written
-        if draft or file.suffix in (".vectors", ".codes"):
+        if (file.suffix == ".new" and not written) or file.suffix in _EARLIER:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
 

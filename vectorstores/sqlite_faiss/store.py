@@ -15,25 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio.lowlevel
 import anyio.to_thread
 
 from vectorstores._checks import cache_key, check_indexed
 from vectorstores._engine import Opened, Query
-from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError
+from vectorstores.base import DEFAULT_INDEXED, Embedder, StoreClosedError, StoreUnavailableError
 from vectorstores.embedders import embedder_or_default
 from vectorstores.sqlite_faiss import records, rows, schema, snapshot
-from vectorstores.sqlite_faiss.background import Background
 from vectorstores.sqlite_faiss.cache import EmbeddingCache
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import INDEX, prepare
 from vectorstores.sqlite_faiss.index import MEMORY, ROLE, Index
 from vectorstores.sqlite_faiss.records import append_records
-from vectorstores.sqlite_faiss.removal import Removal
-from vectorstores.sqlite_faiss.rows import Gone
+from vectorstores.sqlite_faiss.rows import write_chunks
 from vectorstores.sqlite_faiss.snapshot import Place
 from vectorstores.sqlite_faiss.upkeep import Upkeep
-from vectorstores.sqlite_faiss.writer import Write, Writer
+from vectorstores.sqlite_faiss.writer import Writer
 from vectorstores.store import Store
 
 if TYPE_CHECKING:
@@ -72,11 +69,11 @@ class FaissVectorStore(Store):
     more has). The one that is searched stays, whatever it takes, and the one whose file is being written. What was let
     go of is read again by the next search of it, a small namespace in a millisecond.
 
-    What was deleted or replaced is found no more when the call returns, and a file of the index that holds its vector
-    is removed; it is written again some seconds later, or when the store is closed. A tenth of a second later, or when
-    the store is closed, its bytes are overwritten in the database and its write-ahead log too; later where another
-    process reads just then, or where the disk refuses, which is logged and tried again after the next write and at the
-    next opening.
+    What was deleted or replaced is found no more when the call returns, and the index file of its namespace, which
+    holds its vector, is gone; a search some ten seconds later has it written again, or closing does. Where the file
+    can't be removed, nothing is deleted, and the call raises :class:`~vectorstores.StoreUnavailableError`. A tenth of
+    a second later, or when the store is closed, its bytes are overwritten in the database and its write-ahead log too;
+    later where another process reads just then, or where the disk refuses, which is logged and tried again.
 
     Rows carry checksums: one whose bytes are not what was stored raises :class:`~vectorstores.StoreCorruptError`
     naming it.
@@ -111,9 +108,8 @@ class _State:
     cache: EmbeddingCache
     writer: Writer
     index: Index
-    background: Background
-    removal: Removal
     upkeep: Upkeep
+    place_of: Callable[[str], Place]
 
 
 class _FaissEngine:
@@ -165,16 +161,15 @@ class _FaissEngine:
             def place_of(namespace: str) -> Place:
                 return Place(self._folder / INDEX, store, namespace, embedder.dim)
 
-            background = Background("vectorstores-upkeep")
-            removal = Removal(database, place_of, background)
-            removal.look_for_leftovers()
             index = Index(database, place_of, self._indexed, self._memory)
-            upkeep = Upkeep(database, place_of, index, background, removal)
+            upkeep = Upkeep(database, place_of, index)
+            # A process that was killed may have left what it deleted.
+            upkeep.scrub_soon()
             opened = Opened(embedder, embedder.id, embedder.dim)
-            writer = Writer(database, self._put, self._committed)
-            cache = EmbeddingCache(opened.dim)
             self._process = os.getpid()
-            self._state = _State(opened, database, cache, writer, index, background, removal, upkeep)
+            self._state = _State(
+                opened, database, EmbeddingCache(opened.dim), Writer(database), index, upkeep, place_of
+            )
 
     async def close(self) -> None:
         await anyio.to_thread.run_sync(self._close)
@@ -186,10 +181,7 @@ class _FaissEngine:
         if state is not None and os.getpid() == self._process:
             try:
                 state.writer.close()
-                state.background.close()
-                # Files lose what was deleted first: those that are written then are whole.
-                state.removal.finish()
-                state.upkeep.finish()
+                state.upkeep.close()
             finally:
                 # This waits for the searches that go on, which use what is held.
                 state.database.close()
@@ -198,27 +190,7 @@ class _FaissEngine:
     # ---- writes
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        result: T = await self._ready().writer(Write(work))
-        return result
-
-    def _committed(self, writes: Sequence[Write]) -> None:
-        assert self._state is not None  # noqa: S101 - it was open
-        gone: dict[str, int] = {}
-        for write in writes:
-            if write.namespace is not None and write.result:
-                oldest = min(each.row for each in write.result)
-                gone[write.namespace] = min(oldest, gone.get(write.namespace, oldest))
-        self._state.removal.gone(gone)
-
-    def _put(self, connection: sqlite3.Connection, namespace: str, given: Sequence[Row]) -> list[Gone]:
-        replaced = rows.write_chunks(connection, namespace, given)
-        self._forget(connection, replaced)
-        return replaced
-
-    def _forget(self, connection: sqlite3.Connection, gone: Sequence[Gone]) -> None:
-        if gone and self._state is not None:
-            embedder = self._state.opened.embedder_id
-            self._state.cache.purge(connection, (cache_key(embedder, each.text) for each in gone))
+        return await self._ready().writer(work)
 
     async def write(
         self,
@@ -229,24 +201,24 @@ class _FaissEngine:
     ) -> None:
         state = self._ready()
 
-        def work(connection: sqlite3.Connection) -> list[Gone]:
-            replaced = self._put(connection, namespace, rows) if rows else []
+        def work(connection: sqlite3.Connection) -> None:
+            if rows:
+                _forget(connection, state, namespace, write_chunks(connection, namespace, rows))
             append_records(connection, namespace, records)
             state.cache.write(connection, embeddings)
-            return replaced
 
-        alone = not records and not embeddings
-        await state.writer(Write(work, namespace, rows if alone else ()))
+        await self._write(work)
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
-        def work(connection: sqlite3.Connection) -> list[Gone]:
+        state = self._ready()
+
+        def work(connection: sqlite3.Connection) -> int:
             gone = rows.delete_chunks(connection, namespace, ids)
             append_records(connection, namespace, records)
-            self._forget(connection, gone)
-            return gone
+            _forget(connection, state, namespace, gone)
+            return len(gone)
 
-        gone: list[Gone] = await self._ready().writer(Write(work, namespace))
-        return len(gone)
+        return await self._write(work)
 
     async def update(self, namespace: str, id: str, patch: str) -> bool:
         return await self._write(lambda connection: rows.patch_metadata(connection, namespace, id, patch))
@@ -278,18 +250,14 @@ class _FaissEngine:
         return await self._read(lambda connection: cache.read(connection, keys))
 
     async def search(self, namespace: str, query: Query) -> list[SearchHit]:
-        state, hits = self._ready(), None
-        if state.index.is_quick(namespace, query):
-            await anyio.lowlevel.checkpoint()
-            self._ready()
-            hits = state.index.search_at_once(namespace, query)
-        if hits is None:
-            hits = await anyio.to_thread.run_sync(state.index.search, namespace, query)
+        state = self._ready()
+        hits = await anyio.to_thread.run_sync(state.index.search, namespace, query)
         state.upkeep.look_after(namespace)
         return hits
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Chunk]:
-        return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids))
+    async def get(self, namespace: str, ids: Sequence[str], *, vectors: bool = False) -> list[Chunk]:
+        dim = self._ready().opened.dim if vectors else None
+        return await self._read(lambda connection: rows.chunks_by_id(connection, namespace, ids, dim))
 
     async def count(self, namespace: str, where: Node | None) -> int:
         return await self._read(lambda connection: rows.count_chunks(connection, namespace, where))
@@ -306,3 +274,25 @@ class _FaissEngine:
         return await self._read(
             lambda connection: records.scan_records(connection, namespace, collection, after, limit)
         )
+
+
+def _forget(connection: sqlite3.Connection, state: _State, namespace: str, texts: Sequence[str]) -> None:
+    """Take texts that are being deleted or replaced, and their vectors, off the disk.
+
+    The file of the index goes before the transaction is committed, so that none is left whatever happens: without it,
+    the rows are read.
+    """
+    if not texts:
+        return
+    embedder = state.opened.embedder_id
+    state.cache.purge(connection, (cache_key(embedder, text) for text in texts))
+    path = state.place_of(namespace).path
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"{path} holds what is deleted and can't be removed: {error}; nothing of the call was stored"
+        ) from error
+    state.upkeep.scrub_soon()

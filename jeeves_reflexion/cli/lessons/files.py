@@ -2,312 +2,94 @@
 
 from __future__ import annotations
 
-import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 import anyio
-import anyio.to_thread
 import click
 
-from jeeves_reflexion.cli.lessons.admission import clean, problem_with, shape_of
-from jeeves_reflexion.cli.lessons.service import LessonService, within
-from jeeves_reflexion.cli.lessons.sync import export_folder
-from jeeves_reflexion.cli.lessons.views import short, task_excerpt
-from jeeves_reflexion.cli.options import Asking, EmbedderChoice, Where
-from jeeves_reflexion.cli.service import counted
-from jeeves_reflexion.cli.stores import open_for_reading, open_for_run
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
-from jeeves_reflexion.lessons import VectorLessonStore, gate
-from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.exchange.files import (
-    BadLine,
-    ImportReport,
-    Line,
-    Lines,
-    export_file,
-    import_file,
-    plan_import,
-    undone,
+from jeeves_reflexion.cli.lessons.exchange import (
+    MANIFEST,
+    Importing,
+    Planned,
+    edits_of,
+    export_folder,
+    orders,
+    planned_import,
+    take_in,
+    take_over,
+    with_tasks,
 )
-from jeeves_reflexion.lessons.exchange.lines import to_line
-from jeeves_reflexion.lessons.gate import clean_prompt
-from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import MOST_TASKS
-from jeeves_reflexion.lessons.repository import store_errors
-from jeeves_reflexion.lessons.screening.detecting import Finding, screen
-from jeeves_reflexion.lessons.traces import Forgotten, forgotten, remember
-from jeeves_reflexion.reflections.folder import Malformed
-from jeeves_reflexion.reflections.lesson_files import lesson_changes
-from jeeves_reflexion.types import JSON, Lesson, LessonState
-from vectorstores import origin_of
-
-Format = Literal["jsonl", "markdown"]
+from jeeves_reflexion.cli.lessons.library import Library, brief, over_lessons, short, task_excerpt
+from jeeves_reflexion.cli.lessons.look import create_option, state_option
+from jeeves_reflexion.cli.options import (
+    Asking,
+    EmbedderChoice,
+    asking_options,
+    by_option,
+    embedder_option,
+    gathered,
+)
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.exchange.files import ImportReport, Line, export_file, to_line
+from jeeves_reflexion.reflections.folder import place
+from jeeves_reflexion.reflections.journal import ReflectionJournal
+from jeeves_reflexion.reflections.library import ReflectionLibrary
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import LessonState
 
 _SHOWN: Final = 20
+_STDOUT: Final = ("-", "/dev/stdout", "/dev/fd/1")
 
 
-@dataclass(frozen=True, slots=True)
-class Importing:
-    """What is imported, and how.
-
-    ``approve`` lets new lessons be recalled at once; ``restore`` takes one's own lessons back as they were written,
-    with ``force`` also those that the store has changed since; ``create`` makes a store where there is none;
-    ``skip_bad`` passes over what is no lesson.
-    """
-
-    source: Path
-    approve: bool = False
-    restore: bool = False
-    force: bool = False
-    create: bool = False
-    skip_bad: bool = False
-    by: str = ""
-    embedder: EmbedderChoice = "auto"
-
-
-class FileService(LessonService):
-    """Carries lessons to files and back."""
-
-    def __init__(self, where: Where) -> None:
-        super().__init__(where)
-        self._stored: Mapping[str, Lesson] = {}
-        self._held: dict[str, Finding] = {}
-
-    def export(self, target: str, form: Format, state: LessonState | None, *, overwrite: bool) -> None:
-        """Write lessons to a file of JSON lines, to stdout ("-"), or to a folder of Markdown files."""
-        path = None if target == "-" or _is_stdout(target) else Path(target)
-        if path is None and self._as_json:
-            raise click.UsageError("--json would stand among the lessons: name a file")
-        _check_target(path, form, overwrite=overwrite)
-        found = self._read(lambda store: self._exported(store, state))
-        number = len(found)
-        if path is None:
-            for lesson, tasks in found:
-                click.echo(to_line(lesson, tasks))
-        elif form == "markdown":
-            export_folder(path, found)
-        elif _takes_writing(path):
-            _write_to(path, found)
-        else:
-            anyio.run(export_file, path, found)
-        said = f"exported {counted(number, 'lesson')}"
-        if path is None:
-            self._screen.note(said)
-        else:
-            self._answer({"exported": number, "to": str(path), "format": form}, f"{said} to {path}")
-
-    def import_(self, asking: Asking, **given: Any) -> None:  # noqa: ANN401 - as click gives them
-        """Import lessons: show what that adds, changes and refuses, ask, and do it."""
-        order = Importing(**given)
-        if order.approve and order.restore:
-            raise click.UsageError(
-                "--approve and --restore exclude each other: --restore keeps the state as it was"
-            )
-        if order.force and not order.restore:
-            raise click.UsageError("--force goes with --restore: nothing else goes back to an older state")
-        # Not in an event loop: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
-        report = anyio.run(self._plan, order, _read(order))
-        if not self._as_json:
-            self._show(report, limit=None if asking.dry_run else _SHOWN)
-        held = [line.lesson.id for line in report.added if line.lesson.id in self._held]
-        answer = {**_answer(report), "quarantine": [*held]}
-        if not report.changes:
-            self._answer({"dry_run": asking.dry_run, **answer}, "nothing to import")
-            if report.refused and not report.same:
-                click.get_current_context().exit(1)
-            return
-        number = counted(len(report.changes), "lesson")
-        waits = "" if order.approve or order.restore else "; new ones wait for review"
-        if not self._go(asking, f"Import {number}{waits}?"):
-            self._answer_dry(answer)
-            return
-        merged = self._import(order, report)
-        also = f", {merged} of them merged into lessons that say the same" if merged else ""
-        also += f", {len(held)} of them into quarantine" if held else ""
-        self._answer({"dry_run": False, **answer, "merged": merged}, f"imported {number}{also}{waits}")
-
-    def _show(self, report: ImportReport, *, limit: int | None) -> None:
-        kinds: tuple[tuple[str, Sequence[Line]], ...] = (
-            ("new", report.added),
-            ("changed", report.changed),
-            ("refused", report.refused),
-        )
-        for what, lines in kinds:
-            for line in lines[:limit]:
-                shown = _line_row(what, line, self._stored.get(line.lesson.id))
-                if (finding := self._held.get(line.lesson.id)) is not None and not line.reason:
-                    shown |= {
-                        "state": "quarantine",
-                        "why": f"it gives orders ({finding.kind}): {finding.why}",
-                    }
-                self._screen.entry(shown)
-            if limit is not None and len(lines) > limit:
-                self._screen.note(f"and {len(lines) - limit} more {what}; --dry-run shows all", "dim")
-        for bad in report.bad[:limit]:
-            self._screen.note(f"passed over: {bad.problem if '.md: ' in bad.problem else bad}")
-        self._screen.note(str(report), "dim")
-
-    # -- what touches the store and files
-
-    async def _exported(
-        self, store: VectorLessonStore, state: LessonState | None
-    ) -> list[tuple[Lesson, tuple[str, ...]]]:
-        with self._screen.busy():
-            self._screen.waiting_for("reading lessons")
-            return [each for each in await _with_tasks(store) if state is None or each[0].state == state]
-
-    async def _plan(self, order: Importing, lines: Lines) -> ImportReport:
-        older: dict[str, str] = {}
-        gone = Forgotten()
-        prepared = _prepared(lines, order)
-        if not await anyio.to_thread.run_sync(partial(_is_there, self._place)):
-            if not order.create:
-                raise ConfigurationError(
-                    f"no lesson store at {self._shown}: name one with --lessons or JEEVES_LESSONS, or add --create to "
-                    "make it"
-                )
-            self._stored = {}
-        else:
-            async with open_for_reading(self._place, self._namespace) as store:
-                self._stored = {
-                    line.lesson.id: known
-                    for line in lines.lessons
-                    if (known := await store.get(line.lesson.id)) is not None
-                }
-                async with store_errors("read what was forgotten"):
-                    gone = await forgotten(store.repository)
-                if order.restore:
-                    older = await self._older(store, prepared)
-        said = {line.lesson.id: line.lesson.text for line in lines.lessons}
-        tasks = {line.lesson.id: len(set(line.tasks)) for line in prepared.lessons}
-
-        def check(lesson: Lesson) -> str | None:
-            if tasks[lesson.id] > MOST_TASKS:
-                return f"it names {tasks[lesson.id]} tasks, and a lesson is recalled by {MOST_TASKS} at most"
-            finding = screen(said[lesson.id]) or screen(lesson.text)
-            if finding is None or not order.restore or lesson.id in self._stored:
-                return problem_with(lesson, said[lesson.id], restored=order.restore)
-            # Somebody let it in once, so it is not lost; somebody is to do so here.
-            self._held[lesson.id] = finding
-            return shape_of(lesson, restored=True)
-
-        return plan_import(
-            prepared,
-            self._stored,
-            check=check,
-            restore=order.restore,
-            older=older,
-            force=order.force,
-            forgotten=gone,
-        )
-
-    async def _older(self, store: VectorLessonStore, lines: Lines) -> dict[str, str]:
-        """Say of the lessons whose state the store has left behind what taking them back would undo."""
-        differing = [
-            line.lesson
-            for line in lines.lessons
-            if line.lesson.id in self._stored and line.lesson != self._stored[line.lesson.id]
-        ]
-        curator = Curator(store.repository)
-        found = {lesson.id: undone(lesson, await curator.history(lesson.id)) for lesson in differing}
-        return {lesson_id: what for lesson_id, what in found.items() if what}
-
-    def _import(self, order: Importing, report: ImportReport) -> int:
-        """Make an import, and return how many newcomers were merged into lessons that are there."""
-        change = Change("import", f"from {order.source.name}", order.by)
-
-        async def imported(store: VectorLessonStore) -> int:
-            merged = 0
-            with self._screen.busy():
-                for number, line in enumerate(report.changes):
-                    self._screen.waiting_for(f"imported {number} of {len(report.changes)}")
-                    async with store_errors("import a lesson"):
-                        if line.forgotten:
-                            # First: what is forgotten and there is taken away by the next who changes it.
-                            await remember(store.repository, line.lesson.id)
-                        if (found := self._held.get(line.lesson.id)) is None:
-                            merged += await _take(store, line, self._stored, change, order)
-                        else:
-                            cleaned = await gate.clean(line.lesson, line.tasks)
-                            await store.quarantine.hold(cleaned, found)
-            return merged
-
-        if order.create:
-            return within(lambda: open_for_run(self._place, self._namespace, order.embedder), imported)
-        return self._change(imported, order.embedder)
-
-
-async def _take(
-    store: VectorLessonStore, line: Line, stored: Mapping[str, Lesson], change: Change, order: Importing
-) -> bool:
-    """Store one line; whether it was merged into a lesson that is there."""
-    lesson = line.lesson
-    if lesson.id in stored:
-        # What somebody changed since it was shown is left as it is.
-        before = stored[lesson.id]
-        await store.repository.change(
-            lesson.id, lambda now: lesson if now == before else None, change, tasks=line.tasks
-        )
-    elif order.restore or lesson.state == "retired":
-        # A backup comes back lesson by lesson, and what is retired is to lie there under its own id.
-        await store.repository.put(await gate.clean(lesson, line.tasks), change)
-    else:
-        stored_as = await store.admit(lesson, line.tasks, change)
-        return stored_as.id != lesson.id
-    return False
-
-
-def _read(order: Importing) -> Lines:
-    if not order.source.is_dir():
-        return import_file(order.source, skip_bad=order.skip_bad)
-    found = lesson_changes(order.source, ())
-    if found.malformed and not order.skip_bad:
-        shown = "; ".join(map(_malformed, found.malformed[:5]))
-        raise ConfigurationError(
-            f"{counted(len(found.malformed), 'file')} of {order.source} can't be read, and nothing was imported"
-            f" (--skip-bad passes over such): {shown}"
-        )
-    lines = [
-        Line(number, each, found.tasks[each.id] or (each.task_excerpt,))
-        for number, each in enumerate(found.added, 1)
+@click.command(short_help="Write lessons to a file or a folder.")
+@click.argument("target", metavar="FILE|FOLDER|-")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("jsonl", "markdown")),
+    default="jsonl",
+    show_default=True,
+    help="A line of JSON for each lesson, or a folder with a Markdown file for each.",
+)
+@state_option
+@click.option(
+    "--overwrite", is_flag=True, help="Replace a file, or files of a folder, that are there already."
+)
+@over_lessons
+def export(library: Library, target: str, form: str, state: LessonState | None, *, overwrite: bool) -> None:
+    """Write lessons to a file, or to a folder of Markdown files that people read and edit."""
+    path = None if target in _STDOUT else Path(target)
+    if path is None and library.as_json:
+        raise click.UsageError("--json would stand among the lessons: name a file")
+    _check_target(path, form, overwrite=overwrite)
+    found = [
+        each for each in library.within(with_tasks, doing="reading lessons") if state in (None, each[0].state)
     ]
-    bad = [BadLine(number, _malformed(each)) for number, each in enumerate(found.malformed, 1)]
-    return Lines(tuple(lines), tuple(bad))
+    said = f"exported {counted(len(found), 'lesson')}"
+    lines = (f"{to_line(lesson, tasks)}\n" for lesson, tasks in found)
+    if path is None:
+        for line in lines:
+            click.echo(line, nl=False)
+        library.screen.note(said)
+        return
+    if form == "markdown":
+        export_folder(path, found)
+    elif _takes_writing(path):
+        try:  # not in a thread: a pipe that nobody reads is waited for, and Ctrl-C ends that
+            with path.open("w", encoding="ascii") as file:
+                file.writelines(lines)
+        except OSError as error:
+            raise LessonStoreError(f"{path} can't be written: {error.strerror}") from error
+    else:
+        anyio.run(export_file, path, found)
+    library.give({"exported": len(found), "to": str(path), "format": form}, f"{said} to {path}")
 
 
-def _malformed(bad: Malformed) -> str:
-    return f"{bad.path.name}: {bad.problem}"
-
-
-def _prepared(lines: Lines, order: Importing) -> Lines:
-    """Return lines as they may be stored: clean, without secrets, and new ones in the state that they are to have."""
-    return Lines(tuple(_clean(line, order) for line in lines.lessons), lines.bad)
-
-
-def _clean(line: Line, order: Importing) -> Line:
-    lesson = clean(line.lesson)
-    if not order.restore and lesson.state != "retired":
-        state: LessonState = "active" if order.approve else "proposed"
-        if state != lesson.state:
-            lesson = replace(lesson, state=state, state_reason=f"from {order.source.name}")
-    return replace(line, lesson=lesson, tasks=tuple(map(clean_prompt, line.tasks)))
-
-
-async def _with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
-    """Return every lesson with the texts of its tasks, oldest first."""
-    async with store_errors("list lessons"):
-        lessons = [lesson async for lesson in store.repository.each()]
-        tasks = await store.repository.tasks_of([lesson.id for lesson in lessons])
-    # One that is found by its own text keeps no more of its task than the beginning.
-    return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
-
-
-def _check_target(path: Path | None, form: Format, *, overwrite: bool) -> None:
+def _check_target(path: Path | None, form: str, *, overwrite: bool) -> None:
     if form == "markdown":
         if path is None:
             raise click.UsageError("Markdown goes to a folder: name one")
@@ -324,53 +106,203 @@ def _check_target(path: Path | None, form: Format, *, overwrite: bool) -> None:
             raise click.UsageError(f"{path} is there already: add --overwrite to replace it")
 
 
-def _is_stdout(target: str) -> bool:
-    """Whether a name, such as /dev/stdout, is where results are printed anyway."""
-    try:
-        return os.path.samestat(Path(target).stat(), os.fstat(1))
-    except OSError:
-        return False
-
-
 def _takes_writing(path: Path) -> bool:
     """Whether a file is a pipe or a character device: it is written to, for there is nothing in it to replace."""
     return path.exists() and (stat.S_ISFIFO(mode := path.stat().st_mode) or stat.S_ISCHR(mode))
 
 
-def _write_to(path: Path, lessons: Sequence[tuple[Lesson, Sequence[str]]]) -> None:
-    # Not in a thread: a pipe that nobody reads is waited for, and Ctrl-C ends that.
-    try:
-        with path.open("w", encoding="ascii") as file:
-            file.writelines(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
-    except OSError as error:
-        raise LessonStoreError(f"{path} can't be written: {error}") from error
+@click.command("import", short_help="Take lessons in, after a look.")
+@gathered(
+    "order",
+    Importing,
+    click.argument("source", metavar="FILE|FOLDER", type=click.Path(exists=True, path_type=Path)),
+    click.option(
+        "--approve",
+        is_flag=True,
+        help="Let new lessons be recalled at once.  [default: they wait for review]",
+    ),
+    click.option(
+        "--restore",
+        is_flag=True,
+        help="Take your own lessons back as they were written: trust, state and support too.",
+    ),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="With --restore: undo what was done to these lessons since, forgetting too.",
+    ),
+    create_option,
+    click.option(
+        "--skip-bad", is_flag=True, help="Pass over what is no lesson, instead of importing nothing."
+    ),
+)
+@embedder_option
+@by_option
+@asking_options
+@over_lessons
+@click.pass_context
+def import_(
+    ctx: click.Context,
+    /,
+    library: Library,
+    order: Importing,
+    embedder: EmbedderChoice,
+    by: str,
+    asking: Asking,
+) -> None:
+    """Take in lessons that "export" wrote: JSON lines, or a folder of Markdown files.
+
+    Shows what is new, changed, the same and refused, and asks. Lessons of others are marked as imported, and are shown
+    to agents as data. --restore leaves a lesson alone that was changed since it was exported, unless --force is given;
+    one that was forgotten comes back with both alone.
+    """
+    # Not in an event loop: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
+    planned = planned_import(library, order)
+    report = planned.report
+    held = [line.lesson.id for line in report.added if line.lesson.id in planned.held]
+    answer = {**_import_document(report), "quarantine": held}
+    if not library.as_json:
+        _show_import(library, planned, None if asking.dry_run else _SHOWN)
+    if not report.changes:
+        library.give({"dry_run": asking.dry_run, **answer}, "nothing to import")
+        ctx.exit(1 if report.refused and not report.same else 0)
+    number = counted(len(report.changes), "lesson")
+    waits = "" if order.approve or order.restore else "; new ones wait for review"
+    if library.agreed(asking, f"Import {number}{waits}?", answer):
+        merged = library.within(
+            lambda store: take_in(store, planned, order, by), embedder, create=order.create, doing="importing"
+        )
+        also = f", {merged} of them merged into lessons that say the same" if merged else ""
+        also += f", {len(held)} of them into quarantine" if held else ""
+        library.give({"dry_run": False, **answer, "merged": merged}, f"imported {number}{also}{waits}")
 
 
-def _is_there(place: str) -> bool:
-    return origin_of(place) is not None
+def _show_import(library: Library, planned: Planned, limit: int | None) -> None:
+    report = planned.report
+    for what, lines in (("new", report.added), ("changed", report.changed), ("refused", report.refused)):
+        for line in lines[:limit]:
+            library.screen.entry(_line_row(what, line, planned))
+        if limit is not None and len(lines) > limit:
+            library.screen.note(f"and {len(lines) - limit} more {what}; --dry-run shows all", "dim")
+    for bad in report.bad[:limit]:
+        library.screen.note(f"passed over: {bad.problem if '.md: ' in bad.problem else bad}")
+    library.screen.note(str(report), "dim")
 
 
-def _line_row(what: str, line: Line, known: Lesson | None) -> dict[str, str]:
-    lesson = line.lesson
-    changed = what == "changed"
+def _line_row(what: str, line: Line, planned: Planned) -> dict[str, str]:
+    lesson, finding = line.lesson, planned.held.get(line.lesson.id)
+    state, why = str(lesson.state), f"undoes {line.undoes}" if line.undoes else "-"
+    if line.reason:
+        state, why = "-", line.reason
+    elif finding is not None:
+        state, why = "quarantine", orders(finding)
+    known = planned.stored.get(lesson.id) if what == "changed" else None
     return {
         "id": short(lesson.id),
         "what": "forgotten" if line.forgotten else what,
-        "state": "-" if line.reason else lesson.state,
-        "why": line.reason or (f"undoes {line.undoes}" if line.undoes else "-"),
-        "was": known.text if changed and known is not None else "-",
+        "state": state,
+        "why": why,
+        "was": "-" if known is None else known.text,
         "task": task_excerpt(lesson),
         "lesson": lesson.text,
     }
 
 
-def _answer(report: ImportReport) -> dict[str, JSON]:
-    ids: Callable[[Sequence[Line]], JSON] = lambda lines: [line.lesson.id for line in lines]  # noqa: E731
+def _import_document(report: ImportReport) -> dict[str, object]:
+    found = {"added": report.added, "changed": report.changed, "same": report.same}
     return {
-        "added": ids(report.added),
-        "changed": ids(report.changed),
-        "same": ids(report.same),
+        **{name: [line.lesson.id for line in lines] for name, lines in found.items()},
         "refused": [{"id": line.lesson.id, "reason": line.reason} for line in report.refused],
         "undoes": {line.lesson.id: line.undoes for line in report.changes if line.undoes},
         "bad": [str(bad) for bad in report.bad],
     }
+
+
+@click.command(short_help="Take over what was edited in a folder.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--holds",
+    type=click.Choice(("lessons", "reflections")),
+    help="What the folder holds.  [default: reflections if its files lie in folders of agents]",
+)
+@by_option
+@asking_options
+@over_lessons
+@click.pass_context
+def sync(
+    ctx: click.Context, /, library: Library, folder: Path, holds: str | None, by: str, asking: Asking
+) -> None:
+    """Take over what people did to the Markdown files of a FOLDER: lessons that were exported, or reflections.
+
+    Shows what was added, changed and removed, and asks. A lesson whose file was removed is retired.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"there is no folder {folder}")
+    exported = (folder / MANIFEST).exists()
+    if holds == "reflections" or (not holds and not exported and any(folder.glob("*/[0-9]*-*.md"))):
+        _sync_reflections(library, folder, asking)
+        return
+    edits = library.within(lambda store: edits_of(store, folder))
+    rows = [
+        *(brief(cleaned.lesson, what="added") for cleaned in edits.added),
+        *(brief(after, what="changed", was=before.text) for before, after in edits.changed),
+        *(brief(lesson, what="removed: to be retired") for lesson in edits.removed),
+        *(brief(lesson, what=f"refused: {why}") for lesson, why in edits.refused),
+    ]
+    answer = {
+        "added": [cleaned.lesson.id for cleaned in edits.added],
+        "changed": [after.id for _, after in edits.changed],
+        "removed": [lesson.id for lesson in edits.removed],
+        "refused": [{"id": lesson.id, "reason": why} for lesson, why in edits.refused],
+        "malformed": [{"path": bad.path.name, "problem": bad.problem} for bad in edits.malformed],
+    }
+    if not library.as_json:
+        for row in rows:
+            library.screen.entry(row)
+        for bad in edits.malformed:
+            library.screen.note(f"left alone: {bad.path.name}: {bad.problem}")
+    number, nothing = len(rows) - len(edits.refused), f"{folder} says what is {library.where}"
+    if edits.refused or edits.malformed:
+        nothing = f"all but what is told above is so {library.where}"
+    elif not exported and not any(folder.glob("*.md")):
+        nothing = f"no lessons were exported to {folder}, and no file of one lies there"
+    _apply(library, asking, number, answer, nothing, lambda store: take_over(store, folder, edits, by))
+    ctx.exit(1 if edits.refused and not number else 0)
+
+
+def _sync_reflections(library: Library, folder: Path, asking: Asking) -> None:
+    def files(store: VectorLessonStore) -> ReflectionLibrary:
+        return ReflectionLibrary(ReflectionJournal(folder), store.store)
+
+    changes = library.within(lambda store: files(store).changes())
+    if not library.as_json:
+        for line in changes.describe(folder):
+            library.screen.result(line)
+    found = {"added": changes.added, "changed": changes.changed, "moved": changes.moved}
+    answer = {
+        **{name: [place(one.path, folder) for one in ones] for name, ones in found.items()},
+        "removed": list(changes.removed),
+        "malformed": [{"path": place(bad.path, folder), "problem": bad.problem} for bad in changes.malformed],
+    }
+    nothing = f"all but what is told above is so {library.where}" if changes.malformed else ""
+    number = sum(map(len, found.values())) + len(changes.removed)
+    nothing = nothing or f"{folder} says what is {library.where}"
+    _apply(library, asking, number, answer, nothing, lambda store: files(store).apply(changes))
+
+
+def _apply(
+    library: Library,
+    asking: Asking,
+    number: int,
+    answer: Mapping[str, object],
+    nothing: str,
+    work: Callable[[VectorLessonStore], Awaitable[object]],
+) -> None:
+    """Make changes after a question; ``nothing`` says what it means that there is none."""
+    changes = counted(number, "change")
+    if not number:
+        library.give({"dry_run": asking.dry_run, **answer})
+        library.screen.note(f"nothing to apply: {nothing}")
+    elif library.agreed(asking, f"Apply {changes}?", answer):
+        library.within(work, doing="applying")
+        library.give({"dry_run": False, **answer}, f"applied {changes}")

@@ -6,13 +6,11 @@ processes together, and what a killed process was told is told again to the next
 
 from __future__ import annotations
 
-import contextlib
+from collections import Counter
 from collections.abc import Mapping
 
-import anyio
-
 from jeeves_reflexion.errors import HOPELESS, ModelAuthError, ModelError
-from jeeves_reflexion.experiments.budget import RunBudget
+from jeeves_reflexion.experiments.executors import RunBudget
 from jeeves_reflexion.experiments.journal import Position
 from jeeves_reflexion.experiments.ray.messages import Asked, Failed, OverLimit, Reply, failed
 from jeeves_reflexion.models.cassette import RecordedError, key_of, recorded_error, request_of
@@ -30,8 +28,7 @@ class Calls:
         self._budget = budget
         self._charged = NO_USAGE
         self._given: dict[tuple[str, int], Completion] = {}
-        self._turns: dict[str, int] = {}
-        self._scopes: dict[int, anyio.CancelScope] = {}
+        self._turns: Counter[str] = Counter()
 
     def begin(self) -> None:
         """Have the try begin (again), in a new process: its first question is the first once more.
@@ -40,12 +37,6 @@ class Calls:
         """
         self._charged = sum((each.usage for each in self._given.values()), NO_USAGE)
         self._turns.clear()
-        self._scopes.clear()
-
-    def drop(self, number: int) -> None:
-        """Give a call up that nobody waits for any more."""
-        if number in self._scopes:
-            self._scopes.pop(number).cancel()
 
     def settle(self, used: Usage) -> None:
         """Charge what a try has used beyond the calls made here, as by a client of the agent's own."""
@@ -59,16 +50,16 @@ class Calls:
         model = self._models[asked.model]
         request = request_of(model.name, asked.messages, asked.tools, asked.schema, asked.sampling)
         key = f"{asked.model} {key_of(request)}"
-        turn = self._turns.get(key, 0)
-        self._turns[key] = turn + 1
-        known = self._given.get((key, turn))
-        if known is not None:
-            return Reply(known, model.supports_tools)
-        answer: RecordedError | Failed | Completion
+        turn = self._turns[key]
+        self._turns[key] += 1
+        answer: RecordedError | Failed | OverLimit | Completion
         try:
-            if self._budget.exhausted:
-                return Reply(OverLimit(str(self._budget)), model.supports_tools)
-            answer = self._given[key, turn] = await self._ask(model, asked)
+            if (key, turn) in self._given:
+                answer = self._given[key, turn]
+            elif self._budget.exhausted:
+                answer = OverLimit(str(self._budget))
+            else:
+                answer = self._given[key, turn] = await self._ask(model, asked)
         except ModelAuthError as error:
             answer = failed(error)
         except ModelError as error:
@@ -78,12 +69,10 @@ class Calls:
         return Reply(answer, model.supports_tools)
 
     async def _ask(self, model: ChatModel, asked: Asked) -> Completion:
-        with recording_at(self._position), contextlib.ExitStack() as stack:
-            self._scopes[asked.number] = stack.enter_context(anyio.CancelScope())
+        with recording_at(self._position):
             completion = await model.complete(
                 asked.messages, tools=asked.tools, schema=asked.schema, sampling=asked.sampling
             )
-            self._budget.spent += completion.usage
-            self._charged += completion.usage
-            return completion
-        raise ModelError("the call was given up")
+        self._budget.spent += completion.usage
+        self._charged += completion.usage
+        return completion

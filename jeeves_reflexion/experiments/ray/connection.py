@@ -5,6 +5,7 @@ A cluster that does not answer is given up on after a stated time; Ray itself wo
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -15,7 +16,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +39,6 @@ OBJECT_BYTES: Final = 100 * 1024 * 1024
 """The shared memory of a node that is started here: what passes is small."""
 
 _HOST_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:/@\s]+):(?P<port>\d{1,5})")
-_TOKENS: Final = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +65,16 @@ class RayOptions:
 
 
 class Connection:
-    """Connects this program to Ray, unless it is connected already, and undoes it; both block."""
+    """Connects this program to Ray, unless it is connected already, and undoes it."""
 
     def __init__(self, options: RayOptions) -> None:
         self._ray = load_ray()
         self._options = options
         self._ours = False
         self._logs: Path | None = None
-        self._joining: Future[None] = Future()
 
-    def open(self) -> int:
-        """Connect; return how many processors there are.
+    async def open(self) -> int:
+        """Connect; return how many processors are free, or, where none is, how many there are.
 
         Raises :class:`ConfigurationError` where the cluster can't be reached, or no node can be started.
         """
@@ -87,37 +85,25 @@ class Connection:
                     "this program is connected to Ray already: give no address and no folder"
                 )
         elif options.address is None:
-            self._start()
+            await anyio.to_thread.run_sync(self._start)
         else:
-            self._join(options.address)
-        return int(ray.cluster_resources().get("CPU", 1))
+            await self._join(options.address)
+        return int(ray.available_resources().get("CPU") or ray.cluster_resources().get("CPU", 1))
 
-    def close(self, *, keep_logs: bool = False) -> None:
+    async def close(self, *, keep_logs: bool = False) -> None:
         """Disconnect, and stop the node that was started; ``keep_logs`` leaves what Ray wrote about it."""
         if not self._ours:
             return
         self._ours = False
-        self._ray.shutdown()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._ray.shutdown)
         if self._logs is not None and not keep_logs:
             shutil.rmtree(self._logs, ignore_errors=True)  # a process that is ending may still write there
 
-    async def open_async(self) -> int:
-        """As :meth:`open`, in a thread."""
-        joins = self._options.address is not None
-        try:
-            return await anyio.to_thread.run_sync(self.open, abandon_on_cancel=joins)
-        except anyio.get_cancelled_exc_class():
-            if joins and not self._joining.cancel():
-                self._ours = True  # it is connected by now, and is to be closed
-            raise
-
-    async def close_async(self, *, keep_logs: bool = False) -> None:
-        """As :meth:`close`, in a thread, also while the caller is being cancelled."""
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(partial(self.close, keep_logs=keep_logs))
-
     def _start(self) -> None:
-        _keep_the_token_here()
+        # Ray would write a token to ~/.ray/auth_token, for everybody on the machine to read, and leave it there.
+        if not os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         self._ours = True
         try:
             context = self._init(
@@ -133,11 +119,7 @@ class Connection:
         session = context.address_info.get("session_dir")
         self._logs = Path(session) if session else None
 
-    def _join(self, address: str) -> None:
-        advice = (
-            "Is it up, is this machine one of its nodes, and are RAY_AUTH_MODE and RAY_AUTH_TOKEN those of the"
-            " cluster?"
-        )
+    async def _join(self, address: str) -> None:
         found = _HOST_PORT.fullmatch(address)
         assert found is not None  # noqa: S101 - the options were checked
 
@@ -149,10 +131,12 @@ class Connection:
 
         seconds = CONNECT_SECONDS if self._options.working_dir is None else FOLDER_SECONDS
         try:
-            in_time(self._joining, join, self._ray.shutdown, seconds)
+            await in_time(join, self._ray.shutdown, seconds)
         except self._refusals as error:
-            said = f"the Ray cluster at {address} can't be reached: {redact(str(error))}. {advice}"
-            raise ConfigurationError(said) from error
+            raise ConfigurationError(
+                f"the Ray cluster at {address} can't be reached: {redact(str(error))}. Is it up, is this machine one"
+                " of its nodes, and are RAY_AUTH_MODE and RAY_AUTH_TOKEN those of the cluster?"
+            ) from error
         self._ours = True
 
     def _init(self, **more: Any) -> Any:  # noqa: ANN401 - Ray has no types
@@ -170,43 +154,31 @@ def module_paths() -> list[str]:
     return list(dict.fromkeys(str(Path(path).absolute()) for path in ("", *sys.path)))
 
 
-def _keep_the_token_here() -> None:
-    """Give the node of this program a token of its own, which ends with the program.
-
-    Ray would write one to ``~/.ray/auth_token``, for everybody on the machine to read, and leave it there.
-    """
-    if not any(name in os.environ for name in _TOKENS):
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-
-
-def in_time(
-    done: Future[None], work: Callable[[], object], undo: Callable[[], object], seconds: float
-) -> None:
+async def in_time(work: Callable[[], object], undo: Callable[[], object], seconds: float) -> None:
     """Do a work that can't be stopped, in a thread; raises what it raises, and :class:`TimeoutError`.
 
-    Whoever cancels ``done`` ends the waiting, with a ``CancelledError``. What comes of the work when nobody waits any
-    more is undone.
+    What comes of the work when nobody waits any more is undone.
     """
+    done: Future[None] = Future()
 
     def run() -> None:
-        failure: BaseException | None = None
+        failure: Exception | None = None
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
             failure = error
         if done.set_running_or_notify_cancel():  # from here on, nobody can give it up
             done.set_exception(failure) if failure else done.set_result(None)
         elif failure is None:
             undo()
 
+    # A thread of anyio's would keep a program that gave up from ending.
     threading.Thread(target=run, name="ray-connect", daemon=True).start()
     try:
-        done.result(seconds)
-    except TimeoutError:
-        if done.cancel():
-            raise TimeoutError(f"it gave no answer within {seconds:.0f} s") from None
-        done.result()
-    except KeyboardInterrupt:
+        await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+    except BaseException as error:
         if not done.cancel() and done.exception() is None:
-            undo()
+            undo()  # it was done just when this task was told to stop
+        if isinstance(error, TimeoutError) and done.cancelled():
+            raise TimeoutError(f"it gave no answer within {seconds:.0f} s") from None
         raise

@@ -1,56 +1,79 @@
 """Makes the tries of an experiment in worker processes on a Ray cluster, and goes on when some of them die.
 
-The tries that a process was at when it died are made again from their beginning, in another one. What the dead one was
-told by models it is told again; lessons are stored by the experiment's own process, so nothing is lost or there twice.
+A worker process is an actor that Ray starts again when it died. The tries that it was at are made again from their
+beginning, in any process. What the dead one was told by models they are told again; lessons are stored by the
+experiment's own process, so nothing is lost or there twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError
 from jeeves_reflexion.experiments.arm_stores import beneath
 from jeeves_reflexion.experiments.arms import Arm
-from jeeves_reflexion.experiments.budget import RunBudget
-from jeeves_reflexion.experiments.executors import Job, Output, WorkerSetup
+from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
 from jeeves_reflexion.experiments.ray.calls import Calls
-from jeeves_reflexion.experiments.ray.connection import RayOptions
+from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, module_paths
 from jeeves_reflexion.experiments.ray.messages import (
     Asked,
-    Dropped,
     Failed,
     Finished,
     ModelFacts,
+    Said,
+    load_ray,
     packed,
     packed_job,
 )
-from jeeves_reflexion.experiments.ray.processes import (
-    CALL_SECONDS,
-    Actor,
-    DiedError,
-    Process,
-    Processes,
-)
+from jeeves_reflexion.experiments.ray.worker import Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import ChatModel, Evaluator
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import NO_USAGE
 from vectorstores.postgres import PostgresVectorStore
 from vectorstores.store import Store
 
 __all__ = ["RayExecutor", "RayOptions"]
 
+T = TypeVar("T")
+Actor: TypeAlias = Any
+"""Ray's handle of a :class:`Worker`."""
+
 MOST_DEATHS: Final = 5
 """So often may the process of one try die before the experiment stops, in a state to resume from."""
 
+MOST_STARTS: Final = 3
+"""So often is a process begun anew that dies while it opens its setup."""
+
 POLL_SECONDS: Final = 20.0
 """So long a worker process listens to its try before it says that there is nothing new."""
+
+START_SECONDS: Final = 180.0
+CALL_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 10.0
+
+
+class DiedError(Exception):
+    """A worker process is there no more, or does not answer and was killed."""
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A worker process: Ray's handle of it, and how many tries it is at; ``failed`` where it could not be started."""
+
+    actor: Actor
+    busy: int = 0
+    failed: bool = False
 
 
 class RayExecutor:
@@ -58,7 +81,7 @@ class RayExecutor:
 
     ``setup`` is what a worker process opens. ``models`` are those that it may ask, by name: this process asks them on
     its behalf, as they are (recorded, if they record). ``workers`` tries are made at a time, in as many processes as
-    the cluster has processors for, at most one a try. A program that is connected to Ray already stays so.
+    the cluster has free processors for, at most one a try. A program that is connected to Ray already stays so.
 
     Runs on asyncio. Raises :class:`ConfigurationError` for what can't be sent, and for a cluster that can't be reached;
     :class:`MissingDependencyError` without Ray; :class:`ExperimentError` where no worker process can be started, or the
@@ -73,10 +96,12 @@ class RayExecutor:
         models: Mapping[str, ChatModel] | None = None,
         options: RayOptions | None = None,
     ) -> None:
+        self._ray = load_ray()
         self._models = dict(models or {})
-        facts = {name: ModelFacts(model.name, model.supports_tools) for name, model in self._models.items()}
-        sent = packed(setup, "the setup of worker processes")
-        self._processes = Processes(sent, facts, options or RayOptions(), slots=workers)
+        self._setup = packed(setup, "the setup of worker processes")
+        self._connection = Connection(options or RayOptions())
+        self._workers = workers
+        self._processes: list[Process] = []
         self._tries = 0
 
     async def __aenter__(self) -> Self:
@@ -86,13 +111,30 @@ class RayExecutor:
             raise ConfigurationError(
                 "an experiment on Ray runs on asyncio, and on no other event loop"
             ) from None
-        await self._processes.open()
+        try:
+            cpus = await self._connection.open()
+            facts = {name: ModelFacts(each.name, each.supports_tools) for name, each in self._models.items()}
+            # Each try is listened to in one thread, and answered in another.
+            kind = self._ray.remote(Worker).options(
+                num_cpus=1, max_restarts=-1, max_concurrency=2 * self._workers + 4
+            )
+            for _ in range(max(min(self._workers, cpus), 1)):
+                self._processes.append(Process(kind.remote(self._setup, facts, module_paths())))
+        except BaseException:
+            await self._connection.close()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._processes.close(keep_logs=error is not None)
+        with anyio.CancelScope(shield=True):
+            try:
+                async with anyio.create_task_group() as group:
+                    for process in self._processes:
+                        group.start_soon(self._end, process.actor)
+            finally:
+                await self._connection.close(keep_logs=error is not None)
 
     def check(self, arm: Arm, loop: Reflexion) -> None:
         """Raise :class:`ConfigurationError` for lessons that other machines can't see."""
@@ -115,67 +157,123 @@ class RayExecutor:
     async def make(
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
     ) -> Output | None:
-        """Make a try; in another process, where its process dies."""
+        """Make a try; once more, where its process dies."""
         calls, data, last = Calls(job.position, self._models, budget), packed_job(job), ""
         for _ in range(MOST_DEATHS):
-            try:
-                async with self._processes.free() as process:
-                    return await self._made(process, data, calls)
-            except DiedError as died:
-                last = str(died)
+            calls.begin()
+            async with self._started() as actor:
+                said = await self._made(actor, data, calls)
+            match said:
+                case DiedError():
+                    last = str(said)
+                case Failed():
+                    raise said.raised()
+                case Finished():
+                    made = said.output()
+                    if made is not None:
+                        calls.settle(sum(made.entry.trial.usage.values(), NO_USAGE))
+                    return made
         raise ExperimentError(
             f"the worker process of {job.position} died {MOST_DEATHS} times, last: {last}. Look at that task, and at"
             " the memory of the nodes; the run can be resumed"
         )
 
-    async def _made(self, process: Process, data: bytes, calls: Calls) -> Output | None:
-        calls.begin()
-        actor = process.actor
-        said = await self._heard(actor, data, calls)
-        match said:
-            case Finished():
-                made = said.output()
-                if made is not None:
-                    calls.settle(sum(made.entry.trial.usage.values(), NO_USAGE))
-                return made
-            case Failed():
-                raise said.raised()
-            case DiedError():
-                await self._processes.bury(process, actor)
-                raise said
+    @contextlib.asynccontextmanager
+    async def _started(self) -> AsyncIterator[Actor]:
+        """Give the least busy process of those that can be started, with its setup open.
 
-    async def _heard(self, actor: Actor, data: bytes, calls: Calls) -> Finished | Failed | DiedError:
+        Raises what opening the setup raised, and :class:`ExperimentError` where none can be started.
+        """
+        while True:
+            process = min(self._processes, key=lambda each: (each.failed, each.busy))
+            process.busy += 1
+            try:
+                opened = process.actor.open.options(max_task_retries=MOST_STARTS).remote()
+                try:
+                    failure = await self._call(process.actor, opened, START_SECONDS)
+                except DiedError as died:
+                    process.failed = True
+                    if all(each.failed for each in self._processes):
+                        raise ExperimentError(
+                            f"no worker process could be started: {died}. Is there a free processor (ray status),"
+                            " memory, and this package on every node?"
+                        ) from died
+                    continue
+                if failure is not None:
+                    raise failure.raised()
+                process.failed = False
+                yield process.actor
+                return
+            finally:
+                process.busy -= 1
+
+    async def _made(self, actor: Actor, data: bytes, calls: Calls) -> Finished | Failed | DiedError:
+        """Hear a try out. A death is returned, not raised: answers on their way, which are paid for, still come in."""
         self._tries += 1
         number = self._tries
-        try:
-            await self._processes.call(actor.begin.remote(number, data))
-        except DiedError as died:
-            return died
+        said: Finished | Failed | DiedError
         async with anyio.create_task_group() as answering:
-            said = await self._listen(actor, number, calls, answering)
-            if not isinstance(said, DiedError):
+            try:
+                await self._call(actor, actor.begin.remote(number, data))
+                said = await self._listen(actor, number, calls, answering)
+            except DiedError as died:
+                said = died
+            else:
                 answering.cancel_scope.cancel()  # nobody waits for an answer any more
         return said
 
     async def _listen(
         self, actor: Actor, number: int, calls: Calls, answering: anyio.abc.TaskGroup
-    ) -> Finished | Failed | DiedError:
-        """Hear a try out. A death is returned, not raised: answers on their way, which are paid for, still come in."""
+    ) -> Finished | Failed:
         while True:
-            next_said = actor.listen.remote(number, POLL_SECONDS)
-            try:
-                said = await self._processes.call(next_said, POLL_SECONDS + CALL_SECONDS)
-            except DiedError as died:
-                return died
-            match said:
-                case Asked():
-                    answering.start_soon(self._answer, actor, number, said, calls)
-                case Dropped():
-                    calls.drop(said.number)
-                case Finished() | Failed():
-                    return said
+            heard = actor.listen.remote(number, POLL_SECONDS)
+            said: Said | None = await self._call(actor, heard, POLL_SECONDS + CALL_SECONDS)
+            if isinstance(said, Asked):
+                answering.start_soon(self._answer, actor, number, said, calls)
+            elif said is not None:
+                return said
 
     async def _answer(self, actor: Actor, number: int, asked: Asked, calls: Calls) -> None:
         reply = await calls.answer(asked)
         with contextlib.suppress(DiedError):  # whoever listens finds out as well
-            await self._processes.call(actor.answer.remote(number, asked.number, reply))
+            await self._call(actor, actor.answer.remote(number, asked.number, reply))
+
+    async def _call(self, actor: Actor, reference: Awaitable[T], seconds: float = CALL_SECONDS) -> T:
+        """Wait for an answer of a worker process; raises :class:`DiedError` where none will come."""
+        said = self._ray.exceptions
+        future = asyncio.ensure_future(reference)
+        # Ray may have more to say of a call that nobody waits for any more.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            with anyio.fail_after(seconds):
+                return await future
+        except TimeoutError:
+            await self._kill(actor, no_restart=False)
+            raise DiedError(f"it gave no answer for {seconds:.0f} s") from None
+        except (said.RayActorError, said.WorkerCrashedError, said.NodeDiedError) as error:
+            raise DiedError(last_words(str(error))) from error
+        except (said.OutOfMemoryError, said.ObjectLostError) as error:
+            raise DiedError(last_words(str(error))) from error
+        except said.RayError as error:
+            told = redact(str(error)).strip()
+            last = told.splitlines()[-1] if told else type(error).__name__
+            failure = ExperimentError(f"a worker process failed: {last}")
+            failure.add_note(told)
+            raise failure from error
+
+    async def _end(self, actor: Actor) -> None:
+        with contextlib.suppress(DiedError, ExperimentError):  # it is killed in any case
+            await self._call(actor, actor.stop.remote(), STOP_SECONDS)
+        await self._kill(actor, no_restart=True)
+
+    async def _kill(self, actor: Actor, *, no_restart: bool) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(partial(self._ray.kill, actor, no_restart=no_restart))
+
+
+def last_words(said: str) -> str:
+    """Return why a process died, of all that Ray has to say of it."""
+    if "out of memory" in said.lower():
+        return "its node ran out of memory, and Ray ended it"
+    lines = redact(said).split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "Ray does not say why")

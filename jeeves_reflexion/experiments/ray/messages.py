@@ -16,12 +16,12 @@ from typing import Any, Final, TypeAlias
 from jeeves_reflexion import errors
 from jeeves_reflexion.errors import ConfigurationError, ExperimentError, MissingDependencyError
 from jeeves_reflexion.experiments.executors import Job, Output
-from jeeves_reflexion.experiments.journal import Entry, Position, plain, rebuilt
+from jeeves_reflexion.experiments.journal import Entry, plain, rebuilt
 from jeeves_reflexion.models.cassette import RecordedError
 from jeeves_reflexion.models.recorded import UnknownRequestError
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON, Task, Trial, Usage
+from jeeves_reflexion.types import JSON, Trial, Usage
 
 _ERRORS: Final = {
     each.__name__: each
@@ -49,13 +49,6 @@ class Asked:
     schema: Mapping[str, JSON] | None
     sampling: Sampling | None
     spent: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A try does not wait for an answer any more."""
-
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +118,7 @@ class ModelFacts:
     native: bool
 
 
-Said: TypeAlias = Asked | Dropped | Finished | Failed
+Said: TypeAlias = Asked | Finished | Failed
 
 
 def failed(error: BaseException, where: str = "") -> Failed:
@@ -140,16 +133,6 @@ def failed(error: BaseException, where: str = "") -> Failed:
     except Exception as unsaid:  # noqa: BLE001 - said in its place; an error that is not said is waited for forever
         message = f"(its own text can't be had: {type(unsaid).__name__})"
     return Failed(name, message, where, trace, str(getattr(error, "extra", "")))
-
-
-def ray_failure(error: Exception) -> ExperimentError:
-    """Return what Ray says of a failure in a worker process: its last line, with the rest as a note."""
-    said = redact(str(error)).strip()
-    failure = ExperimentError(
-        f"a worker process failed: {said.splitlines()[-1] if said else type(error).__name__}"
-    )
-    failure.add_note(said)
-    return failure
 
 
 def load_ray() -> Any:  # noqa: ANN401 - a module without types
@@ -186,5 +169,4 @@ def packed_job(job: Job) -> bytes:
 def unpacked_job(data: bytes) -> Job:
     """Return the job of :func:`packed_job`."""
     position, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
-    assert isinstance(position, Position) and isinstance(task, Task)  # noqa: S101, PT018 - what packed_job put there
     return Job(position, task, [rebuilt(Trial, each) for each in history], session_id)

@@ -10,11 +10,13 @@ import pickle
 import queue
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,11 +25,16 @@ import anyio.from_thread
 
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ReflexionError
 from jeeves_reflexion.experiments.arms import arm_of, as_arm, reading_only
-from jeeves_reflexion.experiments.budget import RunBudget, RunSpend
-from jeeves_reflexion.experiments.executors import Job, Tools, WorkerSetup, make_try
+from jeeves_reflexion.experiments.executors import (
+    Job,
+    RunBudget,
+    RunSpend,
+    Tools,
+    WorkerSetup,
+    make_try,
+)
 from jeeves_reflexion.experiments.ray.messages import (
     Asked,
-    Dropped,
     Failed,
     Finished,
     ModelFacts,
@@ -39,7 +46,7 @@ from jeeves_reflexion.experiments.ray.messages import (
 )
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.cassette import RecordedError
-from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling, ToolSpec
 from jeeves_reflexion.session import Budget
 from jeeves_reflexion.types import JSON, NO_USAGE
 
@@ -70,24 +77,20 @@ class Talk:
     ) -> Reply:
         """Have a model asked, and wait for what comes of it."""
         self._asked += 1
-        number, here = self._asked, anyio.Event()
-        self._waiting[number] = here
+        number = self._asked
+        self._waiting[number] = anyio.Event()
         self.said.put(Asked(number, model, list(messages), list(tools), schema, sampling, self.spend.own))
         try:
-            await here.wait()
-            return self._replies.pop(number)
-        except anyio.get_cancelled_exc_class():
-            self.said.put(Dropped(number))
-            raise
+            await self._waiting[number].wait()
         finally:
-            self._waiting.pop(number, None)
+            del self._waiting[number]
+        return self._replies.pop(number)
 
     def answered(self, number: int, reply: Reply) -> None:
         """Hand a reply to who waits for it, if anybody does still; called in the event loop."""
-        here = self._waiting.get(number)
-        if here is not None:
+        if number in self._waiting:
             self._replies[number] = reply
-            here.set()
+            self._waiting[number].set()
 
 
 class FarModel:
@@ -124,37 +127,6 @@ class FarModel:
                 raise failure.raised()
 
 
-class _Tries:
-    """Makes tries with the tools that a setup opened."""
-
-    def __init__(self, tools: Tools, where: str) -> None:
-        self._tools = tools
-        self._where = where
-        self._loops: dict[tuple[str, int], Reflexion] = {}
-
-    async def make(self, data: bytes, talk: Talk) -> None:
-        """Make a try; what comes of it, an error too, is said."""
-        token = _talk.set(talk)
-        try:
-            job = unpacked_job(data)
-            loop = self._loop(job)
-            talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
-            talk.said.put(Finished.of(await make_try(job, loop, self._tools.scorer, talk.spend)))
-        except BaseException as error:
-            talk.said.put(failed(error, self._where))
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
-        finally:
-            _talk.reset(token)
-
-    def _loop(self, job: Job) -> Reflexion:
-        arm, seed = arm_of(job.position.arm), job.position.seed
-        if (arm.name, seed) not in self._loops:
-            self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
-        loop = self._loops[arm.name, seed]
-        return reading_only(loop) if job.position.split == "held-out" else loop
-
-
 class Worker:
     """The worker process as Ray sees it; each method is called in a thread of its own and returns soon.
 
@@ -166,33 +138,40 @@ class Worker:
         self._setup = setup
         self._models = models
         self._paths = paths
+        self._lock = threading.Lock()
         self._open = ExitStack()
+        self._tools: Tools | None = None
+        self._loops: dict[tuple[str, int], Reflexion] = {}
         self._talks: dict[int, Talk] = {}
         self._trying: dict[int, Future[None]] = {}
         self._where = f" (in the worker process {os.getpid()} on {socket.gethostname()})"
 
-    def start(self) -> Failed | None:
-        """Open what the setup holds; called once, before anything else."""
-        sys.path.extend(path for path in self._paths if path not in sys.path and Path(path).exists())
-        try:
-            setup: WorkerSetup = pickle.loads(self._setup)  # noqa: S301 - sent by the experiment itself
-            self._portal = self._open.enter_context(anyio.from_thread.start_blocking_portal())
-            opened = self._portal.wrap_async_context_manager(setup.open(self._model))
-            self._tries = _Tries(self._open.enter_context(opened), self._where)
-        except BaseException as error:  # noqa: BLE001 - told to the experiment, which ends
-            told = failed(error, self._where)
-            lacking = [each for each in (error, error.__cause__) if isinstance(each, ImportError)]
-            if not lacking or isinstance(lacking[0], ReflexionError):
-                return told
-            if lacking[0] is error:
-                told = replace(told, name="ConfigurationError", message=f"{told.name}: {told.message}")
-            return replace(told, where=self._where + _HINT)
-        return None
+    def open(self) -> Failed | None:
+        """Open what the setup holds, unless that is done; called before each try."""
+        with self._lock:
+            if self._tools is not None:
+                return None
+            sys.path.extend(path for path in self._paths if path not in sys.path and Path(path).exists())
+            try:
+                setup: WorkerSetup = pickle.loads(self._setup)  # noqa: S301 - sent by the experiment itself
+                self._portal = self._open.enter_context(anyio.from_thread.start_blocking_portal())
+                opened = self._portal.wrap_async_context_manager(setup.open(self._model))
+                self._tools = self._open.enter_context(opened)
+            except BaseException as error:  # noqa: BLE001 - told to the experiment, which ends
+                told = failed(error, self._where)
+                lacking = [each for each in (error, error.__cause__) if isinstance(each, ImportError)]
+                if not lacking or isinstance(lacking[0], ReflexionError):
+                    return told
+                if lacking[0] is error:
+                    told = replace(told, name="ConfigurationError", message=f"{told.name}: {told.message}")
+                return replace(told, where=self._where + _HINT)
+            return None
 
     def begin(self, number: int, job: bytes) -> None:
         """Begin a try; what it says is heard by :meth:`listen`."""
         self._talks[number] = talk = Talk()
-        self._trying[number] = self._portal.start_task_soon(self._tries.make, job, talk)
+        coroutine = partial(_make, job, talk, self._loop, self._where)
+        self._trying[number] = self._portal.start_task_soon(coroutine)
 
     def listen(self, number: int, wait: float) -> Said | None:
         """Return what a try says next; None if that is nothing for ``wait`` seconds."""
@@ -220,3 +199,30 @@ class Worker:
         if key not in self._models:
             raise ConfigurationError(f"the experiment has no model {key!r} for its worker processes")
         return FarModel(key, self._models[key])
+
+    def _loop(self, job: Job) -> tuple[Reflexion, Evaluator | None]:
+        """Return the loop of a try, and who scores it."""
+        assert self._tools is not None  # noqa: S101 - opened before the try is begun
+        arm, seed = arm_of(job.position.arm), job.position.seed
+        if (arm.name, seed) not in self._loops:
+            self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
+        loop = self._loops[arm.name, seed]
+        return reading_only(loop) if job.position.split == "held-out" else loop, self._tools.scorer
+
+
+async def _make(
+    data: bytes, talk: Talk, loop_of: Callable[[Job], tuple[Reflexion, Evaluator | None]], where: str
+) -> None:
+    """Make a try; what comes of it, an error too, is said."""
+    token = _talk.set(talk)
+    try:
+        job = unpacked_job(data)
+        loop, scorer = loop_of(job)
+        talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
+        talk.said.put(Finished.of(await make_try(job, loop, scorer, talk.spend)))
+    except BaseException as error:
+        talk.said.put(failed(error, where))
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
+    finally:
+        _talk.reset(token)

@@ -1,9 +1,9 @@
-"""From results to a report's figures: arms held against a baseline in pairs of tasks, and what that shows in words."""
+"""The figures of a report as values: arms held against a baseline in pairs of tasks, and what that shows in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -19,16 +19,7 @@ from jeeves_reflexion.experiments.comparisons import (
     pass_hat_k,
 )
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.report.values import (
-    Compared,
-    LessonUse,
-    Part,
-    Reliability,
-    Report,
-    Spent,
-    Success,
-)
-from jeeves_reflexion.experiments.results import Results, Split, Tried, total
+from jeeves_reflexion.experiments.results import Cost, Curve, Results, Split
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import Lift
 
@@ -36,13 +27,97 @@ _HARDLY: Final = 0.75
 _BASELINES: Final[tuple[ArmName, ...]] = ("retry", "react", "last-attempt")
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An arm held against the baseline at one trial, over the tasks of the ``seeds`` that both finished.
+
+    ``p_holm`` is the p of the sign-flip test, adjusted for all comparisons of its table (Holm 1979). ``words`` say what
+    the comparison shows.
+    """
+
+    arm: ArmName
+    baseline: ArmName
+    trial: int
+    seeds: int
+    difference: PairedDifference
+    p_holm: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """The chance that one of ``k`` runs with other seeds solves a task (``any``), and that all do (``every``).
+
+    Means over tasks, at the last trial.
+    """
+
+    arm: ArmName
+    k: int
+    seeds: int
+    any: float
+    every: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The figures of one part of the tasks (learned from, or held out) in the eyes of one judge."""
+
+    judge: JudgedBy
+    split: Split
+    tasks: int
+    trials: int
+    success: tuple[Curve, ...]
+    compared: tuple[Compared, ...]
+    reliability: tuple[Reliability, ...]
+    costs: dict[ArmName, Cost]
+
+
+@dataclass(frozen=True, slots=True)
+class LessonUse:
+    """A lesson: how often it was offered, how often the try then passed, and its lift as last known.
+
+    The share that passed says nothing of what the lesson did: it was offered where it seemed to fit. ``lift`` does,
+    since it compares with tries that it was withheld from by chance; None where that was never done.
+    """
+
+    arm: ArmName
+    text: str
+    offered: int
+    passed: int
+    lift: Lift | None
+
+    @property
+    def lift_text(self) -> str:
+        """Its lift in score with the 95 % interval, as a page shows it."""
+        lift = self.lift
+        if lift is None or lift.value is None:
+            return "unknown"
+        bounds = "" if lift.low is None or lift.high is None else f" ({lift.low:+.2f} to {lift.high:+.2f})"
+        return f"{lift.value:+.2f}{bounds}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The figures of ``results``. ``parts`` keeps judges apart, and held-out tasks apart from the others.
+
+    ``unit`` is what a task is called.
+    """
+
+    title: str
+    results: Results
+    baseline: ArmName
+    parts: tuple[Part, ...]
+    lessons: tuple[LessonUse, ...]
+    unit: str = "task"
+
+
 def make_report(
     results: Results, *, title: str = "Experiment", baseline: ArmName | None = None, unit: str = "task"
 ) -> Report:
     """Return the figures of an experiment, finished or not; arms are held against ``baseline``.
 
-    ``unit`` is what a task is called, such as ``question``. Without a baseline it is the first
-    of retry, react, last-attempt that was run, else the first arm. Raises :class:`ConfigurationError` for a baseline
+    ``unit`` is what a task is called, such as ``question``. Without a baseline it is the first of retry, react,
+    last-attempt that was run, else the first arm. Raises :class:`ConfigurationError` for a baseline
     that was not run.
     """
     if baseline is not None and baseline not in results.arms:
@@ -50,25 +125,8 @@ def make_report(
             f"the baseline {baseline!r} is no arm of this run: choose from {', '.join(results.arms)}"
         )
     base = baseline or baseline_of(results.arms)
-    return Report(
-        title,
-        results.arms,
-        base,
-        results.seeds,
-        results.trials,
-        results.judges,
-        len(results.tasks),
-        len(results.held_out),
-        len(results.rows),
-        results.errors,
-        sum(not row.trial.evaluation.scored for row in results.rows),
-        redact(results.interrupted),
-        tuple(
-            _part(results, judge, split, base, unit) for judge in results.judges for split in results.splits
-        ),
-        _lesson_uses(results),
-        unit,
-    )
+    parts = (_part(results, judge, split, base, unit) for judge in results.judges for split in results.splits)
+    return Report(title, results, base, tuple(parts), _lesson_uses(results), unit)
 
 
 def baseline_of(arms: Sequence[ArmName]) -> ArmName:
@@ -82,13 +140,10 @@ def _part(results: Results, judge: JudgedBy, split: Split, baseline: ArmName, un
         split,
         len(results.tasks_of(split)),
         results.trials_of(split),
-        tuple(
-            Success(arm, len(results.finished(arm, split)), results.points(arm, judge, split))
-            for arm in results.arms
-        ),
+        tuple(results.curve(arm, by=judge, split=split) for arm in results.arms),
         _comparisons(results, judge, split, baseline, unit),
         tuple(each for arm in results.arms for each in _reliability(results, arm, judge, split)),
-        tuple(_spent(results, arm, judge, split) for arm in results.arms),
+        {arm: results.cost(arm, by=judge, split=split) for arm in results.arms},
     )
 
 
@@ -160,7 +215,7 @@ def comparison_words(found: PairedDifference, *, unit: str = "task") -> str:
     return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
 
 
-# -- reliability, spending, lessons
+# -- reliability, lessons
 
 
 def _reliability(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> list[Reliability]:
@@ -184,35 +239,8 @@ def _reliability(results: Results, arm: ArmName, judge: JudgedBy, split: Split) 
     ]
 
 
-def _spent(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> Spent:
-    played = [tries for by_task in results.played(arm, split).values() for tries in by_task.values()]
-    rows = [row for tries in played for row in tries]
-    used = total(rows)
-    known = used.calls > 0 and used.unreported == 0
-    # Success is told of finished seeds alone, and so are the tokens that it is held against.
-    whole = [tries for by_task in results.finished(arm, split).values() for tries in by_task.values()]
-    return Spent(
-        arm,
-        len(rows),
-        len(played),
-        sum(results.solved(tries, judge)[-1] for tries in played),
-        sum(row.trial.seconds for row in rows),
-        used.tokens if known else None,
-        used.cost_usd if used.calls else None,
-        _tokens_by_trial(whole, results.trials_of(split)) if known and whole else None,
-    )
-
-
-def _tokens_by_trial(played: Sequence[Sequence[Tried]], trials: int) -> tuple[float, ...]:
-    used = (
-        sum(row.usage.tokens for tries in played for row in tries if row.trial.number <= trial)
-        for trial in range(1, trials + 1)
-    )
-    return tuple(tokens / len(played) for tokens in used)
-
-
 def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
-    """Return the lessons that were offered or withheld, those with a known lift first, then the most used."""
+    """Return the lessons that were offered or withheld, the most offered first."""
     uses: dict[tuple[ArmName, str], LessonUse] = {}
     for row in results.rows:
         recall = row.trial.recall
@@ -226,9 +254,7 @@ def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
                 passed=use.passed + (shown and row.trial.passed),
                 lift=_later(use.lift, item.lift),
             )
-    return tuple(
-        sorted(uses.values(), key=lambda use: (0, -use.value) if use.value is not None else (1, -use.offered))
-    )
+    return tuple(sorted(uses.values(), key=lambda use: -use.offered))
 
 
 def _later(known: Lift | None, new: Lift | None) -> Lift | None:

@@ -7,24 +7,71 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+import os
+from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
+from jeeves_reflexion.errors import ExperimentError
+from jeeves_reflexion.experiments.arms import ArmName
+from jeeves_reflexion.experiments.report.analysis import Part, Report, make_report
 from jeeves_reflexion.experiments.report.html import Html, element, joined
-from jeeves_reflexion.experiments.report.plots import lifts, plots
+from jeeves_reflexion.experiments.report.plots import curves
 from jeeves_reflexion.experiments.report.stories import stories
-from jeeves_reflexion.experiments.report.tables import Table, facts, heading, tables
-from jeeves_reflexion.experiments.report.values import Part, Report
+from jeeves_reflexion.experiments.report.tables import Table, facts, heading, markdown, tables
 from jeeves_reflexion.experiments.results import Results
+from jeeves_reflexion.files import replace_file
 
 SHOWN_LESSONS: Final = 40
 
 _JUDGES: Final = {"oracle": "judged by an oracle", "self": "judged by the agent's own side"}
 
 
-def page(report: Report, results: Results) -> str:
-    """Return the page of a report, with the stories of the results that it was made of."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of a report: the page, its tables, and its plots as SVG."""
+
+    html: Path
+    markdown: Path
+    pictures: tuple[Path, ...]
+
+
+def write_report(
+    results: Results,
+    folder: str | os.PathLike[str],
+    *,
+    title: str = "Experiment",
+    baseline: ArmName | None = None,
+    unit: str = "task",
+) -> Written:
+    """Write ``report.html``, ``report.md`` and the plots as SVG into a folder, which is made; return their paths.
+
+    ``unit`` is what a task is called, such as ``question``. Older files of these names are replaced. Blocking, some
+    seconds for thousands of tries: call it from a worker thread where there is an event loop.
+
+    Raises :class:`ConfigurationError` for a baseline that was not run; :class:`ExperimentError` where a file can't be
+    written.
+    """
+    target = Path(folder)
+    report = make_report(results, title=title, baseline=baseline, unit=unit)
+    drawn = [plot for part in report.parts if (plot := curves(part, report))]
+    texts = {f"{plot.name}.svg": plot.file() for plot in drawn}
+    texts |= {"report.html": page(report), "report.md": markdown(report)}
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            replace_file(target / name, text)
+    except OSError as error:
+        raise ExperimentError(
+            f"the report can't be written to {target}: {error.strerror or error}"
+        ) from error
+    pictures = tuple(target / f"{plot.name}.svg" for plot in drawn)
+    return Written(target / "report.html", target / "report.md", pictures)
+
+
+def page(report: Report) -> str:
+    """Return the page of a report."""
     parts = joined(_part(part, report, number) for number, part in enumerate(report.parts, 1))
     body = element(
         "body",
@@ -40,7 +87,7 @@ def page(report: Report, results: Results) -> str:
             _findings(report),
             parts,
             _lessons(report),
-            element("section", element("h2", "Tasks"), stories(results), id="tasks"),
+            element("section", element("h2", "Tasks"), stories(report.results), id="tasks"),
         ),
     )
     return "<!doctype html>\n" + element("html", _head(report), body, lang="en")
@@ -90,12 +137,12 @@ def _findings(report: Report) -> Html | None:
 
 
 def _part(part: Part, report: Report, number: int) -> Html:
-    pictures = [plot.figure() for plot in plots(part, report)]
+    plot = curves(part, report)
     return element(
         "section",
         element("h2", _short(part)),
         element("p", heading(part, report)),
-        element("div", pictures, class_="figures") if pictures else None,
+        plot.figure() if plot else None,
         (_table(table, f"table-{number}-{i}") for i, table in enumerate(tables(part, report), 1)),
         id=f"part-{number}",
     )
@@ -125,20 +172,13 @@ def _table(table: Table, key: str) -> Html:
 def _lessons(report: Report) -> Html | None:
     if not report.lessons:
         return None
-    return element("section", element("h2", "Lessons"), list(_about_lessons(report)), id="lessons")
-
-
-def _about_lessons(report: Report) -> Iterator[Html]:
-    picture = lifts(report.lessons)
-    if picture is None:
-        told = "No lift is known: it needs tries from which a lesson was withheld by chance."
-        yield element("p", told)
-    else:
-        yield element("div", picture.figure(), class_="figures")
-    shown = sorted(report.lessons, key=lambda use: -use.offered)[:SHOWN_LESSONS]
+    shown, total = report.lessons[:SHOWN_LESSONS], len(report.lessons)
     rows = tuple((use.text[:500], use.arm, str(use.offered), str(use.passed), use.lift_text) for use in shown)
-    total = len(report.lessons)
-    few = f" The {len(shown)} most offered of {total}." if len(shown) < total else ""
-    note = "How many tries passed after a lesson is no proof that it helped: it was offered where it seemed to fit."
-    heads = ("lesson", "arm", "offered", "then passed", "lift")
-    yield _table(Table("Lessons that were offered", heads, rows, note + few), "table-lessons")
+    note = (
+        "Lift: mean score with the lesson less that of tries from which it was withheld by chance; unknown without"
+        " such tries. How many tries passed after a lesson is no proof that it helped: it was offered where it seemed"
+        " to fit."
+    ) + (f" The {len(shown)} most offered of {total}." if len(shown) < total else "")
+    heads = ("lesson", "arm", "offered", "then passed", "lift (95 % interval)")
+    table = _table(Table("Lessons that were offered", heads, rows, note), "table-lessons")
+    return element("section", element("h2", "Lessons"), table, id="lessons")

@@ -10,13 +10,10 @@ from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.html import Html, element, joined
 from jeeves_reflexion.experiments.results import Results, Split, Tried
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import Evaluation, Step, Task, Trial
+from jeeves_reflexion.types import Evaluation, Step, Task
 
 MAX_CHARACTERS: Final = 12_000_000
 """So many characters of tries are shown at most, about: a browser opens that within a second or two."""
-
-_MARKUP: Final = 450
-"""What a try costs in elements, about, and a step or a lesson a tenth of it."""
 
 _FILTERS: Final = {
     "all": "all tasks",
@@ -34,39 +31,17 @@ class Detail:
     characters: int
     recalled: int
 
-    def size(self, row: Tried) -> int:
-        """Return about how many characters a try takes."""
-        trial = row.trial
-        shown = trial.attempt.steps[-self.steps :] if self.steps else ()
-        offered = trial.recall.offered[: self.recalled] if trial.recall else ()
-        texts = [trial.attempt.output, trial.attempt.error or "", trial.evaluation.rationale]
-        texts += [*trial.evaluation.issues, *trial.problems, *(item.lesson.text for item in offered)]
-        texts += [part for step in shown for part in (step.thought, step.action, step.observation)]
-        if trial.reflection:
-            texts += [trial.reflection.lesson, *trial.reflection.fields.values()]
-        letters = sum(min(len(each), self.characters) for each in texts)
-        return letters + _MARKUP + (len(shown) + len(offered)) * _MARKUP // 10
+    @classmethod
+    def of(cls, tries: int) -> Detail:
+        """Return how much there is room for, of so many tries."""
+        room = MAX_CHARACTERS // max(tries, 1)
+        return cls(min(room // 500, 200), min(max(room // 8, 160), 8000), min(max(room // 1000, 2), 50))
 
     def __str__(self) -> str:
         return (
             f"Of each try the last {self.steps} steps are shown, of each text at most {self.characters} characters,"
             f" and the first {self.recalled} of the lessons recalled; the journal of the run has all of it."
         )
-
-
-DETAILS: Final = (
-    Detail(200, 8000, 50),
-    Detail(20, 1000, 10),
-    Detail(8, 500, 5),
-    Detail(2, 200, 3),
-    Detail(0, 160, 2),
-)
-
-
-def fitting(rows: Iterable[Tried], room: int = MAX_CHARACTERS) -> Detail:
-    """Return the most detail with which the tries have room; the least there is, if none is little enough."""
-    known = list(rows)
-    return next((each for each in DETAILS if sum(map(each.size, known)) <= room), DETAILS[-1])
 
 
 @dataclass(slots=True)
@@ -96,7 +71,7 @@ def _cut(text: str, characters: int, *, head: int) -> str:
 
 def stories(results: Results) -> Html:
     """Return the stories of all tasks, with a choice of which to show."""
-    shorten = Shortener(fitting(results.rows))
+    shorten = Shortener(Detail.of(len(results.rows)))
     by_task: dict[tuple[Split, str], list[Tried]] = {}
     for row in results.rows:
         by_task.setdefault((row.split, row.task.id), []).append(row)
@@ -168,29 +143,17 @@ def _played(results: Results, tries: list[Tried], solved: bool, shorten: Shorten
 
 
 def _try(results: Results, row: Tried, shorten: Shortener) -> Html:
-    trial, attempt, gold = row.trial, row.trial.attempt, row.task.reference
-    scored = row.scored if len(results.judges) > 1 else None
-    return element(
-        "section",
-        element("h4", f"Trial {trial.number}: {_facts(row, scored)}"),
-        _recalled(trial, shorten),
-        _steps(trial, shorten),
-        _titled("Output", _text("pre", shorten(attempt.output))),
-        _titled("Error", _text("pre", shorten(attempt.error or ""))),
-        _titled("Ended early", _text("pre", shorten(attempt.interrupted or ""))),
-        _verdict(results.judged_by, trial.evaluation.public(gold), shorten),
-        _verdict("oracle", scored.public(gold), shorten) if scored else None,
-        _lesson(trial, shorten),
-        _titled("Problems", _items(trial.problems, shorten)),
-        class_="try " + ("good" if trial.passed else "bad"),
-    )
+    head = element("h4", f"Trial {row.trial.number}: {_facts(results, row)}")
+    told = "\n\n".join(_told(results, row, shorten))
+    state = "good" if row.trial.passed else "bad"
+    return element("section", head, element("pre", told, class_="text"), class_=f"try {state}")
 
 
-def _facts(row: Tried, scored: Evaluation | None) -> str:
+def _facts(results: Results, row: Tried) -> str:
     trial, used = row.trial, row.usage
     told = ["passed" if trial.passed else "failed"]
-    if scored is not None:
-        told.append(f"the scorer says {'right' if scored.passed else 'wrong'}")
+    if row.scored is not None and len(results.judges) > 1:
+        told.append(f"the scorer says {'right' if row.scored.passed else 'wrong'}")
     told += [_score(trial.evaluation), f"{len(trial.attempt.steps)} steps", f"{trial.seconds:.1f} s"]
     least = "at least " if used.unreported else ""
     told.append(f"{least}{used.tokens} tokens" if used.calls > used.unreported else "tokens unknown")
@@ -201,60 +164,54 @@ def _score(verdict: Evaluation) -> str:
     return "not scored" if verdict.score is None else f"score {verdict.score:.2f}"
 
 
-def _recalled(trial: Trial, shorten: Shortener) -> Html | None:
-    if trial.recall is None or not (trial.recall.offered or trial.recall.withheld):
-        return None
-    offered, withheld = trial.recall.offered, len(trial.recall.withheld)
-    shown = offered[: shorten.detail.recalled]
-    items = [element("li", f"{shorten(item.lesson.text)} ({item.similarity:.2f})") for item in shown]
-    if len(shown) < len(offered):
-        items.append(element("li", f"and {len(offered) - len(shown)} more"))
-    name = "Lessons recalled" + (f", {withheld} withheld by chance" if withheld else "")
-    return _titled(name, element("ul", items, class_="text"))
+def _told(results: Results, row: Tried, shorten: Shortener) -> Iterator[str]:
+    """Tell of a try in paragraphs: what was recalled, done, answered, judged and learned."""
+    trial, attempt, gold, detail = row.trial, row.trial.attempt, row.task.reference, shorten.detail
+    if trial.recall is not None and (trial.recall.offered or trial.recall.withheld):
+        offered, withheld = trial.recall.offered, len(trial.recall.withheld)
+        lessons = [f"{each.lesson.text} ({each.similarity:.2f})" for each in offered[: detail.recalled]]
+        more = [f"and {len(offered) - len(lessons)} more"] if len(lessons) < len(offered) else []
+        by_chance = f", {withheld} withheld by chance" if withheld else ""
+        yield _listed(f"Lessons recalled{by_chance}", [*lessons, *more], shorten)
+    if steps := attempt.steps[-detail.steps :] if detail.steps else ():
+        first = len(attempt.steps) - len(steps) + 1
+        lines = [
+            f"{number}. " + "\n   ".join(shorten(said) for said in _parts(step))
+            for number, step in enumerate(steps, first)
+        ]
+        yield "\n".join(["Steps", *lines])
+    for name, said in (
+        ("Output", attempt.output),
+        ("Error", attempt.error),
+        ("Ended early", attempt.interrupted),
+    ):
+        if said and said.strip():
+            yield f"{name}\n{shorten(said)}"
+    yield _verdict(results.judged_by, trial.evaluation.public(gold), shorten)
+    if row.scored is not None and len(results.judges) > 1:
+        yield _verdict("oracle", row.scored.public(gold), shorten)
+    if trial.reflection is not None:
+        fields = [f"{name}: {said}" for name, said in trial.reflection.fields.items() if said]
+        yield _listed(f"Lesson written\n{shorten(trial.reflection.lesson)}", fields, shorten)
+    if trial.problems:
+        yield _listed("Problems", trial.problems, shorten)
 
 
-def _steps(trial: Trial, shorten: Shortener) -> Html | None:
-    steps = trial.attempt.steps
-    shown = steps[-shorten.detail.steps :] if shorten.detail.steps else ()
-    if not shown:
-        return None
-    first = len(steps) - len(shown) + 1
-    items = (element("li", _step(step, shorten), class_="failed" if step.failed else None) for step in shown)
-    name = "Steps" + (f", from step {first} of {len(steps)}" if first > 1 else "")
-    return _titled(name, element("ol", items, class_="text", start=first if first > 1 else None))
-
-
-def _step(step: Step, shorten: Shortener) -> Iterator[Html]:
-    for name, part in (("i", step.thought), ("b", step.action), ("span", step.observation)):
+def _parts(step: Step) -> Iterator[str]:
+    failed = " (failed)" if step.failed else ""
+    for part in (step.thought, step.action and f"> {step.action}{failed}", step.observation):
         if part:
-            yield element(name, shorten(part))
+            yield part
 
 
-def _verdict(judge: JudgedBy, verdict: Evaluation, shorten: Shortener) -> Html:
+def _verdict(judge: JudgedBy, verdict: Evaluation, shorten: Shortener) -> str:
     criteria = [f"{name} {score:.2f}" for name, score in verdict.criteria_scores.items()]
     errors = [f"{error.path}: {error.message}" if error.path else error.message for error in verdict.errors]
     who = "agent's own side" if judge == "self" else "oracle"
-    head = element("h5", f"Verdict of the {who}: {_score(verdict)}")
-    found = _items([*criteria, *verdict.issues, *errors], shorten)
-    return joined([head, _text("p", shorten(verdict.rationale)), found])
+    said = [shorten(verdict.rationale)] if verdict.rationale.strip() else []
+    head = "\n".join([f"Verdict of the {who}: {_score(verdict)}", *said])
+    return _listed(head, [*criteria, *verdict.issues, *errors], shorten)
 
 
-def _lesson(trial: Trial, shorten: Shortener) -> Html | None:
-    if trial.reflection is None:
-        return None
-    fields = [f"{name}: {said}" for name, said in trial.reflection.fields.items() if said]
-    head = element("h5", "Lesson written")
-    return joined([head, _text("p", shorten(trial.reflection.lesson)), _items(fields, shorten)])
-
-
-def _titled(name: str, body: Html | None) -> Html | None:
-    return None if body is None else joined([element("h5", name), body])
-
-
-def _items(texts: Iterable[str], shorten: Shortener) -> Html | None:
-    items = [element("li", shorten(told)) for told in texts]
-    return element("ul", items, class_="text") if items else None
-
-
-def _text(tag: str, told: str) -> Html | None:
-    return element(tag, told, class_="text") if told.strip() else None
+def _listed(head: str, texts: Iterable[str], shorten: Shortener) -> str:
+    return "\n".join([head, *(f"- {shorten(told)}" for told in texts)])

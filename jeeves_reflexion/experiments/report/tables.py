@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.report.values import Compared, Part, Report, Spent, Success
-from jeeves_reflexion.statistics import Share
+from jeeves_reflexion.experiments.report.analysis import Compared, Part, Report
+from jeeves_reflexion.experiments.results import NOT_FINISHED, Curve
+from jeeves_reflexion.experiments.summary import COST_HEADS, cost_note, cost_rows, markdown_table
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line
 
-NOT_FINISHED = "not finished"
-UNKNOWN = "unknown"
 SCALES: dict[JudgedBy, str] = {
     "oracle": "judged by an oracle, which knows the answer",
     "self": "judged by the agent's own side, which does not know the answer",
@@ -35,31 +35,28 @@ def markdown(report: Report) -> str:
     for part in report.parts:
         lines += ["", f"## {heading(part, report)}"]
         for table in tables(part, report):
-            rows = (table.heads, ("---",) * len(table.heads), *table.rows)
-            lines += ["", f"### {table.name}", ""]
-            lines += [
-                "| " + " | ".join(one_line(cell).replace("|", r"\|") for cell in row) + " |" for row in rows
-            ]
+            lines += ["", f"### {table.name}", "", markdown_table(table.heads, table.rows)]
             lines += ["", table.note] if table.note else []
     return "\n".join(lines) + "\n"
 
 
 def facts(report: Report) -> list[str]:
     """Say what was run, and what is wrong with it, a sentence each."""
+    results, unit, tries = report.results, report.unit, len(report.results.rows)
     amounts = [
-        counted(len(report.arms), "arm"),
-        counted(report.trials, "trial"),
-        counted(len(report.seeds), "seed"),
-        counted(report.learning_tasks, report.unit) + " to learn from",
+        counted(len(results.arms), "arm"),
+        counted(results.trials, "trial"),
+        counted(len(results.seeds), "seed"),
+        counted(len(results.tasks), unit) + " to learn from",
     ]
-    amounts += [f"{counted(report.held_out_tasks, report.unit)} held out"] * bool(report.held_out_tasks)
-    told = [f"{report.tries} tries: {', '.join(amounts)}."]
-    if report.interrupted:
-        told.append(f"The run stopped before its end: {one_line(report.interrupted)}")
-    if report.errors:
-        told.append(f"{report.errors} of {report.tries} tries ended in an error and count as not solved.")
-    if report.unscored:
-        told.append(f"{report.unscored} of {report.tries} tries could not be scored and count as not solved.")
+    amounts += [f"{counted(len(results.held_out), unit)} held out"] * bool(results.held_out)
+    told = [f"{tries} tries: {', '.join(amounts)}."]
+    if results.interrupted:
+        told.append(f"The run stopped before its end: {one_line(redact(results.interrupted))}")
+    if results.errors:
+        told.append(f"{results.errors} of {tries} tries ended in an error and count as not solved.")
+    if unscored := sum(not row.trial.evaluation.scored for row in results.rows):
+        told.append(f"{unscored} of {tries} tries could not be scored and count as not solved.")
     return told
 
 
@@ -88,8 +85,8 @@ def _success(part: Part, report: Report) -> Table:
     if part.split == "held-out":
         heads = ["first try"]
 
-    def cells(success: Success) -> tuple[str, ...]:
-        return tuple(share_text(point.share) for point in success.points) or (NOT_FINISHED,) * part.trials
+    def cells(curve: Curve) -> tuple[str, ...]:
+        return tuple(str(point.share) for point in curve.points) or (NOT_FINISHED,) * part.trials
 
     pooled = any(each.seeds > 1 for each in part.success)
     return Table(
@@ -156,51 +153,11 @@ def _reliability(part: Part, report: Report) -> Table:
 
 
 def _spent(part: Part, report: Report) -> Table:
-    heads = ("arm", "tries", "solved", "seconds", "tokens", "USD")
-    return Table(
-        "What it took",
-        (*heads, "seconds per solved", "tokens per solved", "USD per solved"),
-        tuple(_cost(each) for each in part.spent),
-        f"All tries, of unsolved {report.unit}s too; solved by the last trial, each seed counted. Unknown: nobody"
-        " reported it.",
-    )
-
-
-def _cost(each: Spent) -> tuple[str, ...]:
-    if not each.tries:
-        return (each.arm, "0", *(NOT_FINISHED,) * 7)
-    nothing = "" if each.solved else "none solved"
-    return (
-        each.arm,
-        str(each.tries),
-        f"{each.solved}/{each.played}",
-        number(each.seconds),
-        number(each.tokens),
-        number(each.cost_usd, money=True),
-        nothing or number(each.per_solved(each.seconds)),
-        nothing or number(each.per_solved(each.tokens)),
-        nothing or number(each.per_solved(each.cost_usd), money=True),
-    )
-
-
-def share_text(share: Share) -> str:
-    """Return a share with its interval, such as ``12/40 = 30% (18 to 45)``."""
-    return (
-        f"{share.successes}/{share.n} = {share.value:.0%} ({100 * share.low:.0f} to {100 * share.high:.0f})"
-    )
+    told = f"All tries, of unsolved {report.unit}s too; solved by the last trial, each seed counted."
+    note = f"{told} {cost_note(part.costs)}".strip()
+    return Table("What it took", COST_HEADS, cost_rows(part.costs), note)
 
 
 def p_text(p: float) -> str:
     """Return a p value as a paper prints it."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def number(value: float | None, *, money: bool = False) -> str:
-    """Return an amount with as many digits as say something; the word for it where it is unknown."""
-    if value is None:
-        return UNKNOWN
-    if money:
-        return f"{value:.4f}" if value < 1 else f"{value:,.2f}"
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
+
+import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
-from jeeves_reflexion.lessons.consolidation.operations import KINDS, Operation, OperationKind, votes_of
+from jeeves_reflexion.lessons.consolidation.operations import Operation, OperationKind
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
 from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
-from jeeves_reflexion.lessons.records import MOST_TASKS
-from jeeves_reflexion.lessons.schema import TASKS
+from jeeves_reflexion.lessons.records import MOST_TASKS, TASKS, checked
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
@@ -22,81 +22,47 @@ from jeeves_reflexion.protocols import ChatModel, Message
 from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, Lesson, Lift
 
-UNUSED_DAYS: Final = 180.0
 _SHOWN: Final = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of a lesson's use: its lift, and the days since it was last recalled (None: not known)."""
-
-    lift: Lift | None = None
-    idle_days: float | None = None
+Known = Callable[[Lesson], Lift]
 
 
-NO_EVIDENCE: Final = Evidence()
-Known = Callable[[Lesson], Evidence]
-
-
-def nothing_known(_: Lesson) -> Evidence:
-    """Say that nothing is known of any lesson's use."""
-    return NO_EVIDENCE
+def nothing_known(_: Lesson) -> Lift:
+    """Say that nothing is known of any lesson's effect."""
+    return Lift()
 
 
 class RuleConsolidator:
     """Proposes what needs no judgement of language; the same for the same lessons.
 
     Equal lessons of one scope are merged into the one with the most support, the oldest of equals; others that are near
-    one another are for a person, or a model, to look at. A lesson whose lift lies above zero with its whole interval is
-    voted up once, one whose interval lies below zero is retired. One that was not recalled for ``unused_days`` is voted
-    down, and retired if it is still unused with that vote, unless its lift speaks for it.
+    one another are for a person, or a model, to look at. A lesson whose lift lies below zero with its whole interval is
+    retired.
     """
 
-    def __init__(self, *, known: Known = nothing_known, unused_days: float = UNUSED_DAYS) -> None:
-        if not unused_days > 0:
-            raise ConfigurationError(f"unused_days must be more than 0, not {unused_days}")
+    def __init__(self, *, known: Known = nothing_known) -> None:
         self._known = known
-        self._unused_days = unused_days
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
-        """Return the merges and votes for a cluster; a lesson gets one operation at most."""
-        operations: list[Operation] = []
-        left, single = list[Lesson](), list[Lesson]()
+        """Return the merges and retirements for a cluster; a lesson gets one operation at most."""
+        operations, left, single = list[Operation](), list[Lesson](), list[Lesson]()
         for lesson in sorted(cluster, key=_foremost):
-            retired = self._harmful(lesson)
-            if retired is None:
-                left.append(lesson)
+            lift = self._known(lesson)
+            if _harms(lift):
+                why = f"attempts go worse with it: {_told(lift)}"
+                operations.append(Operation("retire", (lesson.id,), reason=why))
             else:
-                operations.append(retired)
+                left.append(lesson)
         while left:
             first, *others = left
             copies = _with_room(first, [other for other in others if _are_copies(first, other)])
             if copies:
                 why = f"{len(copies) + 1} lessons say the same"
                 operations.append(Operation("merge", (first.id, *(copy.id for copy in copies)), reason=why))
-            elif (vote := self._vote(first)) is not None:
-                operations.append(vote)
             single.append(first)
             left = [other for other in others if other not in copies]
         return Proposals(tuple(operations), review=tuple(single) if len(single) > 1 else ())
-
-    def _harmful(self, lesson: Lesson) -> Operation | None:
-        lift = self._known(lesson).lift
-        if lift is None or lift.high is None or lift.high >= 0:
-            return None
-        return Operation("retire", (lesson.id,), reason=f"attempts go worse with it: {_lift(lift)}")
-
-    def _vote(self, lesson: Lesson) -> Operation | None:
-        evidence, votes = self._known(lesson), votes_of(lesson)
-        lift, idle = evidence.lift, evidence.idle_days
-        if lift is not None and lift.low is not None and lift.low > 0:
-            if votes > 0:
-                return None
-            return Operation("upvote", (lesson.id,), reason=f"attempts go better with it: {_lift(lift)}")
-        if idle is None or idle < self._unused_days:
-            return None
-        why = f"not recalled for {idle:.0f} days"
-        return Operation("downvote" if votes >= 0 else "retire", (lesson.id,), reason=why)
 
 
 def _are_copies(one: Lesson, other: Lesson) -> bool:
@@ -127,8 +93,8 @@ class LLMConsolidator:
 
     A reply that is no JSON object with a list of operations is asked for once more with the problem shown, and then
     raises :class:`UnreadableReplyError`; an entry of the list that is no operation is refused by itself, and so is one
-    that a measured effect speaks against: to retire what helps, or to vote for what harms. Raises ``ModelError`` when
-    the model can't be reached.
+    that a measured effect speaks against: to retire what helps, or to merge others into what harms. Raises
+    ``ModelError`` when the model can't be reached.
     """
 
     def __init__(
@@ -140,14 +106,14 @@ class LLMConsolidator:
 
     async def __call__(self, cluster: Sequence[Lesson]) -> Proposals:
         """Return what the model proposes for a cluster."""
-        names = {f"L{number}": lesson.id for number, lesson in enumerate(cluster, 1)}
-        rows = [self._row(name, lesson) for name, lesson in zip(names, cluster, strict=True)]
+        lessons = {f"L{number}": lesson for number, lesson in enumerate(cluster, 1)}
+        rows = [self._row(name, lesson) for name, lesson in lessons.items()]
         material = fence("lessons", inert("\n".join(rows)))
         problem = ""
         for _ in range(2):
             shown = f"{material}\n\nYour previous answer was refused: {problem}." if problem else material
             completion = await ask(self.model, [Message("system", self._prompt), Message("user", shown)])
-            read = parse(completion.text, names)
+            read = parse(completion.text, {name: lesson.id for name, lesson in lessons.items()})
             if isinstance(read, Proposals):
                 return self._borne_out(read, {lesson.id: lesson for lesson in cluster})
             problem = read
@@ -155,32 +121,43 @@ class LLMConsolidator:
 
     def _borne_out(self, proposals: Proposals, lessons: Mapping[str, Lesson]) -> Proposals:
         """Refuse those operations that what was measured speaks against."""
-        operations, refused = list[Operation](), [*proposals.refused]
-        for operation in proposals.operations:
-            why = self._measured_against(operation, [lessons[each] for each in operation.ids])
-            if why:
-                refused.append(Refused(str(operation), why))
-            else:
-                operations.append(operation)
-        return Proposals(tuple(operations), tuple(refused))
+        judged = [(each, self._measured_against(each, lessons)) for each in proposals.operations]
+        refused = [Refused(str(each), why) for each, why in judged if why]
+        return Proposals(
+            tuple(each for each, why in judged if not why), (*proposals.refused, *refused), proposals.review
+        )
 
-    def _measured_against(self, operation: Operation, lessons: Sequence[Lesson]) -> str:
-        for lesson in lessons[:1]:  # of a merge, the one that stays
-            lift = self._known(lesson).lift or Lift()
-            if operation.kind in ("retire", "downvote") and lift.low is not None and lift.low > 0:
-                return f"attempts go better with lesson {lesson.id}: {_lift(lift)}"
-            if operation.kind in ("upvote", "merge") and lift.high is not None and lift.high < 0:
-                return f"attempts go worse with lesson {lesson.id}: {_lift(lift)}"
+    def _measured_against(self, operation: Operation, lessons: Mapping[str, Lesson]) -> str:
+        for lesson_id in operation.ids[:1]:  # of a merge, the one that stays
+            lift = self._known(lessons[lesson_id])
+            if operation.kind == "retire" and lift.low is not None and lift.low > 0:
+                return f"attempts go better with lesson {lesson_id}: {_told(lift)}"
+            if operation.kind == "merge" and _harms(lift):
+                return f"attempts go worse with lesson {lesson_id}: {_told(lift)}"
         return ""
 
     def _row(self, name: str, lesson: Lesson) -> str:
         row: dict[str, JSON] = {"id": name, "text": lesson.text, "support": lesson.support}
-        if votes_of(lesson):
-            row["votes"] = votes_of(lesson)
-        lift = self._known(lesson).lift
-        if lift is not None and lift.value is not None:
-            row["lift"] = _lift(lift)
+        lift = self._known(lesson)
+        if lift.value is not None:
+            row["lift"] = _told(lift)
         return json.dumps(row, ensure_ascii=False)
+
+
+class _Proposed(pydantic.BaseModel):
+    """An operation as a model writes it down."""
+
+    model_config = pydantic.ConfigDict(strict=True, extra="forbid")
+
+    op: OperationKind
+    ids: list[str]
+    text: str | None = None
+    reason: str | None = None
+
+    @pydantic.field_validator("op", mode="before")
+    @classmethod
+    def _small(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
 
 
 def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
@@ -193,44 +170,28 @@ def parse(reply: str, names: Mapping[str, str]) -> Proposals | str:
     entries = None if stated is None else stated.value
     if not isinstance(entries, list):
         return 'the JSON object has no list "operations", or there are several'
-    operations: list[Operation] = []
-    refused: list[Refused] = []
+    operations, refused = list[Operation](), list[Refused]()
     for entry in entries:
-        read = _operation(entry, names)
-        if isinstance(read, Operation):
-            operations.append(read)
-        else:
-            refused.append(Refused(abridge(json.dumps(entry, ensure_ascii=False), _SHOWN), read))
+        try:
+            operations.append(_operation(entry, names))
+        except ConfigurationError as error:
+            refused.append(Refused(abridge(json.dumps(entry, ensure_ascii=False), _SHOWN), str(error)))
     return Proposals(tuple(operations), tuple(refused))
 
 
-def _operation(entry: object, names: Mapping[str, str]) -> Operation | str:
-    """An entry of the list as an operation, or why it is none."""
-    if not isinstance(entry, dict):
-        return "it is no JSON object"
-    kind, ids, text, reason = (entry.get(name) for name in ("op", "ids", "text", "reason"))
-    unknown = sorted(set(entry) - {"op", "ids", "text", "reason"})
-    problem = ""
-    if unknown:
-        problem = f"it has unknown fields: {', '.join(unknown)}"
-    elif not isinstance(kind, str) or kind.lower() not in KINDS:
-        problem = f'"op" must be one of {", ".join(KINDS)}'
-    elif not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        problem = '"ids" must be a list of ids'
-    elif not all(value is None or isinstance(value, str) for value in (text, reason)):
-        problem = '"text" and "reason" must be texts'
-    elif strangers := [one for one in ids if one not in names]:
-        problem = f"there is no lesson {', '.join(strangers)} among these"
-    if problem:
-        return problem
-    own = tuple(names[one] for one in cast("list[str]", ids))
-    return Operation(
-        cast("OperationKind", str(kind).lower()), own, cast("str | None", text), str(reason or "")
-    )
+def _operation(entry: object, names: Mapping[str, str]) -> Operation:
+    """An entry of the list as an operation; raises :class:`ConfigurationError` where it is none."""
+    read = checked(_Proposed, entry)
+    if strangers := [one for one in read.ids if one not in names]:
+        raise ConfigurationError(f"there is no lesson {', '.join(strangers)} among these")
+    return Operation(read.op, tuple(names[one] for one in read.ids), read.text, read.reason or "")
 
 
-def _lift(lift: Lift) -> str:
-    if lift.value is None or lift.low is None or lift.high is None:
-        return "not enough data"
-    signs = [f"{number:+.2f}" for number in (lift.value, lift.low, lift.high)]
-    return f"lift {signs[0]} [{signs[1]}, {signs[2]}] from {lift.n_with} with and {lift.n_without} without"
+def _harms(lift: Lift) -> bool:
+    """Whether the whole interval of a lift lies below zero."""
+    return lift.high is not None and lift.high < 0
+
+
+def _told(lift: Lift) -> str:
+    interval = f"{lift.value:+.2f} [{lift.low:+.2f}, {lift.high:+.2f}]"
+    return f"lift {interval} from {lift.n_with} with and {lift.n_without} without"

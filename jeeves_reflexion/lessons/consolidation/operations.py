@@ -1,10 +1,9 @@
 """What may be done to lessons that are there already: each operation changes one lesson, or a few, and can be undone.
 
-The operations are those of ExpeL (Zhao et al. 2023, arXiv 2308.10144), where a model adds, edits, upvotes and
-downvotes insights and one that lost its votes is removed, and of ACE (Agentic Context Engineering, Zhang et al. 2025,
-arXiv 2510.04618), whose point is kept too: small changes applied by deterministic code, because a model that rewrites
-the whole lets detail collapse. Here nothing is removed: what loses its votes is retired, with its reason. What a model
-proposed is held to the rules of any other lesson.
+They are those of ExpeL (Zhao et al. 2023, arXiv 2308.10144) but for its votes, since measured effects say what a lesson
+is worth, and follow ACE (Agentic Context Engineering, Zhang et al. 2025, arXiv 2510.04618): small changes applied by
+deterministic code, because a model that rewrites the whole lets detail collapse. Nothing is removed: what is wrong is
+retired, with its reason. What a model proposed is held to the rules of any other lesson.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from jeeves_reflexion.lessons.duplicates import least_trust, merged, merged_away, normalised, scope_of
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
-from jeeves_reflexion.lessons.schema import DRAWN_FROM, VOTES
+from jeeves_reflexion.lessons.records import DRAWN_FROM
 from jeeves_reflexion.lessons.screening.detecting import screen
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson, Provenance
 
-OperationKind: TypeAlias = Literal["add", "edit", "merge", "contradict", "upvote", "downvote", "retire"]
+OperationKind: TypeAlias = Literal["add", "edit", "merge", "contradict", "retire"]
 KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
 MOST_ADDED: Final = 3
 """So many new lessons are drawn from one cluster at most: a library is to become smaller."""
 _LONGEST_REASON: Final = 300
-_HARMFUL: Final = ("edit", "merge", "contradict", "retire", "downvote")
+_HARMFUL: Final = ("edit", "merge", "contradict", "retire")
 """The operations by which one lesson could take another's place, or give it its words."""
 _OF_SEVERAL: Final = ("add", "merge", "contradict")
 
@@ -36,7 +35,7 @@ _OF_SEVERAL: Final = ("add", "merge", "contradict")
 class Operation:
     """One change, as it is proposed.
 
-    ``ids`` are the lessons concerned: the one that is edited, voted on or retired; the ones that are merged, the one
+    ``ids`` are the lessons concerned: the one that is edited or retired; the ones that are merged, the one
     that stays first; the two that contradict each other; the ones that a new lesson is drawn from. ``text`` is the new
     wording of an add or edit, and may be that of a merge.
     """
@@ -104,29 +103,8 @@ def deltas(operation: Operation, lessons: Mapping[str, Lesson], *, at: float) ->
             return tuple(
                 Delta(one, _against(one, other)) for one, other in ((first, others[0]), (others[0], first))
             )
-        case "upvote" | "downvote":
-            return (Delta(first, voted(first, 1 if operation.kind == "upvote" else -1, operation.reason)),)
         case "retire":
             return (Delta(first, replace(first, state="retired", state_reason=operation.reason)),)
-
-
-def votes_of(lesson: Lesson) -> int:
-    """Return upvotes less downvotes of a lesson."""
-    votes = lesson.metadata.get(VOTES, 0)
-    return votes if isinstance(votes, int) and not isinstance(votes, bool) else 0
-
-
-def voted(lesson: Lesson, vote: int, reason: str) -> Lesson:
-    """Return the lesson with one vote more or less.
-
-    It is retired when downvotes outnumber its support: two for a lesson learned once, as in ExpeL, where an insight
-    begins with an importance of two and goes at none.
-    """
-    votes = votes_of(lesson) + vote
-    lesson = replace(lesson, metadata={**lesson.metadata, VOTES: votes})
-    if lesson.support + votes >= 0:
-        return lesson
-    return replace(lesson, state="retired", state_reason=f"voted down: {reason}" if reason else "voted down")
 
 
 # -- what is let through

@@ -19,7 +19,6 @@ from jeeves_reflexion.errors import (
     LessonStoreError,
     ModelError,
     ReflexionError,
-    UnknownLessonError,
     UnreadableReplyError,
 )
 from jeeves_reflexion.lessons.consolidation.operations import (
@@ -33,15 +32,8 @@ from jeeves_reflexion.lessons.consolidation.operations import (
 from jeeves_reflexion.lessons.curation import merge_revisions
 from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.records import MOST_TASKS, TEXT_CHUNKS
-from jeeves_reflexion.lessons.repository import (
-    TRIES,
-    Repository,
-    Revision,
-    StoredLesson,
-    store_errors,
-)
-from jeeves_reflexion.lessons.schema import MERGED_INTO, VOTES
+from jeeves_reflexion.lessons.records import MERGED_INTO, MOST_TASKS, TEXT_CHUNKS
+from jeeves_reflexion.lessons.repository import Repository, Revision, StoredLesson, store_errors
 from jeeves_reflexion.lessons.screening.screens import Screen, screened
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import ConflictError
@@ -202,57 +194,38 @@ async def apply(planned: Plan, repository: Repository, *, by: str = "consolidati
     :class:`LessonStoreError` for a store that fails; the steps before are done then, and applying the same plan again
     does the rest.
     """
-    done: list[Step] = []
-    already: list[Step] = []
-    skipped: list[tuple[Step, str]] = []
+    done, already, skipped = list[Step](), list[Step](), list[tuple[Step, str]]()
     async with store_errors("consolidate lessons"):
         for step in planned.steps:
             change = Change(step.operation.kind, step.operation.reason, by)
             make = _add if step.operation.kind == "add" else _make
             try:
                 (done if await make(step, repository, change) else already).append(step)
-            except _LeftUndoneError as error:
+            except LessonStoreError as error:
                 skipped.append((step, str(error)))
     return Applied(tuple(done), tuple(already), tuple(skipped))
 
 
-class _LeftUndoneError(Exception):
-    """Why a step can't be made."""
-
-
 async def _make(step: Step, repository: Repository, change: Change) -> bool:
-    """Make a step, and return whether anything had to be done."""
-    ids = step.operation.ids
-    for _ in range(TRIES):
+    """Make a step, and return whether anything had to be done; raises :class:`LessonStoreError` where it can't be."""
+    operation, ids = step.operation, step.operation.ids
+
+    async def revise() -> tuple[list[Revision], bool]:
         there = [await _trusted(each, repository) for each in ids]
         now = [each.lesson for each in there]
-        if step.operation.kind == "merge" and all(
-            each.metadata.get(MERGED_INTO) == ids[0] for each in now[1:]
-        ):
-            return False
+        merge = operation.kind == "merge"
+        if merge and all(each.metadata.get(MERGED_INTO) == ids[0] for each in now[1:]):
+            return [], False
         if now == [delta.after for delta in step.deltas]:
-            return False
+            return [], False
         for each, delta in zip(now, step.deltas, strict=True):
             if each != delta.before:
-                raise _LeftUndoneError(f"lesson {each.id} was changed since the plan was made")
-        try:
-            if await repository.commit(await _revisions(step, there, repository, change)):
-                return True
-        except UnknownLessonError as error:
-            raise _LeftUndoneError(str(error)) from error
-    raise _LeftUndoneError("its lessons kept changing while it was made")
+                raise LessonStoreError(f"lesson {each.id} was changed since the plan was made")
+        if merge:
+            return await merge_revisions(repository, ids[0], ids[1:], operation.text, change), True
+        return [Revision(a, delta.after, change) for a, delta in zip(there, step.deltas, strict=True)], True
 
-
-async def _revisions(
-    step: Step, there: Sequence[StoredLesson], repository: Repository, change: Change
-) -> list[Revision]:
-    operation = step.operation
-    if operation.kind != "merge":
-        return [Revision(each, delta.after, change) for each, delta in zip(there, step.deltas, strict=True)]
-    try:
-        return await merge_revisions(repository, operation.ids[0], operation.ids[1:], operation.text, change)
-    except LessonStoreError as error:
-        raise _LeftUndoneError(str(error)) from error
+    return await repository.transact(revise, "its lessons")
 
 
 async def _add(step: Step, repository: Repository, change: Change) -> bool:
@@ -261,7 +234,7 @@ async def _add(step: Step, repository: Repository, change: Change) -> bool:
     if await repository.get(lesson.id) is not None:
         return False
     if await repository.is_forgotten(lesson.id):
-        raise _LeftUndoneError(f"lesson {lesson.id} was forgotten")
+        raise LessonStoreError(f"lesson {lesson.id} was forgotten")
     there = [await _trusted(source, repository) for source in sources]
     if lesson.trust == "own" and not all(repository.reader.wrote(each.lesson) for each in there):
         lesson = replace(lesson, trust="shared")
@@ -273,16 +246,16 @@ async def _add(step: Step, repository: Repository, change: Change) -> bool:
     for source in sources:
         if await repository.is_forgotten(source):  # while it was written
             await repository.remove(lesson.id)
-            raise _LeftUndoneError(f"lesson {source} is gone")
+            raise LessonStoreError(f"lesson {source} is gone")
     return True
 
 
 async def _trusted(lesson_id: str, repository: Repository) -> StoredLesson:
     stored = await repository.read(lesson_id)
     if stored is None:
-        raise _LeftUndoneError(f"lesson {lesson_id} is gone")
+        raise LessonStoreError(f"lesson {lesson_id} is gone")
     if not repository.reader.trusts(stored.lesson):
-        raise _LeftUndoneError(
+        raise LessonStoreError(
             f"lesson {lesson_id} was written by somebody whom nobody accepted here: approve it first"
         )
     return stored
@@ -316,6 +289,3 @@ def _change_lines(delta: Delta) -> Iterator[str]:
         yield f"    support {before.support} -> {after.support}"
     if before.contradicts != after.contradicts:
         yield f"    contradicts {', '.join(after.contradicts)}"
-    votes = (before.metadata.get(VOTES, 0), after.metadata.get(VOTES, 0))
-    if votes[0] != votes[1]:
-        yield f"    votes {votes[0]} -> {votes[1]}"

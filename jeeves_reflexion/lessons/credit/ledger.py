@@ -13,15 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, cast
 
 import anyio
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
-from jeeves_reflexion.lessons.credit.reader import SETTLE_SECONDS, VerdictReader
-from jeeves_reflexion.lessons.credit.records import each_record, strike
-from jeeves_reflexion.lessons.credit.tally import Credits
+from jeeves_reflexion.lessons.credit.records import each_record, swap
+from jeeves_reflexion.lessons.credit.tally import SETTLE_SECONDS, Credits, VerdictReader
 from jeeves_reflexion.lessons.credit.verdicts import (
     OUTCOMES,
     RECALLS,
@@ -40,9 +40,16 @@ RUNS: Final = "runs"
 MAX_AGE: Final = 5.0
 """For how many seconds credits are taken as they are, by default."""
 
+_NAMING: Final[Mapping[str, Sequence[str]]] = {
+    RECALLS: ("offered", "withheld", "left_out", "exempt", "shares"),
+    OUTCOMES: ("with", "without", "exempt", "shares"),
+}
+"""The lists of entries that name lessons."""
 _FORMAT: Final = 2  # format 1 knew no run and no draw
 _MOST_VERDICTS: Final = 1000
 _TURN: Final = 0.005
+SNAPSHOT: Final = ("credit", "snapshot")
+"""Collection and key of the sum that earlier versions wrote down; it names lessons, so forgetting takes it away."""
 
 Entry: TypeAlias = Mapping[str, JSON]
 
@@ -68,7 +75,7 @@ class Feedback:
 
 
 class Ledger:
-    """Notes recalls and outcomes in a record store, and tells each lesson's credit.
+    """Notes recalls and outcomes in a store of vectors that keeps records too, and tells each lesson's credit.
 
     Errors of the store are raised as :class:`LessonStoreError` with that error as their cause. ``settle_seconds`` is
     how long a record may take from its first try to its commit, clocks of machines included: what is younger is read
@@ -83,7 +90,6 @@ class Ledger:
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self.records = records
-        self._together = records if isinstance(records, VectorStore) else None
         self._clock = clock
         self._reader = VerdictReader(records, clock, settle_seconds)
         self._turn = threading.Lock()
@@ -129,7 +135,8 @@ class Ledger:
                 RecordWrite(_of_run(run_id), recall.id, mine),
             ]
         async with store_errors("note a recall"):
-            await self._append_all(writes)
+            # In one transaction: records of lessons lie beside vectors.
+            await cast("VectorStore", self.records).add([], records=writes)
 
     async def note_outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note the evaluator's verdict on the attempt that a recall was for.
@@ -226,11 +233,14 @@ class Ledger:
         """Strike a lesson from every entry; returns how many there were. The attempts stay, and count for others."""
         async with store_errors("strike a lesson from the ledger"):
             # Recalls first: verdicts take the lessons from them.
-            struck = await strike(
-                self.records, RECALLS, lesson_id, ("offered", "withheld", "left_out", "exempt", "shares")
-            )
-            struck += await strike(self.records, OUTCOMES, lesson_id, ("with", "without", "exempt", "shares"))
-            await self._reader.forget(lesson_id)
+            struck = 0
+            for collection, parts in _NAMING.items():
+                change = partial(_without, lesson_id=lesson_id, parts=parts)
+                async for record in each_record(self.records, collection):
+                    if change(record.value) is not None:
+                        struck += await swap(self.records, collection, record.key, change)
+            self._reader.forget(lesson_id)
+            await self.records.delete_records(SNAPSHOT[0], [SNAPSHOT[1]])
         self._credits = None
         return struck
 
@@ -265,14 +275,6 @@ class Ledger:
             f"no verdict can be added to recall {recall_id!r}: it has {_MOST_VERDICTS}, or they are being deleted"
         )
 
-    async def _append_all(self, writes: Sequence[RecordWrite]) -> None:
-        """Write those records whose keys don't exist; in one transaction, where they lie beside vectors."""
-        if self._together is not None:
-            await self._together.add([], records=writes)
-            return
-        for each in writes:
-            await self.records.append_once(each.collection, each.key, each.value)
-
 
 def _of_run(run_id: str) -> str:
     return f"run {run_id}"
@@ -282,6 +284,20 @@ def _items(found: Sequence[RecalledLesson]) -> JSON:
     return [
         {"lesson_id": item.lesson.id, "similarity": item.similarity, "reason": item.reason} for item in found
     ]
+
+
+def _without(value: JSON, *, lesson_id: str, parts: Sequence[str]) -> JSON | None:
+    """An entry without a lesson in its lists of these names; None where it is in none of them."""
+    if not isinstance(value, Mapping):
+        return None
+    lists = {part: items for part in parts if isinstance(items := value.get(part), list | tuple)}
+    kept = {part: [item for item in items if _id_of(item) != lesson_id] for part, items in lists.items()}
+    changed = {part: items for part, items in kept.items() if len(items) != len(lists[part])}
+    return {**value, **changed} if changed else None
+
+
+def _id_of(item: JSON) -> JSON:
+    return item.get("lesson_id") if isinstance(item, Mapping) else item
 
 
 def _slot(recall_id: str, n: int) -> str:

@@ -1,9 +1,9 @@
-"""Records that several writers change at once: reading all of them, changing one, and striking a lesson from them."""
+"""Records that several writers change at once: reading all of them, and changing one."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import anyio.lowlevel
@@ -22,8 +22,10 @@ async def each_record(records: RecordStore, collection: str) -> AsyncIterator[Re
     after = None
     while True:
         page = await records.scan_records(collection, after=after, limit=_PAGE)
-        for record in page.records:
+        for number, record in enumerate(page.records, 1):
             yield record
+            if number % _IN_A_TURN == 0:
+                await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
         if page.next is None:
             return
         after = page.next
@@ -45,29 +47,3 @@ async def swap(
             await records.compare_and_swap(collection, key, new, version=record.version)
             return True
     raise LessonStoreError(f"the record {collection}/{key} kept changing while it was written; try again")
-
-
-async def strike(records: RecordStore, collection: str, lesson_id: str, parts: Sequence[str]) -> int:
-    """Take a lesson out of the lists ``parts`` of every entry of a collection; returns out of how many."""
-
-    def without(value: JSON) -> JSON | None:
-        if not isinstance(value, Mapping):
-            return None
-        found = [(part, value.get(part)) for part in parts]
-        lists = {part: items for part, items in found if isinstance(items, list | tuple)}
-        kept = {part: [item for item in items if _id_of(item) != lesson_id] for part, items in lists.items()}
-        changed = {part: items for part, items in kept.items() if len(items) != len(lists[part])}
-        return {**value, **changed} if changed else None
-
-    struck = number = 0
-    async for record in each_record(records, collection):
-        number += 1
-        if number % _IN_A_TURN == 0:
-            await anyio.lowlevel.checkpoint()  # a store in memory lets nobody else have a turn
-        if without(record.value) is not None:
-            struck += await swap(records, collection, record.key, without)
-    return struck
-
-
-def _id_of(item: JSON) -> JSON:
-    return item.get("lesson_id") if isinstance(item, Mapping) else item

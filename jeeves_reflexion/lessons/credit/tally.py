@@ -1,4 +1,4 @@
-"""What the ledger's verdicts add up to: for each lesson, scored attempts with it and without. Pure.
+"""What the ledger's verdicts add up to: for each lesson, scored attempts with it and without.
 
 A verdict entry says by itself what it changes: who had the lesson, which score counted before and which counts now. So
 entries may be added in any order, each once, and nothing of a recall has to be kept in memory.
@@ -6,9 +6,11 @@ entries may be added in any order, each once, and nothing of a recall has to be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import anyio.to_thread
 
 from jeeves_reflexion.lessons.credit.effects import (
     NO_DRAW,
@@ -25,27 +27,20 @@ from jeeves_reflexion.lessons.credit.effects import (
     shown,
     utility,
 )
-from jeeves_reflexion.types import Lift
+from jeeves_reflexion.lessons.credit.verdicts import (
+    OUTCOMES,
+    RECALLS,
+    Verdict,
+    needs_recall,
+    written_at,
+)
+from jeeves_reflexion.types import JSON, Lift
+from vectorstores.base import Record, RecordPage, RecordStore
 
+SETTLE_SECONDS: Final = 300.0
+_PAGE: Final = 300  # few enough to be counted in a few milliseconds of the event loop's time
+_PRIOR_STEP: Final = 1.02  # the prior is made anew when the verdicts have grown by so much
 _LIBRARY: Final = None
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What one verdict changes.
-
-    ``before`` is the score that counted for the attempt until then (None: there was none), ``after`` the one that
-    does now. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the draw withheld from it,
-    ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (seconds since 1970).
-    """
-
-    before: float | None
-    after: float
-    had: tuple[str, ...] = ()
-    lacked: tuple[str, ...] = ()
-    draw: Draw = NO_DRAW
-    stake: int = 0
-    recalled_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +137,23 @@ class Tallies:
     def __init__(self) -> None:
         self._kept: dict[str | None, Tally] = {}
 
-    def add(self, counted: Counted) -> None:
-        """Count a verdict."""
-        n = 1 if counted.before is None else 0
-        total = counted.after - (counted.before or 0.0)
-        draw = counted.draw
+    def add(self, verdict: Verdict) -> None:
+        """Count a verdict, if anything counts from it on."""
+        if verdict.counts is None:
+            return
+        n = 1 if verdict.before is None else 0
+        total = verdict.counts - (verdict.before or 0.0)
+        draw = verdict.draw
         drawn = draw.share > 0.0 and not draw.whole
-        for lesson_id in counted.had:
+        for lesson_id in verdict.had:
             compared = drawn and lesson_id not in draw.exempt
             cell = ((draw.share_of(lesson_id),), Cell(n_with=n, sum_with=total)) if compared else None
-            self._put(lesson_id, cell, n, counted.recalled_at)
-        for lesson_id in counted.lacked:
+            self._put(lesson_id, cell, n, verdict.recalled_at)
+        for lesson_id in verdict.lacked:
             cell = ((draw.share_of(lesson_id),), Cell(n_without=n, sum_without=total)) if drawn else None
-            self._put(lesson_id, cell, 0, counted.recalled_at)
-        if draw.whole_share > 0.0 and counted.stake:
-            self._put(_LIBRARY, _library_cell(counted, n, total), 0, counted.recalled_at)
+            self._put(lesson_id, cell, 0, verdict.recalled_at)
+        if draw.whole_share > 0.0 and verdict.stake:
+            self._put(_LIBRARY, _library_cell(verdict, n, total), 0, verdict.recalled_at)
 
     def drop(self, lesson_id: str) -> None:
         """Forget a lesson."""
@@ -176,13 +173,13 @@ class Tallies:
         self._kept[key] = Tally(cells, tally.offered + offered, max(tally.last, last))
 
 
-def _library_cell(counted: Counted, n: int, total: float) -> tuple[Stratum, Cell] | None:
-    draw = counted.draw
+def _library_cell(verdict: Verdict, n: int, total: float) -> tuple[Stratum, Cell] | None:
+    draw = verdict.draw
     # Whether none of a recall is withheld depends on all of these: within a stratum, on chance alone.
-    stratum = (draw.share, draw.whole_share, counted.stake, len(draw.exempt), *sorted(draw.shares.values()))
-    if counted.draw.whole:
+    stratum = (draw.share, draw.whole_share, verdict.stake, len(draw.exempt), *sorted(draw.shares.values()))
+    if draw.whole:
         return stratum, Cell(n_without=n, sum_without=total)
-    return None if counted.lacked else (stratum, Cell(n_with=n, sum_with=total))
+    return None if verdict.lacked else (stratum, Cell(n_with=n, sum_with=total))
 
 
 def _sum(a: Cell, b: Cell) -> Cell:
@@ -192,3 +189,66 @@ def _sum(a: Cell, b: Cell) -> Cell:
         a.n_without + b.n_without,
         a.sum_without + b.sum_without,
     )
+
+
+class VerdictReader:
+    """The sum of the verdicts as far as they were read, each once and only what is new; for one reader at a time.
+
+    A cursor stands behind the last page whose verdicts are all old. What comes after it is read again each time, and
+    counted if it wasn't yet. A record's number may be drawn before it is committed (PostgreSQL does so): it then
+    appears behind younger ones, but never behind the cursor, because by the time that those are old it was committed
+    or given up.
+    """
+
+    def __init__(self, records: RecordStore, clock: Callable[[], float], settle_seconds: float) -> None:
+        if settle_seconds < 0:
+            raise ValueError(f"settle_seconds must not be negative, got {settle_seconds}")
+        self._records = records
+        self._clock = clock
+        self._settle = settle_seconds
+        self._tallies = Tallies()
+        self._cursor: str | None = None
+        self._counted: set[str] = set()  # keys of what was counted and stands behind the cursor
+        self._read = 0
+        self._prior = Prior()
+        self._prior_at = 0.0
+
+    async def credits(self) -> Credits:
+        """Read what is new and return the sum."""
+        after, settled = self._cursor, True
+        while True:
+            page = await self._records.scan_records(OUTCOMES, after=after, limit=_PAGE)
+            await self._count(page)
+            if page.next is None:
+                return await self._sum()
+            old = self._clock() - self._settle
+            settled = settled and all(written_at(record) <= old for record in page.records)
+            after = page.next
+            if settled:
+                self._cursor = after
+                self._counted.difference_update(record.key for record in page.records)
+
+    def forget(self, lesson_id: str) -> None:
+        """Take a lesson out of the sum."""
+        self._tallies.drop(lesson_id)
+
+    async def _count(self, page: RecordPage) -> None:
+        new = [record for record in page.records if record.key not in self._counted]
+        recalls = {record.key: await self._recall_of(record) for record in new if needs_recall(record)}
+        # All of a page at once, so that a cancelled reader leaves none half counted.
+        for record, verdict in [(each, Verdict.read(each, recalls.get(each.key))) for each in new]:
+            self._tallies.add(verdict)
+            self._counted.add(record.key)
+            self._read += 1
+
+    async def _recall_of(self, record: Record) -> Mapping[str, JSON] | None:
+        found = await self._records.get(RECALLS, record.key)
+        return found.value if found is not None and isinstance(found.value, Mapping) else None
+
+    async def _sum(self) -> Credits:
+        known = self._tallies.credits(self._prior)
+        if self._read < self._prior_at:
+            return known
+        self._prior_at = max(self._read * _PRIOR_STEP, self._read + 20)
+        self._prior = await anyio.to_thread.run_sync(known.own_prior)
+        return replace(known, prior=self._prior)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Draw
-from jeeves_reflexion.lessons.credit.tally import Counted
 from jeeves_reflexion.types import JSON
 from vectorstores.base import Record
 
 RECALLS: Final = "recalls"
 OUTCOMES: Final = "outcomes"
+_SAID: Final = ("kind", "at", "by", "reason", "before", "counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Verdict:
     """What was said of one attempt: by the evaluator, or later by someone (``by``, ``reason``).
 
     ``score`` is what it says. ``counts`` is the score that counts for the attempt from here on, ``before`` the one that
-    did until then; None: none does.
+    did until then; None: none does. ``had`` are the lessons that the attempt was offered, ``lacked`` those that the
+    draw withheld from it, ``stake`` how many there were of both when it was recalled, at ``recalled_at`` (since 1970).
     """
 
     kind: Literal["evaluator", "feedback"]
@@ -32,18 +33,36 @@ class Verdict:
     reason: str = ""
     before: float | None = None
     counts: float | None = None
+    had: tuple[str, ...] = ()
+    lacked: tuple[str, ...] = ()
+    draw: Draw = NO_DRAW
+    stake: int = 0
+    recalled_at: float = 0.0
 
     @classmethod
-    def read(cls, record: Record) -> Verdict:
-        """Read a verdict; one of the first format is the evaluator's."""
+    def read(cls, record: Record, recall: Mapping[str, JSON] | None = None) -> Verdict:
+        """Read a verdict; one of the first format is the evaluator's, and its ``recall`` says what it counts for."""
         entry = _fields(record)
+        if needs_recall(record):
+            entry = {**entry, **counting_of(recall or {}), "recalled_at": entry.get("at", 0.0)}
         score, passed = entry.get("score"), entry.get("passed")
         value = float(bool(passed)) if score is None else float(score)
-        known = {
-            name: entry[name] for name in ("kind", "at", "by", "reason", "before", "counts") if name in entry
-        }
+        known = {name: entry[name] for name in _SAID if name in entry}
         counts = None if score is passed is None else value
-        return cls(**{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed})
+        try:
+            return cls(
+                **{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed},
+                had=tuple(entry["with"]),
+                lacked=tuple(entry["without"]),
+                draw=_draw(entry),
+                stake=entry.get("stake", 0),
+                recalled_at=entry["recalled_at"] or 0.0,
+            )
+        except (KeyError, TypeError) as error:
+            raise LessonStoreError(
+                f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written "
+                "by a newer version of this package, or by another program"
+            ) from error
 
 
 def in_force(verdict: Verdict, before: float | None) -> Verdict:
@@ -56,13 +75,8 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return what a verdict's entry repeats of its recall, so that it can be counted by itself."""
     if "format" not in recall:
         # Of the first format: what it calls withheld did not fit into the budget, no draw decided it.
-        return {
-            "with": _ids(recall.get("offered")),
-            "without": [],
-            "stake": 0,
-            "recalled_at": 0.0,
-            "draw": None,
-        }
+        had = _ids(recall.get("offered"))
+        return {"with": had, "without": [], "stake": 0, "recalled_at": 0.0, "draw": None}
     had, lacked = _ids(recall.get("offered")), _ids(recall.get("withheld"))
     return {
         "with": had,
@@ -76,8 +90,8 @@ def counting_of(recall: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
-    """Return the record of a verdict."""
-    said = asdict(verdict)
+    """Return the record of a verdict; an evaluator's names nobody and gives no reason."""
+    said = {name: getattr(verdict, name) for name in ("score", "passed", *_SAID)}
     if verdict.kind == "evaluator":
         del said["by"], said["reason"]
     return {**said, **counting}
@@ -86,32 +100,6 @@ def entry_of(verdict: Verdict, counting: Mapping[str, JSON]) -> JSON:
 def needs_recall(record: Record) -> bool:
     """Whether a verdict is of the first format, which does not say what it counts for."""
     return "with" not in _fields(record)
-
-
-def counted(record: Record, recall: Mapping[str, JSON] | None = None) -> Counted | None:
-    """Return what a verdict changes, None where nothing counts; ``recall`` is its recall's, for the first format."""
-    entry = _fields(record)
-    if "with" not in entry:
-        counting = counting_of(recall or {})
-        entry = {**entry, **counting, "recalled_at": entry.get("at", 0.0)}
-    verdict = Verdict.read(record)
-    if verdict.counts is None:
-        return None
-    try:
-        return Counted(
-            verdict.before,
-            verdict.counts,
-            tuple(entry["with"]),
-            tuple(entry["without"]),
-            _draw(entry),
-            entry.get("stake", 0),
-            entry["recalled_at"] or 0.0,
-        )
-    except (KeyError, TypeError) as error:
-        raise LessonStoreError(
-            f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written by a "
-            "newer version of this package, or by another program"
-        ) from error
 
 
 def written_at(record: Record) -> float:

@@ -1,1 +1,1 @@
-"""Lessons as JSON lines: ``lines`` is the format, ``files`` says what an import does, or would do, to a store."""
+"""Lessons as JSON lines: what a file says, and what an import of it does, or would do, to a store."""

@@ -8,27 +8,31 @@ the way there and back. Reading is strict, because a file comes from anywhere; w
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Final, TextIO, TypeAlias
+from typing import Annotated, Final, TextIO, TypeAlias
 
 import anyio.to_thread
+import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import not_written, replace_file
-from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
 from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.lessons.principals import unsigned
+from jeeves_reflexion.lessons.records import Texts, checked, checked_lesson
 from jeeves_reflexion.types import Lesson
 
+FORMAT: Final = "jeeves-reflexion/lesson"
+VERSION: Final = 1
 SUPPORT_ELSEWHERE: Final = "support_elsewhere"
 """Key of an imported lesson's metadata: the support that its file claimed."""
 
 Check: TypeAlias = Callable[[Lesson], str | None]
 _SHOWN: Final = 5
-MOST_CHARACTERS: Final = 10_000_000
-"""A longer line is no lesson; reading is bounded by it."""
+_MOST_CHARACTERS: Final = 1_000_000  # a longer line is no lesson
+_MOST_READ: Final = 10_000_000  # reading is bounded by it
 _CHANGES_SHOWN: Final = 3
 
 
@@ -89,6 +93,58 @@ class ImportReport:
     def __str__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in ("added", "same", "changed", "refused", "bad")}
         return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+class _Tasks(pydantic.BaseModel):
+    """The texts by which a lesson is recalled."""
+
+    tasks: Annotated[Texts, pydantic.Field(min_length=1)]
+
+
+def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
+    """Write a lesson and the texts of its tasks as one line of ASCII, without its end.
+
+    Raises :class:`ConfigurationError` for metadata that JSON can't hold, such as NaN.
+    """
+    value = {field.name: getattr(lesson, field.name) for field in fields(lesson)}
+    value |= {"provenance": asdict(lesson.provenance), "metadata": dict(lesson.metadata)}
+    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **value}
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the lesson {lesson.id} can't be written as JSON: {error}") from error
+
+
+def from_line(line: str) -> tuple[Lesson, tuple[str, ...]]:
+    """Read what :func:`to_line` wrote: the lesson and the texts of its tasks, at least one.
+
+    Raises :class:`ConfigurationError` that names the field for anything else: a missing or unknown field, a value of
+    another kind, another format or version.
+    """
+    if len(line) > _MOST_CHARACTERS:
+        raise ConfigurationError(
+            f"it is {len(line)} characters long; a lesson has at most {_MOST_CHARACTERS}"
+        )
+    try:
+        value = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"it is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigurationError("it is no JSON object")
+    if value.get("format") != FORMAT:
+        raise ConfigurationError(f"its format is {value.get('format')!r:.80}, not {FORMAT!r}")
+    version = value.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ConfigurationError(
+            f"its version is {version!r:.80}; this program reads version {VERSION}: update it"
+        )
+    names = ("format", "version", "tasks")
+    lesson = checked_lesson({name: part for name, part in value.items() if name not in names})
+    return lesson, checked(_Tasks, {"tasks": value.get("tasks")}).tasks
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def read_lines(lines: Iterable[str], *, skip_bad: bool = False) -> Lines:
@@ -243,11 +299,9 @@ def import_file(path: Path, *, skip_bad: bool = False) -> Lines:
 
 def _lines_of(file: TextIO) -> Iterator[str]:
     """Yield the lines of a file; what has none, such as a device, is not read without end."""
-    while line := file.readline(MOST_CHARACTERS + 1):
-        if len(line) > MOST_CHARACTERS:
-            raise ConfigurationError(
-                f"a line has more than {MOST_CHARACTERS:,} characters: it holds no lesson"
-            )
+    while line := file.readline(_MOST_READ + 1):
+        if len(line) > _MOST_READ:
+            raise ConfigurationError(f"a line has more than {_MOST_READ:,} characters: it holds no lesson")
         yield line
 
 

@@ -87,7 +87,7 @@ class _Rule:
     kind: str
     why: str
     needs: tuple[str, ...]
-    find: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
+    find: tuple[re.Pattern[str], ...]
     unless: re.Pattern[str] | None
     negatable: bool
     quotable: bool
@@ -118,7 +118,7 @@ def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> _Rule:
         kind=entry["kind"],
         why=entry["why"],
         needs=tuple(entry["needs"]),
-        find=tuple((_openings(source), _expression(source, words)) for source in entry["find"]),
+        find=tuple(_expression(source, words) for source in entry["find"]),
         unless=_expression(entry["unless"], words) if "unless" in entry else None,
         negatable=entry.get("negatable", True),
         quotable=entry.get("quotable", False),
@@ -132,26 +132,10 @@ def _expression(source: str, words: Mapping[str, str]) -> re.Pattern[str]:
     return re.compile(source)
 
 
-_OPENING = re.compile(r"\\b(?:\(\?:([^()\[\]{}\\]{3,400})\)(?![?*{])|([a-z' ]{3,}))")
-
-
-def _openings(source: str) -> tuple[str, ...]:
-    """What an expression can begin with, where that is plain words: looking for those first is much quicker."""
-    match = _OPENING.match(source)
-    if match is None:
-        return ()
-    if match[2]:
-        return (match[2][:-1],)  # its last letter may be an optional one
-    words = tuple(re.split(r".\?|\.", word)[0] for word in match[1].split("|"))
-    return words if all(len(word) >= 2 for word in words) else ()
-
-
 def _search(read: str) -> Finding | None:
     for rule in _rules().rules:
         if any(needed in read for needed in rule.needs):
-            for openings, expression in rule.find:
-                if openings and not any(opening in read for opening in openings):
-                    continue
+            for expression in rule.find:
                 if (match := _first(rule, expression, read)) is not None:
                     return Finding(rule.kind, rule.why, _excerpt(match[0]))
     return None

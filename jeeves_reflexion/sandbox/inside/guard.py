@@ -13,12 +13,9 @@ import select
 import signal
 import sys
 import time
+from typing import Any, NoReturn
 
-from . import frames, scratch
-
-TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
+from . import messages, scratch
 
 _LOOK_EVERY = 0.05
 _MOMENT = 0.5
@@ -57,7 +54,7 @@ def _wait(config: dict[str, Any], code: int, life: int, status: int) -> None:
         if looks and scratch.full(
             config["scratch"], config["resources"]["file_bytes"], _processes(config, code)
         ):
-            frames.tell(status, {"full": True})
+            messages.tell(status, {"full": True})
             looks = False
         ready = select.select([life, noticed], [], [], _LOOK_EVERY if looks else None)[0]
         if life in ready:
@@ -76,7 +73,7 @@ def _reaped(code: int, status: int) -> bool:
                 break
             if pid == code:
                 ended = True
-                frames.tell(status, {"ended": result, "cpu": usage.ru_utime + usage.ru_stime})
+                messages.tell(status, {"ended": result, "cpu": usage.ru_utime + usage.ru_stime})
     return ended
 
 

@@ -6,12 +6,9 @@ import os
 import re
 import sys
 from importlib import util
+from typing import Any, NoReturn
 
-from . import frames, values
-
-TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
+from . import messages
 
 _MESSAGE = 2_000
 _LINE = re.compile(r"\[string \"<code>\"\]:(\d+): ?")
@@ -58,7 +55,7 @@ def prepare(folder: str) -> None:
 def run(request: dict[str, Any], result: int) -> NoReturn:
     """Run the code of the request, write its value or error to ``result`` and end the process."""
     try:
-        answer = b'{"value": ' + values.encode(_evaluate(request), request["result"]) + b"}"
+        answer = b'{"value": ' + messages.encode(_evaluate(request), request["result"]) + b"}"
     except ValueError as error:
         answer = _error("value", "ValueError", str(error))
     except (MemoryError, _module.LuaMemoryError):
@@ -66,7 +63,7 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
     except (_module.LuaError, RecursionError, UnicodeError) as error:
         answer = _error("raised", type(error).__name__, str(error))
     sys.stdout.flush()
-    frames.send(result, answer)
+    messages.send(result, answer)
     os._exit(0)
 
 
@@ -76,8 +73,7 @@ def _error(kind: str, name: str, message: str) -> bytes:
     traceback = said[-2 * _MESSAGE :] if "stack traceback" in said else ""
     said = _LINE.sub("", said.partition("\nstack traceback")[0], count=1)[:_MESSAGE]
     line = int(found.group(1)) if found else None
-    problem = {"kind": kind, "type": name, "message": said, "line": line, "traceback": traceback}
-    return b'{"error": ' + values.encode(problem, "error") + b"}"
+    return messages.failure(kind=kind, type=name, message=said, line=line, traceback=traceback)
 
 
 def _refuse(_object: object, _name: object, _setting: bool) -> str:  # noqa: FBT001

@@ -6,44 +6,33 @@ import json
 import os
 import signal
 import stat
+from typing import Any, NoReturn
 
-from . import frames, kernel, values
-
-TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, NoReturn
+from . import kernel, messages, walls
 
 _RESULT_FILE = "result.json"
 
 
-def serve(
-    config: dict[str, Any], shut_in: Callable[..., None], result: int, request: int, status: int
-) -> NoReturn:
+def serve(config: dict[str, Any], result: int, request: int, status: int) -> NoReturn:
     """Start the process that becomes ``swipl``, give it the request's files when both are ready, pass on its result."""
     go_read, go_write = os.pipe()
     own = os.getpid()
     child = os.fork()
     if not child:
         os.close(go_write)
-        _become_swipl(config, shut_in, own, go_read, (result, request, status))
+        _become_swipl(config, own, go_read, (result, request, status))
     os.close(go_read)
     # this process reads what the code left: it may open no more than the code
-    shut_in(config, programs=False)
+    walls.shut_in(config, programs=False)
     os.write(go_write, b"1")
     os.close(status)
-    try:
-        asked = frames.receive_json(request)
-    except MemoryError:
-        _fail(result, {"kind": "memory_mb", "message": "no memory left to read the inputs"})
-    if asked is None:
-        os._exit(0)
+    asked = messages.receive_request(result, request)
     try:
         _write("harness.pl", config["harness"])
         _write("code.pl", asked["code"])
         _write("inputs.json", json.dumps(asked["inputs"]))
     except OSError as error:
-        _fail(result, {"kind": "file_bytes", "message": f"no room for the code and its inputs: {error}"})
+        _fail(result, kind="file_bytes", message=f"no room for the code and its inputs: {error}")
     os.write(go_write, b"go")
     os.close(go_write)
     _, ended = os.waitpid(child, 0)
@@ -56,8 +45,8 @@ def serve(
     except FileNotFoundError:
         os._exit(os.WEXITSTATUS(ended))
     except OSError as error:
-        _fail(result, {"kind": "raised", "type": "OSError", "message": f"the result can't be read: {error}"})
-    frames.send(result, answer)
+        _fail(result, kind="raised", type="OSError", message=f"the result can't be read: {error}")
+    messages.send(result, answer)
     os._exit(0)
 
 
@@ -70,24 +59,22 @@ def _read(name: str, most: int) -> bytes:
         return opened.read(most)
 
 
-def _fail(result: int, problem: dict[str, object]) -> NoReturn:
-    frames.send(result, b'{"error": ' + values.encode(problem, "error") + b"}")
+def _fail(result: int, **problem: object) -> NoReturn:
+    messages.send(result, messages.failure(**problem))
     os._exit(0)
 
 
-def _become_swipl(
-    config: dict[str, Any], shut_in: Callable[..., None], parent: int, go: int, others: tuple[int, int, int]
-) -> NoReturn:
+def _become_swipl(config: dict[str, Any], parent: int, go: int, others: tuple[int, int, int]) -> NoReturn:
     _, _, status = others
     try:
         kernel.end_with(parent)
         if not os.read(go, 1):
             os._exit(1)  # our parent could not be shut in, and says so
-        shut_in(config, programs=True)
+        walls.shut_in(config, programs=True)
     except BaseException as error:  # noqa: BLE001  told to the host, which raises it
-        frames.tell(status, {"problem": str(error) or type(error).__name__})
+        messages.tell_problem(status, error)
         os._exit(1)
-    frames.tell(status, {"ready": True})
+    messages.tell(status, {"ready": True})
     for descriptor in others:
         os.close(descriptor)
     if not os.read(go, 2):
@@ -95,22 +82,13 @@ def _become_swipl(
     os.close(go)
     stack = max(16, config["resources"]["memory_bytes"] // (2 * 1024 * 1024))
     program = config["program"]
-    arguments = [
-        program,
-        "-q",
-        "-f",
-        "none",
-        "-F",
-        "none",
-        "--no-tty",
-        "--no-debug",
-        f"--stack-limit={stack}m",
-    ]
+    quiet = ["-q", "-f", "none", "-F", "none", "--no-tty", "--no-debug", f"--stack-limit={stack}m"]
+    arguments = [program, *quiet, "-g", "main", "-t", "halt(1)", "harness.pl"]
     try:
-        os.execve(program, [*arguments, "-g", "main", "-t", "halt(1)", "harness.pl"], dict(os.environ))  # noqa: S606
+        os.execve(program, arguments, dict(os.environ))  # noqa: S606
     except OSError as error:
-        answer = {"kind": "raised", "type": "OSError", "message": f"swipl did not start: {error}"}
-        _write(_RESULT_FILE, '{"error": ' + values.encode(answer, "error").decode() + "}")
+        said = f"swipl did not start: {error}"
+        _write(_RESULT_FILE, messages.failure(kind="raised", type="OSError", message=said).decode())
         os._exit(1)
 
 

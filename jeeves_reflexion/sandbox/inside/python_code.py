@@ -6,14 +6,14 @@ import contextlib
 import errno
 import os
 import sys
+import textwrap
 import types
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import frames, values
+from . import messages
 
-TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
 if TYPE_CHECKING:
-    import ast
-    from typing import Any, NoReturn
+    import ast  # where it is used: it takes half the start of a small process
 
 _FILE = "<code>"
 _GENERATOR_OR_COROUTINE = 0x20 | 0x80 | 0x200
@@ -21,15 +21,10 @@ _MESSAGE = 2_000
 _TRACEBACK = 4_000
 
 
-def prepare() -> None:
-    """Load what most code imports, while nobody waits."""
-    import ast, collections, datetime, math, random, re, textwrap, traceback, typing  # noqa: E401, F401, I001, PLC0415
-
-
 def run(request: dict[str, Any], result: int) -> NoReturn:
     """Run the code of the request, write its value or error to ``result`` and end the process."""
     # kept here, since the code may replace them where they come from
-    send, leave, own_pid, process_id = frames.send, os._exit, os.getpid, os.getpid()
+    send, leave, own_pid, process_id = messages.send, os._exit, os.getpid, os.getpid()
     problem: dict[str, Any] | None = None
     try:
         answer = _evaluate(request)
@@ -43,7 +38,7 @@ def run(request: dict[str, Any], result: int) -> NoReturn:
             stream.flush()
     with contextlib.suppress(BaseException):  # the code closed the pipe: the host says that nothing came
         if problem is not None:
-            answer = b'{"error": ' + values.encode(problem, "error") + b"}"
+            answer = messages.failure(**problem)
         send(result, answer)
     leave(0)
 
@@ -57,7 +52,7 @@ def _evaluate(request: dict[str, Any]) -> bytes:
     if value is None:
         value = names.get(request["result"])
     try:
-        return b'{"value": ' + values.encode(value, request["result"]) + b"}"
+        return b'{"value": ' + messages.encode(value, request["result"]) + b"}"
     except ValueError as error:
         raise _NoJSONError(str(error)) from None
 
@@ -92,7 +87,7 @@ _FUNCTION = "__run__"
 
 def _as_function(source: str) -> types.CodeType:
     """Compile the source as the body of a function whose names are globals all the same."""
-    import ast  # noqa: PLC0415  only here; half the start of a small process
+    import ast  # noqa: PLC0415
 
     tree = ast.parse(source, _FILE)
     future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
@@ -141,28 +136,19 @@ def _bare(statement: ast.stmt) -> ast.stmt:
 
 def _dedented(source: str) -> str:
     """Take away the indentation that all lines share, as when code is cut out of an indented block."""
-    lines = source.splitlines(keepends=True)
-    margins = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip()]
-    low, high = min(margins, default=""), max(margins, default="")
-    same = next((at for at, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low))
-    margin = low[:same]
-    return (
-        "".join(line[len(margin) :] if line.strip() else line.lstrip(" \t") for line in lines)
-        if margin
-        else source
-    )
+    margin = source[: len(source) - len(source.lstrip())]
+    return textwrap.dedent(source) if margin.endswith((" ", "\t")) else source
 
 
 def _described(error: BaseException, source: str) -> dict[str, Any]:
-    kind = _kind(error)
-    if kind != "raised":
-        return {"kind": kind, "type": type(error).__name__, "message": _said(error), "line": _line(error)}
-    try:
-        trace = _traceback(error, source)
-    except BaseException as other:  # noqa: BLE001  no memory or stack left, or a class of the code that can't be printed
-        trace = f"(no traceback can be made: {type(other).__name__})"
+    kind, trace = _kind(error), ""
+    if kind == "raised":
+        try:
+            trace = _traceback(error, source)
+        except BaseException as other:  # noqa: BLE001  no memory or stack left, or a class of the code that can't be printed
+            trace = f"(no traceback can be made: {type(other).__name__})"
     return {
-        "kind": "raised",
+        "kind": kind,
         "type": type(error).__name__,
         "message": _said(error),
         "line": _line(error),

@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Iterable
 
-from . import namespaces
+from . import walls
 
 _NAME = re.compile(r"jeeves-sandbox-[0-9a-f]{16}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -73,7 +73,7 @@ def full(path: str, file_bytes: int, processes: Iterable[int]) -> bool:
     than 100, is full as well.
     """
     for _ in range(_LOOKS):
-        left = [file_bytes - sum(_deleted(processes).values()), namespaces.INODES]
+        left = [file_bytes - sum(_deleted(processes).values()), walls.INODES]
         try:
             if _walked(path, left):
                 return min(left) < 0

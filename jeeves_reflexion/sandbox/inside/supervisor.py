@@ -1,7 +1,7 @@
 """The process that the host starts: it starts the code's process, watches it, ends it and reports, once.
 
-Between host and supervisor: one message of configuration, "ready", one request, one report. The end of standard input
-means that the host is gone (or wants an end), and ends everything at once.
+Between host and supervisor: the configuration, the request, and one report. The end of standard input means that the
+host is gone (or wants an end), and ends everything at once.
 """
 
 from __future__ import annotations
@@ -9,66 +9,55 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
+import time
+from typing import Any, NoReturn
 
-from . import frames, guard, kernel, namespaces, scratch, worker
-from .frames import tell
-from .watch import HOST_IN, Watch
-from .worker import Ends
+from . import guard, kernel, lua_code, messages, prolog_code, python_code, scratch, walls
 
-TYPE_CHECKING = False  # the module typing is not loaded where the code runs unless it asks for it
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
+_HOST_IN, _HOST_OUT = 0, 1
+_RESULT, _REQUEST, _STATUS = 3, 4, 5
+"""Where the code's process finds its pipes, after the three standard ones; a channel follows."""
 _FIRST_OWN_UID, _OWN_UIDS = 1_500_000_000, 500_000_000
-_HOST_OUT = 1
+_CLEANING_SECONDS = 5.0
+_PART = 1 << 16
 
 
 def main() -> None:
     """Serve one run of code."""
-    config = frames.receive_json(HOST_IN)
-    if config is None:
+    config, request = messages.receive_json(_HOST_IN), messages.receive(_HOST_IN)
+    if config is None or request is None:
         return
     try:
         if sys.platform == "linux":
             config["read"] += _library_folders()
-        _serve(config)
+        _serve(config, request)
     except OSError as error:
-        frames.send_json(_HOST_OUT, {"problem": str(error)})
+        messages.send_json(_HOST_OUT, {"problem": str(error)})
 
 
-def _serve(config: dict[str, Any]) -> None:
+def _serve(config: dict[str, Any], request: bytes) -> None:
     if config["way"] != "namespaces":
         config["scratch"], _lock = scratch.make(config["temporary"])  # the lock ends with us and the guard
-    mine, theirs = _pipes()
-    theirs.channel = config["channel"]
+    ours, theirs = _pipes()
+    theirs += config["channel"]
     guarded, life = os.pipe()
-    child = _start(config, mine, theirs, (guarded, life))
-    for end in (*theirs.every(), guarded):
+    child = _start(config, theirs, guarded, [*ours.values(), life])
+    for end in (*theirs, guarded):
         os.close(end)
-    watch = Watch(config["resources"], child, life, mine)
+    watch = _Watch(config["resources"], child, life, ours)
     try:
-        _watch(watch)
+        report = watch.run(request)
+        if report is not None:
+            messages.send(_HOST_OUT, b"".join(map(messages.packed, report)))
     finally:
         watch.end()
         if config["way"] != "namespaces":
             guard.end_descendants()  # what came to us, should the guard have been killed
             with contextlib.suppress(FileNotFoundError):  # the guard removed it, but where it had no right to
                 scratch.remove(config["scratch"])
-
-
-def _watch(watch: Watch) -> None:
-    problem = watch.until_ready()
-    if problem:
-        frames.send_json(_HOST_OUT, {"problem": problem})
-        return
-    frames.send_json(_HOST_OUT, {"ready": True})
-    request = frames.receive(HOST_IN)
-    report = None if request is None else watch.run(request)
-    if report is not None:
-        head, *parts = report
-        frames.send(_HOST_OUT, b"".join(frames.packed(part) for part in (json.dumps(head).encode(), *parts)))
 
 
 def _library_folders() -> list[str]:
@@ -79,29 +68,25 @@ def _library_folders() -> list[str]:
     return sorted({*folders, "/etc/ld.so.cache"})
 
 
-def _pipes() -> tuple[Ends, Ends]:
-    """Return our ends and the code's ends."""
-    out, error, result, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
-    request = os.pipe()
+def _pipes() -> tuple[dict[str, int], list[int]]:
+    """Return our ends by name, and the code's in the order of their places: 0 to 5."""
+    pairs = {name: os.pipe() for name in ("stdout", "stderr", "result", "request", "status")}
+    pairs["request"] = pairs["request"][::-1]  # the one that we write to
     null = os.open(os.devnull, os.O_RDWR)
-    mine, theirs = (
-        Ends(
-            stdin=stdin,
-            streams=(out[side], error[side]),
-            result=result[side],
-            request=request[1 - side],
-            status=status[side],
-        )
-        for side, stdin in ((0, os.dup(null)), (1, null))
-    )
-    return mine, theirs
+    return {name: pair[0] for name, pair in pairs.items()}, [null, *(pair[1] for pair in pairs.values())]
 
 
-def _start(config: dict[str, Any], mine: Ends, theirs: Ends, life: tuple[int, int]) -> int:
+# -- starting
+
+
+def _start(config: dict[str, Any], ends: list[int], life: int, others: list[int]) -> int:
     """Fork the guard (which starts the code's own process), outside of the host's namespaces."""
     if sys.platform == "linux":
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        _be_first_to_go()
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(
+                "1000"
+            )  # the first to go when the machine is out of memory: a courtesy, and no guarantee
     if config["way"] == "namespaces":
         if config["root"]:
             kernel.unshare(kernel.CLONE_NEWPID)
@@ -109,19 +94,10 @@ def _start(config: dict[str, Any], mine: Ends, theirs: Ends, life: tuple[int, in
             _own_user_namespace()
     child = os.fork()
     if not child:
-        for end in (*mine.every(), life[1]):
+        for end in others:
             os.close(end)
-        _first_process(config, theirs, life[0])
+        _first_process(config, ends, life)
     return child
-
-
-def _be_first_to_go() -> None:
-    """Have the kernel end us, rather than somebody else, when the machine is out of memory."""
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
-            file.write("1000")
-    except OSError:
-        pass  # a courtesy: no guarantee rests on it
 
 
 def _own_user_namespace() -> None:
@@ -136,8 +112,9 @@ def _own_user_namespace() -> None:
             file.write(text)
 
 
-def _first_process(config: dict[str, Any], ends: Ends, life: int) -> NoReturn:
+def _first_process(config: dict[str, Any], ends: list[int], life: int) -> NoReturn:
     """Set the stage, start the code's process and guard it; in its own process namespace this is the first process."""
+    status = ends[_STATUS]
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.setsid()  # a signal to one's own group passes the wall of a process namespace
@@ -152,17 +129,17 @@ def _first_process(config: dict[str, Any], ends: Ends, life: int) -> NoReturn:
         own = os.getpid()
         code = os.fork()
     except BaseException as error:  # noqa: BLE001  told to the host, which raises it
-        tell(ends.status, {"problem": str(error) or type(error).__name__})
+        messages.tell_problem(status, error)
         os._exit(1)
     if not code:
         try:
-            worker.work(config, ends, own)
+            _be_the_code(config, ends, own)
         finally:
             os._exit(1)  # never back into what the guard does
-    for end in ends.every():
-        if end != ends.status:
+    for end in ends:
+        if end != status:
             os.close(end)
-    guard.watch(config, code, life, ends.status)
+    guard.watch(config, code, life, status)
 
 
 def _set_stage(config: dict[str, Any]) -> None:
@@ -173,16 +150,167 @@ def _set_stage(config: dict[str, Any]) -> None:
         if not kernel.knows_user(owner):
             owner = kernel.NOBODY
     if walled:
-        namespaces.leave()
-        namespaces.enter_root(config["read"], file_bytes=config["resources"]["file_bytes"], owner=owner)
+        walls.leave()
+        walls.enter_root(config["read"], file_bytes=config["resources"]["file_bytes"], owner=owner)
     elif root:
         os.chown(config["scratch"], owner, owner)
-    if root:
+    if root or walled:
         kernel.drop_bounding_set()
+    if root:
         os.setgroups([])
         os.setresgid(owner, owner, owner)
         os.setresuid(owner, owner, owner)
-    elif walled:
-        kernel.drop_bounding_set()
     if sys.platform == "linux":
         kernel.drop_capabilities()
+
+
+# -- the code's own process: it shuts itself in, says that it is ready, and takes one request
+
+
+def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoReturn:
+    """Be the code's process, a child of ``guard``. Never returns."""
+    try:
+        os.setpgid(0, 0)
+        kernel.end_with(guard)
+        _settle(ends)
+        _furnish(config)
+        if config["language"] == "prolog":
+            prolog_code.serve(config, _RESULT, _REQUEST, _STATUS)
+        walls.shut_in(config, programs=False)
+        if config["language"] == "lua":
+            lua_code.prepare(config["program"])
+    except BaseException as error:  # noqa: BLE001  told to the host, which raises it
+        messages.tell_problem(_STATUS, error)
+        os._exit(1)
+    messages.tell(_STATUS, {"ready": True})
+    os.close(_STATUS)
+    request = messages.receive_request(_RESULT, _REQUEST)
+    os.close(_REQUEST)
+    run = lua_code.run if config["language"] == "lua" else python_code.run
+    run(request, _RESULT)
+
+
+def _settle(ends: list[int]) -> None:
+    """Have the pipes at fixed places and nothing else open."""
+    above = [os.dup(end) for end in ends]
+    free = len(above)
+    # all copies above the places first, so that no place is overwritten while it is still needed
+    while min(above) < free:
+        above = [end if end >= free else os.dup(end) for end in above]
+    for place, end in enumerate(above):
+        os.dup2(end, place)
+    os.closerange(free, 1024)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def _furnish(config: dict[str, Any]) -> None:
+    scratch = walls.SCRATCH if config["way"] == "namespaces" else config["scratch"]
+    os.chdir(scratch)
+    os.environ.clear()
+    os.environ.update(HOME=scratch, TMPDIR=scratch, LANG="C.UTF-8")
+    sys.argv = [""]
+    sys.dont_write_bytecode = True
+
+
+# -- watching
+
+
+class _Watch:
+    """Our view of the code's processes: what they print, when they end, and how to end them (by the guard)."""
+
+    def __init__(self, limits: dict[str, Any], guard: int, life: int, ends: dict[str, int]) -> None:
+        self._limits = limits
+        self._guard = guard
+        self._life = life
+        self._ends = ends
+        self._read = {ends[name]: bytearray() for name in ("result", "stdout", "stderr")}
+        self._watched = {*self._read, ends["status"], _HOST_IN}
+        self._line = b""
+        self._told: dict[str, Any] = {}
+        self._limit: str | None = None
+
+    def run(self, request: bytes) -> list[bytes] | None:
+        """Hand over the request when the code's process is shut in, watch until the end, and return the report.
+
+        ``None`` when the host is gone.
+        """
+        self._listen({"ready", "problem", "ended"})
+        if _HOST_IN not in self._watched:
+            return None
+        if "problem" in self._told or "ready" not in self._told:
+            problem = self._told.get("problem", "the process of the code ended before it was ready")
+            return [json.dumps({"problem": problem}).encode()]
+        begun = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):  # it ended already; how, it says below
+            messages.send(self._ends["request"], messages.packed(request))
+        os.close(self._ends["request"])
+        self._listen({"full", "ended"}, begun + self._limits["seconds"])
+        seconds = time.monotonic() - begun
+        self.end()
+        if _HOST_IN not in self._watched:
+            return None
+        self._drain()
+        head = {
+            "limit": self._limit,
+            "status": self._told.get("ended"),
+            "cpu": self._told.get("cpu", 0.0),
+            "seconds": seconds,
+        }
+        return [json.dumps(head).encode(), *map(bytes, self._read.values())]
+
+    def end(self) -> None:
+        """End all processes of the code, and wait until they are gone."""
+        if not self._guard:
+            return
+        os.close(self._life)
+        status, until = self._ends["status"], time.monotonic() + _CLEANING_SECONDS
+        while select.select([status], [], [], max(0, until - time.monotonic()))[0]:
+            if not self._hear():
+                break  # the guard is the last that holds the other end
+        else:
+            os.kill(self._guard, signal.SIGKILL)
+        os.waitpid(self._guard, 0)
+        self._guard = 0
+
+    def _listen(self, words: set[str], deadline: float | None = None) -> None:
+        """Read until one of these words of the other processes, a limit, or the end of time or of the host."""
+        while not words & self._told.keys() and self._ends["status"] in self._watched:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                self._limit = "seconds"
+                return
+            for end in select.select(list(self._watched), [], [], left)[0]:
+                if end == _HOST_IN:  # it says no more: it is gone
+                    self._watched.discard(end)
+                    return
+                going_on = self._hear() if end == self._ends["status"] else self._take(end)
+                if not going_on:
+                    self._watched.discard(end)
+                if self._limit:
+                    return
+        if "full" in self._told:
+            self._limit = "file_bytes"
+
+    def _hear(self) -> bool:
+        """Read what guard and code say of themselves, in lines; whether they may say more."""
+        part = os.read(self._ends["status"], _PART)
+        *lines, self._line = (self._line + part).split(b"\n")
+        for line in lines:
+            self._told.update(json.loads(line))
+        return bool(part)
+
+    def _take(self, end: int) -> bool:
+        """Keep what the code wrote, and see whether it is more than it may; whether there may be more."""
+        part = os.read(end, _PART)
+        self._read[end] += part
+        result, out, error = map(len, self._read.values())
+        if max(out + error, result) > self._limits["output_bytes"]:
+            self._limit = "output_bytes"
+        return bool(part)
+
+    def _drain(self) -> None:
+        """Read what is still in the pipes, now that nobody can write to them any more."""
+        for end in self._read:
+            while self._limit is None and select.select([end], [], [], 0)[0] and self._take(end):
+                pass

@@ -31,11 +31,9 @@ def recall(*texts: str) -> Recall:
     return Recall("r1", "t1", tuple(RecalledLesson(lesson, 0.9, "") for lesson in items))
 
 
-def trial(
-    number: int, *commands: str, passed: bool = False, thought: str = "", texts: tuple[str, ...] = ()
-) -> Trial:
-    steps = tuple(Step(thought, command, "You see a mug 1.") for command in commands)
-    attempt = Attempt("", steps, metadata={"won": passed, "lessons_used": list(texts)})
+def trial(number: int, *commands: str, passed: bool = False, texts: tuple[str, ...] = ()) -> Trial:
+    steps = tuple(Step("", command, "You see a mug 1.") for command in commands)
+    attempt = Attempt("", steps, metadata={"won": passed})
     return Trial(
         number,
         attempt,
@@ -61,23 +59,12 @@ def finished(rows: list[tuple[Task, Trial]], *, known: int = 0) -> Finished:
     )
 
 
-def test_the_story_is_one_in_which_the_lesson_mattered():
-    rows = [
-        (TASK, trial(1, "go to drawer 1")),
-        (OTHER, trial(1, "go to drawer 1")),
-        (
-            TASK,
-            trial(
-                2, "go to shelf 2", "take mug 1", passed=True, thought="a lesson says", texts=(VAGUE, EXACT)
-            ),
-        ),
-        (OTHER, trial(2, "go to bed 1", passed=True, thought="I know nothing better", texts=(VAGUE,))),
-    ]
+def test_a_summary_has_the_curve_lessons_and_where_things_are():
+    rows = [(task, trial(1, "go to drawer 1")) for task in (TASK, OTHER)]
+    rows += [(task, trial(2, "go to shelf 2", passed=True, texts=(VAGUE, EXACT))) for task in (TASK, OTHER)]
     text = summary(finished(rows), SETTING)
     assert "| selective | 0/2 = 0% (0% to 66%) | 2/2 = 100% (34% to 100%) |" in text
-    assert "A task that failed and then succeeded: put a mug in sink." in text
-    assert f"lesson recalled before trial 2: {EXACT}" in text
-    assert "> go to shelf 2  ->  You see a mug 1." in text
+    assert f"  - {EXACT}" in text
     where = (
         "Learning curve: out/report/curves-learning-oracle-judged.svg\nReport: out/report/report.html\n"
         "Lessons: out/lessons (namespace alfworld)"
@@ -90,4 +77,3 @@ def test_a_warm_start_is_said():
     rows = [(TASK, trial(1, "go to shelf 2", passed=True)), (OTHER, trial(1, "go to bed 1", passed=True))]
     text = summary(finished(rows, known=7), SETTING)
     assert "did not start from nothing: it had 7 lessons" in text
-    assert "A task that failed" not in text

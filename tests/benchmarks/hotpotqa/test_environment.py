@@ -4,10 +4,9 @@ import pytest
 
 from benchmarks.hotpotqa.environment import NO_MORE, NO_PAGE, Browser
 from benchmarks.hotpotqa.failures import PagesError
-from benchmarks.hotpotqa.pages import DensePages, Similar, WordPages, all_pages, own_pages
+from benchmarks.hotpotqa.pages import Similar, WordPages, all_pages, own_pages
 from benchmarks.hotpotqa.questions import Page, paragraphs_of
 from jeeves_reflexion import ReAct, ScriptedModel, Session, ToolError
-from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
 LONG = Page("Long", tuple(f" Sentence {n} of it." for n in range(1, 8)))
@@ -22,8 +21,7 @@ async def test_search_without_a_page_shows_similar_titles(questions):
     browser = Browser(own_pages(paragraphs_of(questions))("q-year"))
     said = await browser.search("the restaurant Larkspur")
     assert said.startswith("Could not find [the restaurant Larkspur]. Similar: ['The Larkspur'")
-    assert browser.similar[0] == "The Larkspur"
-    assert len(browser.similar) <= 5
+    assert said.count("'") <= 10, "at most five of them"
 
 
 async def test_lookup_steps_through_the_sentences_with_a_keyword():
@@ -64,15 +62,6 @@ async def test_an_index_holds_the_paragraphs_of_all_questions(questions):
     assert len(pages) == len(words) == 7
     assert isinstance(await words.find("odile  MARCHETTI"), Page)
     assert await words.find("zyxw") == Similar(())
-    async with InMemoryVectorStore(HashingEmbedder(), namespace="pages") as store:
-        dense = DensePages(store, pages)
-        assert await dense.fill() == 7
-        assert await dense.fill() == 0
-        assert await dense.find("Tamsin") == next(page for page in pages if page.title == "Tamsin")
-        found = await dense.find("a chef from Corvale, Ontario who cooks fish")
-        assert isinstance(found, Similar)
-        assert found.titles[0] == "Odile Marchetti"
-        assert await dense.find(" ") == Similar(())
 
 
 async def test_pages_that_fail_are_an_error_of_the_attempt_not_of_the_agent():

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from benchmarks.humaneval.__main__ import main
 from benchmarks.humaneval.command import humaneval
 from benchmarks.humaneval.figures import Confusion, Pair, confusion_table
+from jeeves_reflexion import ConfigurationError
 
 pytestmark = pytest.mark.usefixtures("shut_in")
 
@@ -46,30 +47,26 @@ def test_errors_are_messages(tiny, write):
     assert "Traceback" not in done.output
 
 
-def test_a_run_by_the_command(tiny, write, tmp_path):
-    log = write("log.jsonl", {"task_id": "Tiny/double", "solution": "    return 2 * n\n"})
-    options = (
-        "--data",
-        tiny,
-        "--logged",
-        log,
-        "--embedder",
-        "hashing",
-        "--trials",
-        "2",
-        "--out",
-        tmp_path / "run",
-    )
-    done = call(*options, command=humaneval)
+def test_a_run_by_the_command(tiny, tmp_path, endpoint):
+    url, _ = endpoint
+    options = ["--data", tiny, "--model", "tiny", "--base-url", url, "--embedder", "hashing", "--trials", "2"]
+    done = call(*options, "--tests", "docstring", "--out", tmp_path / "run", command=humaneval)
     assert done.exit_code == 0, done.output
     assert "Self-judged" in done.output
     assert (tmp_path / "run" / "results.json").exists()
-    oracle = call(*options[:-1], tmp_path / "oracle", "--judge", "oracle", command=humaneval)
+    oracle = call(*options, "--judge", "oracle", "--out", tmp_path / "oracle", command=humaneval)
     assert "Oracle-judged" in oracle.output
     assert "own tests pass" not in oracle.output
     unknown = call("--data", tiny, "--arms", "irrelevant", command=humaneval)
     assert unknown.exit_code == 2
     assert "choose from" in unknown.output
+    for refused, said in (
+        (["--data", tiny], "--model"),
+        (["--data", "gone", "--model", "m"], "can't be read"),
+    ):
+        error = call(*refused, "--out", tmp_path / "no", command=humaneval).exception
+        assert isinstance(error, ConfigurationError)
+        assert said in str(error)
 
 
 def test_the_log_of_a_published_run_comes_out_as_it_is_logged(shared):

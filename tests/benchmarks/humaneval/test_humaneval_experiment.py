@@ -2,12 +2,11 @@
 
 import pytest
 
-from benchmarks.humaneval.agent import CodeAgent, ModelWriter, prompt_text
+from benchmarks.humaneval.agent import CodeAgent, prompt_text
 from benchmarks.humaneval.checking import OwnTestRunner
 from benchmarks.humaneval.evaluator import ModelTests, OracleEvaluator, OwnTestsEvaluator, docstring_source
 from benchmarks.humaneval.experiment import Setting, at_the_end, confusion, run, task_of
-from benchmarks.humaneval.problems import Sample, load_problems
-from benchmarks.humaneval.repair import begun_with
+from benchmarks.humaneval.problems import load_problems
 from benchmarks.humaneval.report import run_table
 from benchmarks.humaneval.scoring import HiddenTests
 from jeeves_reflexion import Attempt, ConfigurationError, ScriptedModel, Session
@@ -129,7 +128,7 @@ async def test_tests_of_a_model_are_kept_for_a_run_that_goes_on(tmp_path, tiny):
 async def test_an_agent_sees_the_head_and_what_its_session_holds(tiny):
     task = task_of(load_problems(tiny)[0]).public()
     model = scripted()
-    agent = CodeAgent(ModelWriter(model, temperature=0.0))
+    agent = CodeAgent(model, temperature=0.0)
     await agent(task, Session())
     blocks = {
         "previous_implementation": "def double",
@@ -160,26 +159,6 @@ async def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, tiny):
     assert not silent.calls
 
 
-async def test_repairs_without_a_model(tmp_path, tiny):
-    problems = load_problems(tiny)
-    logged = [Sample("Tiny/double", "    return 2 * n\n", True, 1), Sample("Tiny/shout", "", False, 2)]
-    said = []
-    done = await run(
-        setting(
-            tmp_path, problems, logged=logged, plan=Plan(("reflexion",), 5, (0,), 1, 5, judged_by="self")
-        ),
-        say=said.append,
-    )
-    assert said == ["1 problems are left out: there is no logged program for them."]
-    assert (solved(done, "reflexion")[0], solved(done, "reflexion")[-1]) == (0, 1)
-    lessons = done.lessons("reflexion")
-    assert lessons[0].startswith(
-        "The program for double as it was given fails assert double(2) == 4 # output:"
-    )
-    families = [lesson.split("the ")[1].split(" ones")[0] for lesson in lessons[1:]]
-    assert len(set(families)) == len(families)  # what did not help is not tried again
-
-
 async def test_only_arms_with_memory_see_the_attempt_before(tmp_path, tiny):
     model = scripted()
     plan = Plan(("react", "retry", "last-attempt"), 2, (0,), 1, 3, judged_by="self")
@@ -194,32 +173,14 @@ async def test_only_arms_with_memory_see_the_attempt_before(tmp_path, tiny):
     assert shown.count("return n + 2") == 1, "its last attempt is shown once"
 
 
-async def test_what_the_oracle_refused_is_not_handed_in_again(tmp_path, tiny):
-    """A program that passes its own tests and is wrong: the repairs must leave it."""
-    wrong = "    return n * n * 1\n"  # right for 2, the only example
-    plan = Plan(("reflexion",), 5, (0,), 1, 5, judged_by="oracle")
-    logged = [Sample("Tiny/double", wrong, False, 1)]
-    done = await run(setting(tmp_path, load_problems(tiny)[:1], logged=logged, bugs=0, plan=plan), say=str)
-    assert len({row.trial.attempt.output for row in done.rows}) > 1
-    assert done.judged_by == "oracle"
-
-
 async def test_seeds_are_samples_of_a_problem(tmp_path, tiny):
-    logged = [Sample("Tiny/double", "    return 2 * n\n", True, 1)]
     plan = Plan(("react",), 1, (0, 1), 2, 5, judged_by="self")
-    done = await run(setting(tmp_path, load_problems(tiny)[:1], logged=logged, bugs=0, plan=plan), say=str)
+    model = scripted(first=RIGHT)
+    done = await run(setting(tmp_path, load_problems(tiny)[:1], model=model, plan=plan), say=str)
     assert at_the_end(done, "react") == {"Tiny/double": [True, True]}
     assert "| react | 2 | 100.0% | 100.0% |" in run_table(done)
 
 
-async def test_what_cant_be_run_says_so(tmp_path, tiny):
-    problems = load_problems(tiny)
-    with pytest.raises(ConfigurationError, match="--logged"):
-        await run(setting(tmp_path, problems), say=str)
-    with pytest.raises(ConfigurationError, match="no logged solution of Tiny/double"):
-        begun_with(problems, [], bugs=0, seed=0)
-    with pytest.raises(ConfigurationError, match="--model"):
-        await run(
-            setting(tmp_path, problems, tests="model", logged=[Sample("Tiny/double", "    pass", None, 1)]),
-            say=str,
-        )
+async def test_a_run_without_a_problem_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="no problem"):
+        setting(tmp_path, [], model=scripted())

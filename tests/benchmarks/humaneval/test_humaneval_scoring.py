@@ -226,17 +226,6 @@ async def test_a_program_that_cant_be_loaded_fails(tiny, program, said):
     assert checked.tested
 
 
-async def test_one_program_that_ends_the_process_costs_no_other(tiny):
-    tests = docstring_tests(load_problems(tiny)[0].prompt, "double")
-    good, bad = "def double(n): return 2 * n", "import os; os._exit(1)"
-    runner = OwnTestRunner()
-    found = await runner.check_all([bad, good, bad, good], "double", tests)
-    assert [one.passed for one in found] == [False, True, False, True]
-    first = await runner.check_all([bad, good, good], "double", tests, first=True)
-    assert [one.passed for one in first] == [False, True]
-    assert await runner.check_all([], "double", tests) == []
-
-
 async def test_mbpp_is_scored_by_its_asserts(write):
     record = {
         "task_id": 2,

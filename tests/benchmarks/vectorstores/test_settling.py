@@ -19,7 +19,7 @@ class _Building:
         self._seconds = seconds
         self._until = 0.0
 
-    async def search_by_vector(self, vector: object, *, k: int) -> list[SearchHit]:
+    async def search(self, vector: object, *, k: int) -> list[SearchHit]:
         self._until = self._until or time.perf_counter() + self._seconds
         await anyio.sleep(0.02 if time.perf_counter() < self._until else 0.001)
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -296,6 +297,29 @@ def test_what_cannot_work_is_refused_before_anything_is_tried(cli, here):
         assert not Path("agent.log").exists()
 
 
+BUGGY = """
+def agent(prompt):
+    return undefined
+
+def other(task, given):
+    return undefined
+"""
+
+
+def test_a_mistake_in_ones_own_parts_is_one_line_that_names_its_place(cli, here, tmp_path):
+    (tmp_path / "buggy_parts.py").write_text(BUGGY)
+    for option, name, line in (
+        ("--agent", "agent", 3),
+        ("--evaluator", "other", 6),
+        ("--reflector", "other", 6),
+        ("--scorer", "other", 6),
+    ):
+        result = cli(*arguments(here, option, f"buggy_parts:{name}", "--out", option.strip("-")))
+        told = json.loads(result.stdout)["error"]
+        assert (result.exit_code, told["kind"]) == (3, "ConfigurationError"), option
+        assert told["message"].startswith(f"buggy_parts.py, line {line}, in {name}: NameError")
+
+
 def test_nobody_reflects_or_tries(cli, here):
     base = ["bench", "tasks.jsonl", "--embedder", "hashing", "--out", "out"]
     assert "nobody tries the tasks" in cli(*base).stderr
@@ -370,7 +394,7 @@ def test_withheld_lessons_have_a_lift_in_the_report(cli, here):
     held_out = [row for row in tries if row["split"] != "learning" and row["arm"] == "selective@1"]
     assert held_out, "tasks are held out"
     assert all(row["recalled"] for row in held_out)
-    assert "Lift of lessons" in Path("out/report/report.html").read_text()
+    assert re.search(r"<td>[+-]\d\.\d\d", Path("out/report/report.html").read_text()), "a lift is known"
     refused = cli(*arguments(here, *more[:-1], "0.2", "--evaluator", f"{here}:never", "--resume"))
     assert refused.exit_code != 0
     assert "withhold" in refused.stdout + refused.stderr

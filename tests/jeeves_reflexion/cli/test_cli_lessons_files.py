@@ -309,7 +309,7 @@ def test_a_folder_of_another_namespace_is_told_from_one_with_forgotten_lessons(c
     elsewhere = json.loads(cli("lessons", "sync", folder, "--namespace", "other", "--yes", "--json").stdout)
     assert (elsewhere["added"], elsewhere["removed"]) == ([], [])
     assert {each["id"] for each in elsewhere["refused"]} == set(ids)
-    assert all("name the place and namespace" in each["reason"] for each in elsewhere["refused"])
+    assert all("name the address and namespace" in each["reason"] for each in elsewhere["refused"])
     cli("lessons", "forget", ids[0], "--yes")
     (refused,) = json.loads(cli("lessons", "sync", folder, "--yes", "--json").stdout)["refused"]
     assert (refused["id"], refused["reason"][:16]) == (ids[0], "it was forgotten")
@@ -320,7 +320,7 @@ def test_an_import_where_no_store_is_names_the_option_that_makes_one(cli, fill, 
     cli("lessons", "export", tmp_path / "lessons.jsonl")
     refused = cli("lessons", "import", tmp_path / "lessons.jsonl", "--lessons", tmp_path / "none", "--yes")
     assert refused.exit_code == 3
-    assert "add --create" in refused.stderr
+    assert "import with --create" in refused.stderr
     assert not (tmp_path / "none").exists()
 
 

@@ -68,7 +68,7 @@ def test_a_library_comes_back_whole_from_markdown_and_undoes_nothing_newer(cli, 
 def test_a_late_outcome_and_what_it_adds_up_to(cli, run, server):
     server.answers, server.verdicts = ["Lyon", "Paris"], ["score: 0.0", "score: 1.0"]
     run_id = json.loads(run("What is the capital of France?", "--json").stdout)["run_id"]
-    noted = json.loads(cli("lessons", "outcome", run_id[:8], "0.25", "--json").stdout)
+    noted = json.loads(cli("lessons", "outcome", run_id, "0.25", "--json").stdout)
     assert noted["feedback"]["before"] == 1.0
     assert json.loads(cli("lessons", "stats", "--json").stdout)["later_scores"] == 1
     assert "nothing to consolidate" in cli("lessons", "consolidate").stderr

@@ -1,6 +1,7 @@
 """``jeeves-reflexion lessons``: stats, why and consolidate, on stores in folders that were used."""
 
 import json
+import re
 import time
 
 import anyio
@@ -50,10 +51,6 @@ def used(place):
     return anyio.run(use)
 
 
-def numbers(cli):
-    return {line.split()[0]: line for line in cli("lessons", "stats").stdout.splitlines() if "\t" not in line}
-
-
 def test_stats_of_a_used_library(cli, used):
     good, bad, old = used
     answer = json.loads(cli("lessons", "stats", "--json").stdout)
@@ -76,15 +73,13 @@ def test_stats_of_a_used_library(cli, used):
     assert rows["helps most"][3].startswith("+")
     assert rows["helps least"][0] == bad[:8]
     assert rows["stale"][3] == "never recalled in 400 days"
-    assert f"{RECALLS - 2} attempts" in result.stdout
-    assert "known of 2 lessons" in result.stdout
+    assert re.search(f"scored attempts +{RECALLS - 2}\n", result.stdout)
 
 
 def test_stats_without_data_say_so(cli, fill):
     fill([("What is the capital of France?", "Name the city, not the country.")])
     result = cli("lessons", "stats")
     assert "not enough data (0 with, 0 without)" in result.stdout
-    assert "known of none: a lesson needs 5 scored attempts with it" in result.stdout
     assert json.loads(cli("lessons", "stats", "--json").stdout)["library_lift"]["value"] is None
     assert cli("lessons", "stats", "--namespace", "empty").exit_code == 0
 
@@ -196,12 +191,11 @@ def test_consolidate_by_rules_is_shown_asked_and_made(cli, used):
     dry = cli("lessons", "consolidate", "--dry-run")
     rows = {line.split("\t")[0]: line.split("\t") for line in dry.stdout.splitlines()}
     assert rows[bad[:8]][1:3] == ["retire", "active -> retired"]
-    assert rows[good[:8]][1:3] == ["upvote", "votes 0 -> 1"]
-    assert rows[old[:8]][1] == "downvote"
+    assert not {good[:8], old[:8]} & rows.keys()
     assert cli("lessons", "consolidate", stdin="n\n").exit_code == 1
     assert json.loads(cli("lessons", "stats", "--json").stdout)["by_state"] == {"active": 3}
     done = json.loads(cli("lessons", "consolidate", "--yes", "--json").stdout)
-    assert (done["dry_run"], done["done"], done["skipped"]) == (False, 3, [])
+    assert (done["dry_run"], done["done"], done["skipped"]) == (False, 1, [])
     assert "retired" in cli("lessons", "show", bad).stdout
     assert cli("lessons", "rollback", bad).exit_code == 0
 

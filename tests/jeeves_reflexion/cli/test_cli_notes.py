@@ -61,7 +61,7 @@ def test_history_shows_versions_scores_and_what_was_taken_back(cli, notes):
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
         ("0", "0.50", "1 run", ""),
-        ("1", "-", "0 runs", "current"),
+        ("1", "-", "no runs", "current"),
         ("2", "0.75", "1 run", "taken back"),
     ]
     assert "2 -> 1: by hand" in result.stderr

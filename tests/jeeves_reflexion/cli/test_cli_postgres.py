@@ -39,14 +39,14 @@ def test_lessons_are_found_shown_and_forgotten(cli, fill, place):
 
 def test_lessons_move_to_another_embedder(cli, fill, place):
     fill(PAIRS, dim=64)
-    dry = cli("lessons", "reembed", "--lessons", place, "--embedder", "hashing", "--dry-run")
-    assert dry.stdout.startswith("4 texts would be embedded with HashingEmbedder(dim=512)")
-    assert "64 dimensions, to HashingEmbedder(dim=512), 512 dimensions" in dry.stdout
-    assert "only the server knows" in dry.stdout
+    dry = cli("lessons", "reembed", "--lessons", place, "--embedder", "hashing", "--dry-run", "--json")
+    told = json.loads(dry.stdout)
+    assert (told["texts"], told["from"]["dim"], told["to"]["dim"]) == (4, 64, 512)
+    assert told["bytes_free"] is None, "what is free there only the server knows"
     result = cli("lessons", "reembed", "--lessons", place, "--embedder", "hashing")
     assert result.exit_code == 0
     assert "all" in result.stdout
-    assert cli("lessons", "search", "mug", "--embedder", "hashing").exit_code == 0
+    assert cli("lessons", "search", "mug").exit_code == 0
     assert cli("lessons", "count").stdout == "2\n"
 
 

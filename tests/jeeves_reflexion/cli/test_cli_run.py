@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from jeeves_reflexion.cli.run_service import Watch
+from jeeves_reflexion.cli.run import Watch
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.events import LessonsRecalled, RunFinished
 from jeeves_reflexion.types import StopReason
@@ -41,7 +41,7 @@ def test_a_failed_attempt_teaches_the_next_one_and_later_runs(run, cli, server):
     assert "1 lesson kept" in first.stderr
     said = first.stderr.splitlines()[-1]
     assert said.startswith("run: ")
-    assert cli("lessons", "outcome", said.removeprefix("run: ")[:8], "0.1").exit_code == 0
+    assert cli("lessons", "outcome", said.removeprefix("run: "), "0.1").exit_code == 0
 
     server.asked.clear()
     second = run("What is the capital of France, please?")
@@ -70,7 +70,7 @@ def test_json_is_one_object_with_everything(run, server, place):
     assert [trial["attempt"]["output"] for trial in answer["trials"]] == ["France", "Paris"]
     assert answer["trials"][1]["recall"]["offered"][0]["lesson"]["text"].startswith("Name the capital")
     assert [lesson["text"] for lesson in answer["lessons"]] == ["Name the capital, not the country."]
-    assert answer["store"] == {"place": str(place), "namespace": "default"}
+    assert answer["store"] == {"place": str(place), "address": str(place), "namespace": "default"}
     assert answer["usage"]["total"]["calls"] == 5
     assert answer["usage"]["reflector"]["input_tokens"] == 40
     assert "attempt 2 of 3" in result.stderr
@@ -134,8 +134,8 @@ def test_a_command_line_that_cannot_be_read_ends_with_2(run, server):
         (["--lessons", "here", "--no-lessons"], "exclude each other"),
         (["--threshold", "1.5"], "--threshold"),
         (["--max-attempts", "0"], "--max-attempts"),
-        (["--budget-seconds", "nan"], "--budget-seconds must be a number of seconds"),
-        (["--timeout", "nan"], "--timeout must be a number of seconds"),
+        (["--budget-seconds", "nan"], "'--budget-seconds': it must be a finite number"),
+        (["--timeout", "nan"], "'--timeout': it must be a finite number"),
         (["--timeout", "inf"], "--timeout"),
         (["--timeout", "0"], "--timeout"),
         (["--embedder", "other"], "--embedder"),
@@ -275,6 +275,18 @@ def test_a_folder_of_other_things_is_no_store(run, server, place):
     assert not server.asked
 
 
+def test_a_file_is_no_address_of_lessons(run, cli, server, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    for result in (
+        run("Say something.", "--lessons", str(file)),
+        cli("lessons", "add", "Look first.", "--task", "Cross", "--create", "--lessons", file),
+    ):
+        assert result.exit_code == 3
+        assert result.stderr == f"error: {file} is a file, not the folder of a lesson store\n"
+    assert (file.read_text(), server.asked) == ("mine", [])
+
+
 def test_a_damaged_store_is_an_error_and_stays_as_it_is(run, server, place):
     place.mkdir()
     (place / "store.sqlite3").write_bytes(b"no database " * 100)
@@ -405,3 +417,36 @@ def test_an_agent_of_ones_own_is_judged_and_taught_by_the_model(run, server, tmp
     missing = run("Anything?", "--agent", "own_agent:nobody")
     assert missing.exit_code == 3
     assert "--agent own_agent:nobody can't be loaded" in missing.stderr
+
+
+BUGGY = """
+import json
+
+def bug(prompt):
+    return undefined + prompt
+
+def deep(prompt):
+    return json.loads(7)
+
+def raises(prompt):
+    raise ValueError("as agents do")
+"""
+
+
+def test_a_mistake_in_ones_own_agent_is_one_line_that_names_its_place(run, server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "buggy_agent.py").write_text(BUGGY)
+    for name, said in (
+        ("bug", "buggy_agent.py, line 5, in bug: NameError: name 'undefined' is not defined"),
+        ("deep", "buggy_agent.py, line 8, in deep: TypeError: the JSON object must be str"),
+    ):
+        result = run("Anything?", "--agent", f"buggy_agent:{name}", "--no-lessons")
+        assert result.exit_code == 3
+        assert result.stderr.splitlines()[-1].startswith(f"error: {said}")
+        assert "Traceback" not in result.stderr
+    assert "Traceback" in run("Anything?", "--agent", "buggy_agent:bug", "--no-lessons", "--debug").stderr
+    told = json.loads(run("Anything?", "--agent", "buggy_agent:bug", "--no-lessons", "--json").stdout)
+    assert told["error"]["kind"] == "ConfigurationError"
+    server.verdicts = ["score: 0.1"]
+    tried = run("Anything?", "--agent", "buggy_agent:raises", "--no-lessons", "--max-attempts", "1")
+    assert tried.exit_code == 1, "what an agent raises otherwise is an attempt"

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from jeeves_reflexion import LessonSettings
-from jeeves_reflexion.cli.stores import open_for_run
+from jeeves_reflexion.cli.connections import open_or_make
 from jeeves_reflexion.lessons.credit.verdicts import RECALLS
 from vectorstores import FaissVectorStore, HashingEmbedder
 
@@ -46,9 +46,9 @@ def test_run_and_why_recall_alike_unless_they_are_told_otherwise(run, cli, serve
 
     def opened(*given, **named):
         made.append(given[3].credit)
-        return open_for_run(*given, **named)
+        return open_or_make(*given, **named)
 
-    monkeypatch.setattr("jeeves_reflexion.cli.run_service.open_for_run", opened)
+    monkeypatch.setattr("jeeves_reflexion.cli.run.open_or_make", opened)
     for given in ((), ("--credit",), ("--no-credit",)):
         run("What is the capital of France?", *given)
         why = ("lessons", "why", "What is the capital of France?", "--lessons", place, "--json")
@@ -104,7 +104,7 @@ def test_an_early_share_that_would_do_nothing_is_refused_before_the_run(cli, tmp
         (("--withhold-early", "0.5"), "goes with --withhold"),
         (("--withhold", "0", "--withhold-early", "0.5"), "goes with --withhold"),
         (("--withhold", "0.2", "--withhold-early", "0.1"), "0.1 is below --withhold 0.2"),
-        (("--withhold", "0.2", "--withhold-early", "nan"), "it must be a number"),
+        (("--withhold", "0.2", "--withhold-early", "nan"), "it must be a finite number"),
         (("--withhold", "0.2", "--withhold-early", "0.6"), "not in the range"),
     ]:
         tasks = tmp_path / "tasks.jsonl"

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jeeves_reflexion import Attempt, RunResult, Step, Task, Trial, Usage
-from jeeves_reflexion.cli.plain import as_json, result_as_json
-from jeeves_reflexion.cli.screen import visible
+from jeeves_reflexion.cli.run import result_document
+from jeeves_reflexion.cli.screen import plain, visible
 from jeeves_reflexion.types import Evaluation
 
 
@@ -43,7 +43,7 @@ def test_a_result_is_json_without_its_reference():
     )
     task = Task("2 + 2?", reference="gold")
     result = RunResult("r", task, (trial,), "max_attempts", {"agent": Usage(1, 2, 3, None)}, 1.5)
-    text = json.dumps(result_as_json(result, None, "default"))
+    text = json.dumps(result_document(result, None, "default"), default=plain)
     assert "gold" not in text.replace("quotes_gold", "")
     assert json.loads(text)["escalated"] is False
     assert json.loads(text)["usage"]["total"]["cost_usd"] is None
@@ -52,9 +52,9 @@ def test_a_result_is_json_without_its_reference():
 
 def test_a_result_without_trials_is_json_too():
     result = RunResult("r", Task("x"), (), "budget", {}, 0.0)
-    assert json.loads(json.dumps(result_as_json(result, "/p", "ns")))["best_attempt"] is None
+    assert json.loads(json.dumps(result_document(result, "/p", "ns"), default=plain))["best_attempt"] is None
 
 
 def test_what_has_no_form_in_json_is_named():
     with pytest.raises(TypeError, match="complex"):
-        as_json({"a": [1j]})
+        json.dumps({"a": [1j]}, default=plain)

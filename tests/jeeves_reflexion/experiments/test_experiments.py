@@ -160,12 +160,6 @@ async def test_the_curve_is_cumulative_and_the_table_says_n(tmp_path):
     assert solved == sorted(solved)
     assert all(p.share.n == len(TASKS) for p in results.curve("own").points)
     assert f"{solved[0]}/{len(TASKS)}" in results.table()
-    stories = results.stories("own")
-    assert stories
-    for story in stories:
-        assert not story.failed.passed
-        assert story.solved.passed
-        assert story.solved.recall.offered
 
 
 async def test_the_log_holds_every_try_and_no_secret(tmp_path):

@@ -36,9 +36,6 @@ from benchmarks.hotpotqa import experiment as hotpotqa
 from benchmarks.hotpotqa import questions as hotpotqa_questions
 from benchmarks.humaneval import experiment as humaneval
 from benchmarks.humaneval import problems as humaneval_problems
-from benchmarks.refinement import grid
-from benchmarks.refinement.spread import spreading
-from benchmarks.refinement.tasks import keys
 from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
@@ -266,7 +263,6 @@ async def test_hotpotqa_with_a_model_comes_to_the_same(node, tmp_path, postgres_
             Plan(("selective",), trials=2, workers=1),
             tmp_path / ("far" if place.ray else "here"),
             HashingEmbedder(),
-            agent="react",
             model=model,
             runs_on=place,
         )
@@ -288,9 +284,7 @@ async def test_humaneval_comes_to_the_same(node, tmp_path, postgres_dsn):
     prompt = 'def double(n):\n    """Return twice n.\n\n    >>> double(2)\n    4\n    """\n'
     test = "def check(candidate):\n    assert candidate(21) == 42\n"
     problem = {"task_id": "Tiny/double", "prompt": prompt, "entry_point": "double", "test": test}
-    logged = {"task_id": "Tiny/double", "solution": "def double(n):\n    return n * 2\n"}
-    for name, row in (("problems.jsonl", problem), ("logged.jsonl", logged)):
-        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    (tmp_path / "problems.jsonl").write_text(json.dumps(problem) + "\n")
     found = []
     for place in (RunLocation(), RunLocation(RayOptions(), postgres_dsn)):
         out = tmp_path / ("far" if place.ray else "here")
@@ -299,7 +293,7 @@ async def test_humaneval_comes_to_the_same(node, tmp_path, postgres_dsn):
             out,
             HashingEmbedder(),
             humaneval_problems.load_problems(tmp_path / "problems.jsonl"),
-            logged=humaneval_problems.load_samples(tmp_path / "logged.jsonl"),
+            ScriptedModel(["def double(n):\n    return n + 3", "Multiply by two, and add nothing."]),
             runs_on=place,
         )
         await humaneval.run(setting, say=lambda _: None)
@@ -352,15 +346,6 @@ async def test_alfworld_loses_nothing_when_a_process_with_its_engine_is_killed(
     assert not engines(), "engines end with their workers"
     assert found[0] == found[1]
     assert any(row.get("recalled") for row in found[0][0])
-
-
-def test_refinement_comes_to_the_same_and_a_killed_call_is_made_again(node, tmp_path):
-    jobs = [grid.Basis(tuple(keys(3, (seed,)))).job(0.1, 0.1) for seed in range(3)]
-    with spreading(2, RayOptions()) as spread:
-        assert list(spread(grid.figures_of, jobs)) == list(map(grid.figures_of, jobs))
-        assert list(spread(treasure.calls_of, [tmp_path / "calls"])) == [".."]
-        with pytest.raises(ConfigurationError, match=r"7 is wrong \(in a worker process\)"):
-            list(spread(treasure.wrong, [7]))
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

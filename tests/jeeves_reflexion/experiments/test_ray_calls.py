@@ -3,7 +3,7 @@
 import pytest
 
 from jeeves_reflexion import Message, ScriptedModel, Usage
-from jeeves_reflexion.experiments.budget import RunBudget
+from jeeves_reflexion.experiments.executors import RunBudget
 from jeeves_reflexion.experiments.journal import Position
 from jeeves_reflexion.experiments.ray.calls import Calls
 from jeeves_reflexion.experiments.ray.messages import Asked

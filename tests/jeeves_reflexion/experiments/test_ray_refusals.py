@@ -1,12 +1,11 @@
 """What is said of an executor before anything is tried, and without a node."""
 
-import os
 import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import CancelledError, Future
 
+import anyio
 import pytest
 from click.testing import CliRunner
 
@@ -14,8 +13,7 @@ from jeeves_reflexion.cli.program import program
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.experiments.ray import connection as ray_connection
-from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray.processes import last_words
+from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions, last_words
 
 
 class NoSetup:
@@ -76,55 +74,34 @@ async def test_a_port_that_nobody_listens_at_is_an_error_at_once():
                 pass
 
 
-def test_a_cluster_that_does_not_answer_is_given_up_and_left_when_it_does():
+@pytest.mark.anyio
+@pytest.mark.parametrize("told_to_stop", [False, True])
+async def test_a_cluster_that_does_not_answer_is_given_up_and_left_when_it_does(told_to_stop):
     answered, undone = threading.Event(), threading.Event()
-    with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
-        ray_connection.in_time(Future(), lambda: answered.wait(30), undone.set, 0.05)
+    if told_to_stop:
+        with anyio.move_on_after(0.05) as scope:
+            await ray_connection.in_time(lambda: answered.wait(30), undone.set, 30)
+        assert scope.cancelled_caught
+    else:
+        with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
+            await ray_connection.in_time(lambda: answered.wait(30), undone.set, 0.05)
     assert not undone.is_set()
     answered.set()
     assert undone.wait(30)
 
 
-def test_what_a_cluster_answers_is_kept_or_raised():
+@pytest.mark.anyio
+async def test_what_a_cluster_answers_is_kept_or_raised():
     undone = []
-    ray_connection.in_time(Future(), lambda: None, lambda: undone.append(1), 30)
+    await ray_connection.in_time(lambda: None, lambda: undone.append(1), 30)
     for error in (ConnectionError("no"), TimeoutError("its own")):
 
         def refuse(error=error):
             raise error
 
         with pytest.raises(type(error), match=str(error)):
-            ray_connection.in_time(Future(), refuse, lambda: undone.append(1), 30)
+            await ray_connection.in_time(refuse, lambda: undone.append(1), 30)
     assert not undone
-
-
-def test_who_waits_for_a_cluster_can_be_told_to_stop():
-    answered, undone, ended, done = threading.Event(), threading.Event(), [], Future()
-
-    def wait():
-        try:
-            ray_connection.in_time(done, lambda: answered.wait(30), undone.set, 30)
-        except CancelledError:
-            ended.append("cancelled")
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert done.cancel()
-    thread.join(30)
-    answered.set()
-    assert undone.wait(30)
-    assert ended == ["cancelled"]
-
-
-def test_a_node_of_its_own_gets_a_token_that_is_nowhere_else(monkeypatch):
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.setenv(name, "theirs")
-        monkeypatch.delenv(name)
-    ray_connection._keep_the_token_here()
-    assert len(bytes.fromhex(os.environ["RAY_AUTH_TOKEN"])) == 32
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "theirs")
-    ray_connection._keep_the_token_here()
-    assert os.environ["RAY_AUTH_TOKEN"] == "theirs"
 
 
 def test_why_a_process_died_is_said_in_a_line():
@@ -169,8 +146,6 @@ def test_the_command_and_benchmarks_refuse_what_can_not_work(tmp_path, monkeypat
         ([*games, *RAY, "--arms", "own"], "name a database with --lessons"),
         ([*games, *RAY, "--arms", "own", "--lessons", "folder"], "name a database"),
         ([*games, "--lessons", "mysql://h/d", "--limit", "1"], "a PostgreSQL (postgresql://...)"),
-        (["refinement", "--ray-address", "h:1"], "go with --executor ray"),
-        (["refinement", *RAY, "--model", "m"], "--executor ray is for offline runs"),
     ):
         done = CliRunner().invoke(program, ["bench", *options])
         assert done.exit_code != 0, options

@@ -121,19 +121,6 @@ async def troubled(task, session, models):
     return Attempt("large" * 200_000)
 
 
-def calls_of(path):
-    """Note in a file that it is called; the first call ends with its process."""
-    with path.open("a") as file:
-        file.write(".")
-    if path.read_text() == ".":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return path.read_text()
-
-
-def wrong(value):
-    raise ConfigurationError(f"{value} is wrong")
-
-
 @dataclass(frozen=True)
 class SmallSetup:
     """Tries with one of the agents above, without lessons."""

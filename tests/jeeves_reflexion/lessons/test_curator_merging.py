@@ -10,7 +10,7 @@ from jeeves_reflexion.errors import LessonRefusedError
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.duplicates import merged
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.schema import MERGED_INTO
+from jeeves_reflexion.lessons.records import MERGED_INTO
 from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio

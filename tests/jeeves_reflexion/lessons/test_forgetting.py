@@ -22,8 +22,7 @@ from jeeves_reflexion import (
 from jeeves_reflexion.lessons.consolidation.operations import DRAWN_FROM, Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.records import whole
-from jeeves_reflexion.lessons.schema import COPIES, WORDINGS
+from jeeves_reflexion.lessons.records import COPIES, WORDINGS, whole
 from jeeves_reflexion.lessons.traces import forgotten
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 

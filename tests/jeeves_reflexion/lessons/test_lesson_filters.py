@@ -60,22 +60,6 @@ async def teach(lessons: VectorLessonStore) -> dict[str, str]:
     return names
 
 
-async def age(lessons: VectorLessonStore) -> None:
-    """Make the lessons such as were written before their tools had keys."""
-    page = await lessons.store.scan(limit=100)
-    kept = [
-        replace(
-            chunk,
-            metadata={
-                key: v for key, v in chunk.metadata.items() if key != "tooled" and not key.startswith("tool:")
-            },
-        )
-        for chunk in page.chunks
-    ]
-    assert kept != list(page.chunks)
-    await lessons.store.add(kept)
-
-
 CASES = [
     ({"tool": "look"}, {"both", "look"}),
     ({"tool": "search"}, {"both"}),
@@ -101,12 +85,9 @@ CASES = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
-async def test_a_recall_is_narrowed_by_the_tools_of_lessons(open_lessons, old):
+async def test_a_recall_is_narrowed_by_the_tools_of_lessons(open_lessons):
     async with open_lessons(keep_copies=True) as lessons:
         names = await teach(lessons)
-        if old:
-            await age(lessons)
         for where, expected in CASES:
             recall = await open_lessons(where).recall(Task(PROMPT), k=4)
             assert {names[item.lesson.id] for item in recall.offered} == expected, where
@@ -118,7 +99,6 @@ async def test_a_recall_is_narrowed_by_the_tools_of_lessons(open_lessons, old):
 async def test_a_lesson_that_is_changed_keeps_its_tools(open_lessons):
     async with open_lessons(keep_copies=True) as lessons:
         names = await teach(lessons)
-        await age(lessons)
         for lesson_id in names:
             await lessons.repository.change(lesson_id, lambda now: replace(now, support=2), Change("edit"))
         recall = await open_lessons({"tool": "search"}).recall(Task(PROMPT), k=4)
@@ -129,32 +109,12 @@ async def test_a_lesson_that_is_changed_keeps_its_tools(open_lessons):
 async def test_a_retired_lesson_is_explained_within_the_same_filter(open_lessons):
     async with open_lessons(keep_copies=True) as lessons:
         names = await teach(lessons)
-        await age(lessons)
         for lesson_id in names:
             await lessons.repository.change(
                 lesson_id, lambda now: replace(now, state="retired"), Change("edit")
             )
         told = await open_lessons({"tool": "go"}).explain(Task(PROMPT), k=4)
         assert [names[item.lesson.id] for item in told.left_out] == ["go"]
-
-
-@pytest.mark.anyio
-async def test_many_old_lessons_of_another_tool_do_not_hide_the_right_one(open_lessons):
-    async with open_lessons(keep_copies=True) as lessons:
-        for number in range(40):
-            await lessons.record(
-                Task(PROMPT, tools=("go",)),
-                Reflection(f"Walk past table {number} on the way to the desk."),
-                provenance=Provenance("run", 1, 0.0),
-            )
-        far = await lessons.record(
-            Task(f"{PROMPT} in the other room", tools=("look",)),
-            Reflection("Look through the window first."),
-            provenance=Provenance("run", 1, 0.0),
-        )
-        await age(lessons)
-        recall = await open_lessons({"tool": "look"}).recall(Task(PROMPT), k=1)
-        assert [item.lesson.id for item in recall.offered] == [far.id]
 
 
 @pytest.mark.anyio
@@ -211,11 +171,9 @@ def holds(where, tools: set[str], own: bool) -> bool:
     return all(one(key, value) for key, value in where.items())
 
 
-@given(
-    where=filters, tools=st.lists(st.sampled_from(NAMES), max_size=3), own=st.booleans(), old=st.booleans()
-)
-def test_a_filter_means_the_same_for_old_lessons_and_new(where, tools, own, old):
-    metadata = {"tools": tools, "own": own, **({} if old else tool_marks(tools))}
-    narrow = lesson_filter(where)
-    found = parse(narrow.asked).matches(metadata) and narrow.admits(metadata)
-    assert found == holds(where, {tool.casefold() for tool in tools}, own)
+@given(where=filters, tools=st.lists(st.sampled_from(NAMES), max_size=3), own=st.booleans())
+def test_a_filter_means_what_the_documentation_says(where, tools, own):
+    metadata = {"tools": tools, "own": own, **tool_marks(tools)}
+    assert parse(lesson_filter(where)).matches(metadata) == holds(
+        where, {tool.casefold() for tool in tools}, own
+    )

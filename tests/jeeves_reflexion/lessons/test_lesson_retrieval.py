@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,19 +39,11 @@ def names(items):
 def alike(**pairs):
     """Cosine similarities of the words of lessons by their ids, written ``one_other=0.9``; 0 for all other pairs."""
 
-    async def similarities(lesson, others):
-        return {
-            other: pairs.get(f"{lesson.id}_{other}", pairs.get(f"{other}_{lesson.id}", 0.0))
-            for other in others
-        }
-
-    return similarities
+    return lambda one, other: pairs.get(f"{one}_{other}", pairs.get(f"{other}_{one}", 0.0))
 
 
 def picked(candidates, k=10, task=TASK, near=None, **picking):
-    return anyio.run(
-        lambda: pick(task, candidates, k=k, picking=Picking(**picking), similarities=near or alike())
-    )
+    return pick(task, candidates, k=k, picking=Picking(**picking), likeness=near or alike())
 
 
 def test_nearest_goes_by_similarity_and_says_so():

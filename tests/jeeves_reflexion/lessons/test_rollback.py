@@ -146,7 +146,7 @@ async def test_what_was_merged_into_a_text_let_in_comes_back_in_the_write_that_p
         assert await offered(lessons, TAUGHT[1][0]) == (TAUGHT[1][1],)
 
 
-@pytest.mark.parametrize("kind", ["add", "edit", "merge", "upvote", "downvote", "retire"])
+@pytest.mark.parametrize("kind", ["add", "edit", "merge", "retire"])
 async def test_each_operation_is_taken_back_by_the_number_before_it(lessons, monkeypatch, kind):
     async with lessons:
         mug, potato, _ = await learn(lessons, *TAUGHT)

@@ -12,8 +12,7 @@ from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import HISTORY, Change
-from jeeves_reflexion.lessons.records import chunk_ids
-from jeeves_reflexion.lessons.schema import COPIES
+from jeeves_reflexion.lessons.records import COPIES, chunk_ids
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +67,18 @@ async def test_taking_a_merge_back_brings_both_lessons_back(make, merge, key):
         assert await curator.rollback(into.id, to=1) == into
         assert await lessons.get(other.id) == other
         assert await offered(lessons, HEAT) == (OVEN,)
+
+
+async def test_a_task_that_an_attempt_taught_since_stays_when_a_merge_is_taken_back(make):
+    async with make(min_similarity=0.5) as lessons:
+        into, other = await learn(lessons), await learn(lessons, HEAT, OVEN)
+        await curated(lessons, into, other)
+        again = await learn(lessons, HEAT, SINK, run="since")
+        assert again.id == into.id
+        back = await Curator(lessons.repository).rollback(into.id, to=1)
+        assert back.support == 2
+        assert (await lessons.repository.read(into.id)).tasks == (CLEAN.prompt, HEAT.prompt)
+        assert set(await offered(lessons, HEAT)) == {SINK, OVEN}
 
 
 async def test_what_was_learned_since_still_counts(make):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion import Curator, LessonSettings, MergeSettings, Provenance, Reflection, Task
+from jeeves_reflexion import Curator, Provenance, Reflection, Task
 from jeeves_reflexion.lessons.duplicates import normalised
-from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
+from jeeves_reflexion.lessons.exchange.files import from_line, to_line
 from jeeves_reflexion.lessons.history import Change
 
 pytestmark = pytest.mark.anyio
@@ -133,15 +133,6 @@ async def test_support_is_of_one_trust_and_one_writer(make, other):
     async with make() as lessons, make(**other) as others:
         first, second = await learn(lessons, SINK), await learn(others, SINK, run="b")
         assert (first.id == second.id, first.support, second.support) == (False, 1, 1)
-
-
-def test_what_merging_took_has_no_effect_and_says_so():
-    with pytest.warns(DeprecationWarning, match="no effect any more"):
-        settings = MergeSettings(min_likeness=0.5)
-    with pytest.warns(DeprecationWarning, match="adds to its support"):
-        assert not LessonSettings(merging=settings).keep_copies
-    with pytest.warns(DeprecationWarning, match="keep_copies=True"):
-        assert LessonSettings(merging=None).keep_copies
 
 
 SIGNS = st.sampled_from([".", ",", "!", "\u3002", '"', "\u201d", "..."])

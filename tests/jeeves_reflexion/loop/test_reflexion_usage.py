@@ -27,7 +27,7 @@ from jeeves_reflexion import (
     Usage,
     as_agent,
 )
-from jeeves_reflexion.experiments.budget import RunBudget, RunSpend
+from jeeves_reflexion.experiments.executors import RunBudget, RunSpend
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.wrapped import WrappedModel
 from jeeves_reflexion.types import UNKNOWN_USAGE

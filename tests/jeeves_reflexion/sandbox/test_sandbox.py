@@ -1,10 +1,8 @@
 """What the sandbox returns and raises, and what it leaves behind: nothing."""
 
-import contextlib
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,16 +21,13 @@ from hypothesis import strategies as st
 from benchmarks.sandbox.host import Host, forced
 from jeeves_reflexion import sandbox as room
 from jeeves_reflexion.errors import CodeError, CodeLimitError, ConfigurationError, SandboxUnavailableError
-from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, probe, runtimes
-from jeeves_reflexion.sandbox.inside import python_code, values
+from jeeves_reflexion.sandbox import Guarantees, Ran, Sandbox, SandboxLimits, jail, probe
+from jeeves_reflexion.sandbox.inside import messages, python_code
 
 pytestmark = pytest.mark.anyio
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
-NOTHING = Guarantees(
-    network=False, files=False, processes=False, way="limits", user_namespaces=False, seccomp=False, rlimits=True,
-    cgroups=False, text="network: NOT isolated",
-)  # fmt: skip
+NOTHING = Guarantees(network=False, files=False, processes=False, way="limits", text="network: NOT isolated")
 
 
 @pytest.fixture
@@ -142,7 +137,7 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_json_survives_the_crossing(value: object) -> None:
-    assert values.decode(values.encode(value, "x")) == value
+    assert messages.decode(messages.encode(value, "x")) == value
 
 
 @given(
@@ -197,13 +192,13 @@ async def test_prolog(sandbox: Sandbox) -> None:
 
 def _needs_prolog() -> None:
     try:
-        runtimes.runtime("prolog")
+        jail.runtime("prolog")
     except SandboxUnavailableError as error:
         pytest.skip(str(error))
 
 
 async def test_a_missing_runtime_names_the_package(sandbox: Sandbox) -> None:
-    for cached in (runtimes._lua, runtimes._prolog):
+    for cached in (jail._lua, jail._prolog):
         cached.cache_clear()
     try:
         with (
@@ -216,7 +211,7 @@ async def test_a_missing_runtime_names_the_package(sandbox: Sandbox) -> None:
             await sandbox.run("result(1).", language="prolog")
         assert "swi-prolog-nox" in str(prolog.value)
     finally:
-        for cached in (runtimes._lua, runtimes._prolog):
+        for cached in (jail._lua, jail._prolog):
             cached.cache_clear()
 
 
@@ -240,7 +235,7 @@ async def test_an_interpreter_that_does_not_start_leaves_nothing() -> None:
     command = ["/no/such/python"]
     with (
         mock.patch.object(room.sandbox, "probe", return_value=NOTHING),
-        mock.patch.object(room.launch, "interpreter", return_value=command),
+        mock.patch.object(jail, "interpreter", return_value=command),
         pytest.raises(BaseExceptionGroup) as caught,
     ):
         await _four_runs(weaker)
@@ -301,25 +296,17 @@ async def test_only_so_many_at_once(sandbox: Sandbox, host: Host) -> None:
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 
 
-@both_loops
-async def test_warm_interpreters_serve_once_and_end(host: Host) -> None:
-    async with Sandbox(warm=2) as warm:
-        first = await warm.run("import builtins, os\nbuiltins.left = 1\nopen('left', 'w')\nresult = 'first'")
-        second = await warm.run("import builtins, os\nresult = [hasattr(builtins, 'left'), os.listdir('.')]")
-        assert (first.value, second.value) == ("first", [False, []])
-        for pid in host.processes():
-            with contextlib.suppress(ProcessLookupError):  # its supervisor went a moment before
-                os.kill(pid, signal.SIGKILL)
-        assert (await warm.run("result = 'cold'")).value == "cold"
-        assert host.processes()
-    assert host.processes() == []
+async def test_a_run_leaves_nothing_to_the_next(sandbox: Sandbox) -> None:
+    await sandbox.run("import builtins\nbuiltins.left = 1\nopen('left', 'w')")
+    looking = "import builtins, os\nresult = [hasattr(builtins, 'left'), os.listdir('.')]"
+    assert (await sandbox.run(looking)).value == [False, []]
 
 
 async def test_the_host_going_takes_the_code_along(sandbox: Sandbox, host: Host) -> None:
     program = (
-        "import anyio, sys\nfrom unittest import mock\nfrom jeeves_reflexion.sandbox import Sandbox, launch\n"
-        f"command = [*launch.interpreter(), {host.marker!r}]\n"
-        "with mock.patch.object(launch, 'interpreter', return_value=command):\n"
+        "import anyio, sys\nfrom unittest import mock\nfrom jeeves_reflexion.sandbox import Sandbox, jail\n"
+        f"command = [*jail.interpreter(), {host.marker!r}]\n"
+        "with mock.patch.object(jail, 'interpreter', return_value=command):\n"
         "    anyio.run(Sandbox().run, 'import time\\ntime.sleep(60)')\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -331,13 +318,12 @@ async def test_the_host_going_takes_the_code_along(sandbox: Sandbox, host: Host)
 
 
 async def test_without_isolation_code_is_refused() -> None:
-    with mock.patch.object(room.sandbox, "probe", return_value=NOTHING):
-        with pytest.raises(SandboxUnavailableError, match="allow_weaker") as caught:
-            await Sandbox().run("result = 1")
-        assert "network: NOT isolated" in str(caught.value)
-        with pytest.raises(SandboxUnavailableError):
-            async with Sandbox(warm=1):
-                pass
+    with (
+        mock.patch.object(room.sandbox, "probe", return_value=NOTHING),
+        pytest.raises(SandboxUnavailableError, match="allow_weaker") as caught,
+    ):
+        await Sandbox().run("result = 1")
+    assert "network: NOT isolated" in str(caught.value)
 
 
 async def test_weaker_still_has_limits_and_leaves_nothing(host: Host) -> None:

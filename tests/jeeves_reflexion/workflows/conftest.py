@@ -44,7 +44,7 @@ class HereRunner:
         result: str = "result",
     ) -> Ran:
         self.ran.append(code)
-        from jeeves_reflexion.workflows.toolbox import run_here
+        from jeeves_reflexion.workflows.steps import run_here
 
         return Ran(await run_here(code, inputs or {}), "", "", 0.0)
 

@@ -113,18 +113,6 @@ def test_the_schema_for_editors_is_printed():
     assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-def test_help_loads_nothing_heavy():
-    script = (
-        "import sys\nfrom jeeves_reflexion.cli.program import program\n"
-        "for words in ('workflow --help', 'workflow run --help', 'workflow check --help'):\n"
-        "    program(words.split(), standalone_mode=False)\n"
-        "heavy = {'yaml', 'jinja2', 'jsonschema', 'httpx', 'anyio', 'rich', 'numpy'}\n"
-        "sys.exit(f'loaded {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_missing_package_names_the_extra():
     script = (
         "import sys\nsys.modules['yaml'] = None\n"

@@ -24,6 +24,7 @@ from jeeves_reflexion.workflows import (
     ModelEvaluation,
     ReflectionFailedError,
     SchemaEvaluation,
+    Toolbox,
     Tools,
     reflection_correct,
     reflection_evaluate,
@@ -31,7 +32,6 @@ from jeeves_reflexion.workflows import (
     schemas,
 )
 from jeeves_reflexion.workflows.parts import CONTROL_KEYS
-from jeeves_reflexion.workflows.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
 
@@ -222,7 +222,6 @@ async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
     [
         ({"max_iterations": 0}, "max_iterations"),
         ({"max_iterations": True}, "max_iterations"),
-        ({"max_iterations": 1001}, "max_iterations"),
         ({"on_failure": "shrug"}, "on_failure: must be one of return_best, return_last, raise"),
         ({"evaluator": {"type": "shema", "schema": {}}}, "did you mean 'schema'"),
         ({"evaluator": {"schema": {}}}, "type is missing"),

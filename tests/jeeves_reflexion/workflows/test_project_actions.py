@@ -54,8 +54,8 @@ async def test_a_workflow_records_recalls_and_runs_the_outer_loop():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ("{task: ' '}", "task must be a text"),
-        ("{task: x, k: 0}", "k must be a whole number"),
+        ("{task: ' '}", "task: must be a text that is not empty"),
+        ("{task: x, k: 0}", "k: must be at least 1, not 0"),
         ("{task: x, kk: 1}", "unknown key 'kk'"),
         ("{}", "task is missing"),
     ],

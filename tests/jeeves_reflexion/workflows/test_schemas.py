@@ -34,7 +34,7 @@ def test_errors_say_where_what_and_what_to_do():
         {
             "path": "name",
             "message": "'' should be non-empty",
-            "suggestion": "Make 'name' longer: at least 1.",
+            "suggestion": "Write 'name' so that it has the minLength 1.",
         },
         {
             "path": "tags.1.n",

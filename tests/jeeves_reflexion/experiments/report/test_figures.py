@@ -122,14 +122,6 @@ def test_gains_in_a_minority_of_the_seeds_are_seen():
     assert found.words.startswith("success is higher: +10 points (+2 to +18), p = ")
 
 
-def test_arms_that_are_alike_are_drawn_beside_each_other():
-    report = make_report(verdicts({arm: [[[True]]] for arm in ("retry", "own", "selective")}))
-    aside = [report.beside(arm) for arm in report.arms]
-    assert len(set(aside)) == 3
-    assert sum(aside) == pytest.approx(0.0)
-    assert max(aside) <= 0.1, "a curve stays at its trials"
-
-
 def test_a_report_calls_its_tasks_what_they_are():
     table = {"retry": [[[False]] * 2], "own": [[[True]] * 2]}
     told = markdown(make_report(verdicts(table), unit="question"))
@@ -180,16 +172,16 @@ def test_several_seeds_give_pass_at_k_and_pass_hat_k():
 
 def test_what_was_not_reported_is_unknown():
     known, unknown = (
-        make_report(verdicts({"retry": [[[True], [False]]]}, tokens=tokens)).parts[0].spent[0]
+        make_report(verdicts({"retry": [[[True], [False]]]}, tokens=tokens)).parts[0].costs["retry"]
         for tokens in (True, False)
     )
-    assert known.per_solved(known.tokens) == known.tokens == 860
-    assert known.tokens_by_trial == (430.0,)
+    assert known.per_solved(known.known.tokens) == known.known.tokens == 860
     assert known.per_solved(known.seconds) == pytest.approx(6.0, abs=2.1)
-    assert unknown.tokens is unknown.cost_usd is unknown.tokens_by_trial is None
-    assert unknown.per_solved(unknown.tokens) is None
-    nothing = make_report(verdicts({"retry": [[[False]]]})).parts[0].spent[0]
-    assert nothing.per_solved(nothing.tokens) is None
+    assert unknown.known is None
+    told = markdown(make_report(verdicts({"retry": [[[True]]]}, tokens=False)))
+    assert "No call of a model was reported: tokens and cost are unknown." in told
+    nothing = make_report(verdicts({"retry": [[[False]]]})).parts[0].costs["retry"]
+    assert nothing.per_solved(nothing.known.tokens) is None
 
 
 def test_judges_and_held_out_tasks_stand_apart():
@@ -202,7 +194,9 @@ def test_judges_and_held_out_tasks_stand_apart():
     ]
     for part in report.parts:
         assert {each.points[0].share.n for each in part.success} == {6 if part.split == "learning" else 3}
-        assert {each.played for each in part.spent} == {6 if part.split == "learning" else 3}
+        assert {each.solved for each in part.costs.values()} == {
+            each.points[-1].share.successes for each in part.success
+        }
 
 
 def test_lessons_tell_how_often_they_were_offered_and_their_lift_where_known():
@@ -210,7 +204,7 @@ def test_lessons_tell_how_often_they_were_offered_and_their_lift_where_known():
     rows = [row for row in results(6, ("selective",), lift=True).rows if row.trial.recall]
     assert sum(use.offered for use in uses) == 3 * len(rows)
     assert sum(use.passed for use in uses) == 3 * sum(row.trial.passed for row in rows)
-    assert all(use.lift and use.lift.value is not None for use in uses)
+    assert all(use.lift_text.endswith(" (-0.10 to +0.40)") for use in uses)
     assert {use.lift for use in make_report(results(6, ("selective",))).lessons} == {None}
 
 
@@ -221,8 +215,9 @@ def test_errors_and_what_could_not_be_scored_are_counted():
         row.arm, 0, row.task, type(row.trial)(1, type(row.trial.attempt)(error="no"), Evaluation(None))
     )
     made.rows[0] = broken
-    report = make_report(made)
-    assert (report.errors, report.unscored) == (1, 1)
+    told = markdown(make_report(made))
+    assert "1 of 3 tries ended in an error" in told
+    assert "1 of 3 tries could not be scored" in told
 
 
 def test_the_baseline_is_further_tries_without_memory_unless_named():

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from jeeves_reflexion import Attempt, Evaluation, EvaluationError, Recall, Recal
 from jeeves_reflexion.experiments import Results, Tried
 from jeeves_reflexion.experiments.report import make_report, page
 from jeeves_reflexion.experiments.report.html import element, text
-from jeeves_reflexion.experiments.report.stories import DETAILS, Detail, Shortener, fitting
+from jeeves_reflexion.experiments.report.stories import MAX_CHARACTERS, Detail, Shortener
 from jeeves_reflexion.types import Reflection
 
 VOID = {"meta", "input", "br"}
@@ -97,7 +98,7 @@ def said_everywhere(told):
 
 
 def written(made, title="T"):
-    return page(make_report(made, title=title), made)
+    return page(make_report(made, title=title))
 
 
 HARMFUL = [
@@ -204,14 +205,13 @@ def test_secrets_are_not_on_the_page():
     assert "[REDACTED:" in source
 
 
-def test_plots_are_there_where_there_is_something_to_plot():
+def test_curves_are_there_where_there_is_something_to_draw():
     full = written(results(6, ("retry", "selective"), (0,), 3, 3, lift=True))
-    for title in ("Learning curves", "Tokens against success", "First tries", "Lift of lessons"):
+    for title in ("Learning curves", "First tries"):
         assert f"<title>{title}</title>" in full
-    poor = written(results(6, ("retry", "selective"), (0,), 1, tokens=False))
-    for title in ("Learning curves", "Tokens against success", "Lift of lessons"):
-        assert f"<title>{title}</title>" not in poor
-    assert "No lift is known" in written(results(6, ("retry", "selective"), (0,), 3))
+    assert "+0.15 (-0.10 to +0.40)" in full, "the lift of a lesson with its interval"
+    empty = Results((a_task(0),), ("retry",), (0,), 2)
+    assert "<svg" not in written(empty)
 
 
 def test_a_run_without_a_row_is_a_page_too():
@@ -222,14 +222,12 @@ def test_a_run_without_a_row_is_a_page_too():
 
 
 def test_the_more_there_is_the_less_is_shown_of_each_try():
-    rows = results(4, ("retry",)).rows
-    sizes = [sum(map(detail.size, rows)) for detail in DETAILS]
-    assert sizes == sorted(sizes, reverse=True)
-    assert fitting(rows) == DETAILS[0]
-    assert fitting(rows, sizes[3]) == next(
-        d for d, size in zip(DETAILS, sizes, strict=True) if size <= sizes[3]
-    )
-    assert fitting(rows, 1) == DETAILS[-1]
+    details = [Detail.of(tries) for tries in (0, 1, 100, 3_000, 10_000, 1_000_000)]
+    for one, next_ in pairwise(details):
+        assert (one.steps, one.characters, one.recalled) >= (next_.steps, next_.characters, next_.recalled)
+    assert details[0] == Detail(200, 8000, 50)
+    assert details[-1] == Detail(0, 160, 2)
+    assert 3_000 * details[3].characters * 8 <= MAX_CHARACTERS
 
 
 @settings(deadline=None)

@@ -12,7 +12,7 @@ from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidato
 from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, clusters, plan
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.schema import MERGED_INTO
+from jeeves_reflexion.lessons.records import MERGED_INTO
 from vectorstores import VectorStoreError
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from jeeves_reflexion.lessons.consolidation.operations import Operation
 from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused, apply, clusters, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import Change
-from jeeves_reflexion.lessons.schema import DRAWN_FROM, MERGED_INTO, VOTES
+from jeeves_reflexion.lessons.records import DRAWN_FROM, MERGED_INTO
 
 pytestmark = pytest.mark.anyio
 
@@ -45,32 +45,23 @@ async def everything(lessons):
 
 async def test_each_operation_changes_what_it_says_and_nothing_else(make):
     async with make(keep_copies=True) as lessons:
-        first, second, third, fourth = await learn(lessons, OPEN, HOLD, LEFT, "Count the plates twice.")
+        first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
         operations = [
             Operation("edit", (first.id,), "Open the microwave door before you heat anything.", "broader"),
-            Operation("upvote", (second.id,), reason="borne out"),
             Operation("retire", (third.id,), reason="wrong"),
-            Operation("downvote", (fourth.id,), reason="no use"),
             Operation(
                 "add", (first.id, second.id), "Prepare the appliance before you use it.", "both say so"
             ),
         ]
-        planned = await plan([[first, second, third, fourth]], proposing(*operations))
+        planned = await plan([[first, second, third]], proposing(*operations))
         assert planned.refused == ()
-        assert await everything(lessons) == {each.id: each for each in (first, second, third, fourth)}
+        assert await everything(lessons) == {each.id: each for each in (first, second, third)}
         applied = await apply(planned, lessons.repository, by="ada")
-        assert [step.operation.kind for step in applied.done] == [
-            "edit",
-            "upvote",
-            "retire",
-            "downvote",
-            "add",
-        ]
+        assert [step.operation.kind for step in applied.done] == ["edit", "retire", "add"]
         now = await everything(lessons)
         assert now[first.id] == replace(first, text="Open the microwave door before you heat anything.")
-        assert now[second.id] == replace(second, metadata={VOTES: 1})
+        assert now[second.id] == second
         assert now[third.id] == replace(third, state="retired", state_reason="wrong")
-        assert now[fourth.id] == replace(fourth, metadata={VOTES: -1})
         (new,) = [each for each in now.values() if each.text.startswith("Prepare")]
         assert new.metadata[DRAWN_FROM] == [first.id, second.id]
         assert (new.task_kind, new.support, new.state) == ("heat", 1, "active")
@@ -108,7 +99,8 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
         planned = await plan(
             [[first, second, third]],
             proposing(
-                Operation("merge", (first.id, second.id), reason="same"), Operation("upvote", (third.id,))
+                Operation("merge", (first.id, second.id), reason="same"),
+                Operation("retire", (third.id,), reason="old"),
             ),
         )
         await Curator(lessons.repository).edit(second.id, "Hold the pen while you use the lamp.")
@@ -123,18 +115,17 @@ async def test_a_lesson_that_somebody_changed_or_removed_meanwhile_is_left_alone
         assert await everything(lessons) == before
 
 
-class Meddling:
-    """A repository in which somebody else changes a lesson in the middle of a step."""
+def meddling(repository, meddle):
+    """The repository, in which somebody else changes a lesson in the middle of a step."""
+    commit = repository.commit
 
-    def __init__(self, repository, meddle) -> None:
-        self._repository, self._meddle = repository, meddle
+    async def overtaken(revisions):
+        repository.commit = commit
+        await meddle()
+        return await commit(revisions)
 
-    def __getattr__(self, name):
-        return getattr(self._repository, name)
-
-    async def commit(self, revisions):
-        await self._meddle()
-        return await self._repository.commit(revisions)
+    repository.commit = overtaken
+    return repository
 
 
 async def test_a_step_that_is_overtaken_half_way_changes_nothing(make):
@@ -148,7 +139,7 @@ async def test_a_step_that_is_overtaken_half_way_changes_nothing(make):
         async def meddle() -> None:
             await lessons.repository.change(third.id, lambda now: replace(now, support=9), Change("learn"))
 
-        applied = await apply(planned, Meddling(lessons.repository, meddle))
+        applied = await apply(planned, meddling(lessons.repository, meddle))
         assert applied.done == ()
         assert len(applied.skipped) == 1
         assert await everything(lessons) == {
@@ -168,7 +159,7 @@ async def test_a_lesson_that_is_forgotten_while_it_is_merged_stays_forgotten(mak
         async def meddle() -> None:
             await lessons.forget(second.id)
 
-        ((_, why),) = (await apply(planned, Meddling(lessons.repository, meddle))).skipped
+        ((_, why),) = (await apply(planned, meddling(lessons.repository, meddle))).skipped
         assert why == f"lesson {second.id!r} was forgotten while it was changed"
         left = await everything(lessons)
         assert list(left) == [first.id]
@@ -181,7 +172,7 @@ async def test_many_who_apply_the_same_plan_change_it_once(make):
         planned = await plan(
             [[first, second]],
             proposing(
-                Operation("upvote", (first.id,)),
+                Operation("edit", (first.id,), "Open it first."),
                 Operation("add", (second.id,), "Prepare the lamp before you use it."),
             ),
         )
@@ -195,7 +186,7 @@ async def test_many_who_apply_the_same_plan_change_it_once(make):
                 group.start_soon(one)
         assert sum(len(each.done) for each in results) == 2
         assert sum(len(each.already) for each in results) == 6
-        assert (await everything(lessons))[first.id].metadata == {VOTES: 1}
+        assert len(await lessons.repository.entries(first.id)) == 2
         assert await lessons.count() == 3
 
 
@@ -206,7 +197,7 @@ async def test_what_may_not_be_done_is_refused_one_by_one_and_the_rest_stands(ma
         imported = replace(third, id="imported", trust="imported")
         retired = replace(third, id="retired", state="retired")
         cases = {
-            Operation("upvote", ("nobody",)): "there is no lesson nobody",
+            Operation("retire", ("nobody",), reason="x"): "there is no lesson nobody",
             Operation("merge", (first.id,)): "at least two",
             Operation("merge", (first.id, first.id)): "twice",
             Operation("merge", (second.id, "opposite")): "contradict each other",
@@ -219,10 +210,10 @@ async def test_what_may_not_be_done_is_refused_one_by_one_and_the_rest_stands(ma
             Operation("add", (), "From nothing at all."): "drawn from at least one",
             Operation("add", (first.id,), OPEN): "says so already",
             Operation("retire", (first.id,)): "for a reason",
-            Operation("upvote", (first.id,), "text"): "takes no text",
-            Operation("upvote", ("retired",)): "is retired",
+            Operation("retire", (first.id,), "text", "x"): "takes no text",
+            Operation("retire", ("retired",), reason="x"): "is retired",
         }
-        fine = [Operation("upvote", (first.id,)), Operation("downvote", (first.id,))]
+        fine = [Operation("add", (first.id,), "Look twice."), Operation("add", (first.id,), "look twice")]
         planned = await plan(
             [[first, second, third, opposite, imported, retired]],
             proposing(*cases, *fine, refused=(Refused("?", "unreadable"),)),
@@ -232,7 +223,7 @@ async def test_what_may_not_be_done_is_refused_one_by_one_and_the_rest_stands(ma
         assert whys[0] == "unreadable"
         for why, expected in zip(whys[1:-1], cases.values(), strict=True):
             assert expected in why
-        assert "changed by an earlier operation" in whys[-1]
+        assert "an earlier operation of this plan says so already" in whys[-1]
 
 
 async def test_what_is_drawn_from_a_strangers_words_is_a_strangers(make):
@@ -257,18 +248,6 @@ async def test_texts_of_a_model_are_redacted_and_cleaned(make):
         assert planned.steps[0].deltas[0].after.text.startswith("Open it with [REDACTED:")
 
 
-async def test_two_downvotes_retire_a_lesson_that_was_learned_once(make):
-    async with make(keep_copies=True) as lessons:
-        (lesson,) = await learn(lessons, OPEN)
-        for expected in ("active", "retired"):
-            planned = await plan([[lesson]], proposing(Operation("downvote", (lesson.id,), reason="no use")))
-            await apply(planned, lessons.repository)
-            (lesson,) = (await everything(lessons)).values()
-            assert lesson.state == expected
-        assert lesson.state_reason == "voted down: no use"
-        assert await lessons.count() == 1
-
-
 async def test_a_plan_reads_as_what_it_would_do(make):
     async with make(keep_copies=True) as lessons:
         first, second, third = await learn(lessons, OPEN, HOLD, LEFT)
@@ -276,8 +255,8 @@ async def test_a_plan_reads_as_what_it_would_do(make):
             [[first, second, third]],
             proposing(
                 Operation("merge", (first.id, second.id), "Open or hold.", "same"),
-                Operation("upvote", (third.id,)),
                 Operation("retire", (third.id,), reason="x"),
+                Operation("retire", (third.id,), reason="y"),
             ),
         )
         shown = str(planned)
@@ -287,10 +266,10 @@ async def test_a_plan_reads_as_what_it_would_do(make):
             f"    active -> retired: merged into {first.id}",
             f"  + {first.id}  Open or hold.",
             "    support 1 -> 2",
-            "    votes 0 -> 1",
             "refused: 1",
         ):
             assert line in shown.splitlines()
+        assert "is changed by an earlier operation of this plan" in planned.refused[0].why
         assert str(await plan([], proposing())) == "nothing to do"
 
 
@@ -298,7 +277,7 @@ async def test_a_store_that_fails_is_an_error_of_lessons(make):
     lessons = make(keep_copies=True)
     async with lessons:
         (first,) = await learn(lessons, OPEN)
-        planned = await plan([[first]], proposing(Operation("upvote", (first.id,))))
+        planned = await plan([[first]], proposing(Operation("retire", (first.id,), reason="x")))
         await lessons.store.close()
         with pytest.raises(LessonStoreError, match="could not consolidate"):
             await apply(planned, lessons.repository)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import Lesson, Provenance
 from jeeves_reflexion.lessons.consolidation.consolidators import (
-    Evidence,
     LLMConsolidator,
     RuleConsolidator,
     parse,
@@ -99,11 +98,8 @@ def reply(**operation) -> str:
     ("operation", "lift", "why"),
     [
         ({"op": "retire", "ids": ["L1"], "reason": "I say so"}, GOOD, "attempts go better with lesson sink"),
-        ({"op": "downvote", "ids": ["L1"]}, GOOD, "attempts go better with lesson sink"),
-        ({"op": "upvote", "ids": ["L1"]}, BAD, "attempts go worse with lesson sink"),
         ({"op": "merge", "ids": ["L1", "L2"]}, BAD, "attempts go worse with lesson sink"),
         ({"op": "retire", "ids": ["L1"], "reason": "I say so"}, BAD, None),
-        ({"op": "upvote", "ids": ["L1"]}, GOOD, None),
         ({"op": "edit", "ids": ["L1"], "text": "Wash it."}, GOOD, None),
         ({"op": "retire", "ids": ["L2"], "reason": "I say so"}, GOOD, None),
         ({"op": "add", "ids": [], "text": "Wash it."}, GOOD, None),
@@ -111,8 +107,8 @@ def reply(**operation) -> str:
 )
 async def test_a_model_is_not_followed_against_what_was_measured(operation, lift, why):
     model = ScriptedModel([reply(**operation)])
-    known = {"sink": Evidence(lift)}
-    consolidator = LLMConsolidator(model, known=lambda lesson: known.get(lesson.id, Evidence()))
+    known = {"sink": lift}
+    consolidator = LLMConsolidator(model, known=lambda lesson: known.get(lesson.id, Lift()))
     proposals = await consolidator(GROUP)
     assert [each.why.startswith(why or "?") for each in proposals.refused] == ([True] if why else [])
     assert len(proposals.operations) == (0 if why else 1)

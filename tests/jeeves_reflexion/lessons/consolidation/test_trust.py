@@ -39,7 +39,6 @@ def reply(**operation) -> str:
         Operation("edit", ("own",), THEIRS.text),
         Operation("edit", ("shared",), THEIRS.text),
         Operation("retire", ("own",), reason="the bath is better"),
-        Operation("downvote", ("own",)),
         Operation("merge", ("own", "other"), THEIRS.text),
         Operation("merge", ("own", "other")),
     ],
@@ -68,10 +67,10 @@ async def test_lessons_of_one_trust_may_be_changed_as_before(operation):
 async def test_an_answer_that_can_not_be_read_costs_its_own_cluster_alone():
     model = ScriptedModel(
         [
-            reply(op="upvote", ids=["L1"]),
+            reply(op="retire", ids=["L1"], reason="x"),
             "no JSON",
             "still none",
-            reply(op="upvote", ids=["L2"]),
+            reply(op="retire", ids=["L2"], reason="x"),
         ]
     )
     groups = [
@@ -89,7 +88,9 @@ async def test_a_model_that_fails_half_way_loses_no_answer_that_it_gave():
     groups = [
         [replace(OWN, id=f"{name}1"), replace(OTHER, id=f"{name}2")] for name in ("first", "second", "third")
     ]
-    model = ScriptedModel([reply(op="upvote", ids=["L1"]), ModelTimeoutError("no answer in 30 s")])
+    model = ScriptedModel(
+        [reply(op="retire", ids=["L1"], reason="x"), ModelTimeoutError("no answer in 30 s")]
+    )
     planned = await plan(groups, LLMConsolidator(model))
     assert [step.operation.ids for step in planned.steps] == [("first1",)]
     assert isinstance(planned.stopped, ModelTimeoutError)

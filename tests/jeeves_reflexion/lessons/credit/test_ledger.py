@@ -9,10 +9,9 @@ import pytest
 from ledger_parts import DRAWN, figures, note, recall
 
 from jeeves_reflexion import Evaluation, LessonStoreError
-from jeeves_reflexion.lessons.credit import reader
+from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, Cell, Draw, Withholding
-from jeeves_reflexion.lessons.credit.ledger import RUNS, Ledger, RunRecall
-from jeeves_reflexion.lessons.credit.reader import SNAPSHOT
+from jeeves_reflexion.lessons.credit.ledger import RUNS, SNAPSHOT, Ledger, RunRecall
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 
@@ -225,7 +224,7 @@ async def test_recalls_that_found_nothing_say_nothing_of_the_library(ledger):
 
 
 async def test_only_what_is_new_is_read(ledger, monkeypatch):
-    monkeypatch.setattr(reader, "_PAGE", 3)
+    monkeypatch.setattr(tally, "_PAGE", 3)
     old = Ledger(ledger.records, lambda: 1000.0)
     for n in range(10):
         await note(old, f"r{n}", ["a"])
@@ -255,7 +254,7 @@ async def test_credits_are_taken_as_they_are_for_a_while(ledger):
 
 
 async def test_many_readers_at_once_count_once(ledger, monkeypatch):
-    monkeypatch.setattr(reader, "_PAGE", 2)
+    monkeypatch.setattr(tally, "_PAGE", 2)
     for n in range(9):
         await note(ledger, f"r{n}", ["a"])
         await ledger.note_outcome(f"r{n}", Evaluation(1.0))
@@ -271,7 +270,7 @@ async def test_many_readers_at_once_count_once(ledger, monkeypatch):
 
 
 async def test_a_reader_that_is_cancelled_leaves_nothing_half_counted(ledger, monkeypatch):
-    monkeypatch.setattr(reader, "_PAGE", 2)
+    monkeypatch.setattr(tally, "_PAGE", 2)
     for n in range(9):
         await note(ledger, f"r{n}", ["a"])
         await ledger.note_outcome(f"r{n}", Evaluation(1.0))
@@ -295,7 +294,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_half_counted(ledger, mo
 
 
 async def test_a_forgotten_lesson_is_nowhere(records, monkeypatch):
-    monkeypatch.setattr(reader, "_PAGE", 1)
+    monkeypatch.setattr(tally, "_PAGE", 1)
     await records.compare_and_swap(
         *SNAPSHOT, {"tallies": [["gone", 1]]}, version=None
     )  # of an earlier version

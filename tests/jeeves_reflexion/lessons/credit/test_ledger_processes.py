@@ -13,7 +13,7 @@ import pytest
 from ledger_parts import DRAWN, figures, recall
 
 from jeeves_reflexion import Evaluation
-from jeeves_reflexion.lessons.credit import reader
+from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict, counting_of, entry_of, in_force
 from vectorstores import FaissVectorStore, HashingEmbedder
@@ -117,7 +117,7 @@ def test_a_record_that_is_committed_behind_younger_ones_is_found(
     """
     from vectorstores import PostgresVectorStore
 
-    monkeypatch.setattr(reader, "_PAGE", 2)
+    monkeypatch.setattr(tally, "_PAGE", 2)
 
     async def story() -> tuple[int, int]:
         embedder = HashingEmbedder()

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from ledger_parts import figures, recall
 
 from jeeves_reflexion import Evaluation
-from jeeves_reflexion.lessons.credit import reader
+from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.effects import Draw, Prior
 from jeeves_reflexion.lessons.credit.ledger import Ledger
 from jeeves_reflexion.lessons.credit.tally import Tallies
-from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, counted
+from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, Verdict
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 LESSONS = ["a", "b", "c"]
@@ -75,7 +75,7 @@ async def play(story, check) -> None:
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=40))
 def test_every_reader_finds_what_a_naive_count_finds(monkeypatch, story):
-    monkeypatch.setattr(reader, "_PAGE", 2)
+    monkeypatch.setattr(tally, "_PAGE", 2)
 
     def check(naive: Naive, known) -> None:
         for lesson in LESSONS:
@@ -100,7 +100,7 @@ def test_the_order_of_verdicts_does_not_matter(story, shuffler):
                     await ledger.note_outcome(last.recall_id, Evaluation(step[2]))
                 elif step[0] == "feedback" and await ledger.run("run"):
                     await ledger.note_feedback("run", step[2], by="user")
-            return [counted(r) for r in (await records.scan_records(OUTCOMES, limit=1000)).records]
+            return [Verdict.read(r) for r in (await records.scan_records(OUTCOMES, limit=1000)).records]
 
     found = anyio.run(verdicts)
 

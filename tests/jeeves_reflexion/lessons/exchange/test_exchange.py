@@ -12,12 +12,13 @@ from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.exchange.files import (
     as_imported,
     export_file,
+    from_line,
     import_file,
     plan_import,
     read_lines,
+    to_line,
     undone,
 )
-from jeeves_reflexion.lessons.exchange.lines import from_line, to_line
 from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.types import Lesson, Provenance
 

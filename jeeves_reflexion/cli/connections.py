@@ -1,0 +1,204 @@
+"""The lesson stores and the models that a command line means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from jeeves_reflexion.cli.options import EmbedderChoice
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError, MissingDependencyError
+from jeeves_reflexion.lessons import Credit, LessonSettings, VectorLessonStore, Withholding
+from jeeves_reflexion.loop.lesson_address import open_lessons
+from jeeves_reflexion.redaction import redact
+from vectorstores import (
+    AbsentEmbedder,
+    Embedder,
+    EmbeddingError,
+    HashingEmbedder,
+    Origin,
+    VectorStoreError,
+    origin_of,
+)
+from vectorstores import MissingDependencyError as MissingForStores
+from vectorstores.embedders import default_embedder, embedder_or_default
+
+if TYPE_CHECKING:
+    from vectorstores.base import FloatArray
+
+import contextlib
+import os
+
+from jeeves_reflexion.cli.failures import UnusableEndpointError
+from jeeves_reflexion.cli.options import Endpoint
+from jeeves_reflexion.errors import ModelAuthError, ModelError
+from jeeves_reflexion.models import OpenAIModel, Prices
+from jeeves_reflexion.models.wrapped import WrappedModel
+from jeeves_reflexion.protocols import ChatModel, Message
+
+
+def key_of(endpoint: Endpoint) -> str | None:
+    """Return the key that an endpoint names; raises :class:`ModelAuthError` where there is none by that name."""
+    if endpoint.api_key_env is None:
+        return None
+    key = os.environ.get(endpoint.api_key_env, "").strip()
+    if not key:
+        raise ModelAuthError(f"no key: the environment variable {endpoint.api_key_env} is not set, or empty")
+    return key
+
+
+def model_at(endpoint: Endpoint, name: str, prices: Prices | None = None) -> OpenAIModel:
+    """Return the model of that name at an endpoint, with the key from the environment.
+
+    Raises :class:`ModelAuthError` where a key is needed and there is none.
+    """
+    key = key_of(endpoint)
+    try:
+        return OpenAIModel(
+            name, base_url=endpoint.base_url, api_key=key, timeout=endpoint.timeout, prices=prices
+        )
+    except ModelAuthError as error:
+        raise ModelAuthError(
+            "no key: set OPENAI_API_KEY, name another variable with --api-key-env, or give the --base-url of"
+            " a server on this machine"
+        ) from error
+
+
+class ProvenModel(WrappedModel):
+    """A model whose first call must work.
+
+    An error before the first answer is most likely the address, the name or the server, and no further
+    attempt would mend it: it ends the run. Once the model has answered, errors are the loop's to deal with.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        super().__init__(model)
+        self._answered = False
+
+    @contextlib.contextmanager
+    def around(self, messages: Sequence[Message]) -> Iterator[None]:
+        """Make a ``ModelError`` of the first call an :class:`UnusableEndpointError`."""
+        try:
+            yield
+        except ModelAuthError:
+            raise
+        except ModelError as error:
+            if self._answered:
+                raise
+            raise UnusableEndpointError(str(error)) from error
+        self._answered = True
+
+
+def open_or_make(
+    address: str, namespace: str, choice: EmbedderChoice, settings: LessonSettings | None = None
+) -> VectorLessonStore:
+    """Open a store to recall from and write to; a new one is made where there is none."""
+    if Path(address).is_file():
+        raise ConfigurationError(f"{redact(address)} is a file, not the folder of a lesson store")
+    embedder = embedder_for(choice, origin_at(address), address)
+    return open_lessons(address, namespace=namespace, embedder=embedder, settings=settings)
+
+
+def open_existing(address: str, namespace: str, choice: EmbedderChoice = "auto") -> VectorLessonStore:
+    """Open an existing store; its embedder is made when a text has to be embedded, not before.
+
+    So lessons can be listed, retired and merged on a machine without the embedder, and in a store whose embedder this
+    command can't name.
+    """
+    origin = existing(address)
+    embedder = LateEmbedder(origin, lambda: embedder_for(choice, origin, address))
+    return open_lessons(address, namespace=namespace, embedder=embedder, create=False)
+
+
+class LateEmbedder(AbsentEmbedder):
+    """Stands for the embedder of a store until a text has to be embedded, and asks ``make`` for it then."""
+
+    def __init__(self, origin: Origin, make: Callable[[], Embedder]) -> None:
+        super().__init__(origin)
+        self._make = make
+        self._made: Embedder | None = None
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Return embeddings of shape ``(n, dim)``; raises :class:`EmbeddingError` if the embedder made is another."""
+        if self._made is None:
+            made = await anyio.to_thread.run_sync(self._make)
+            if made.id != self.id:
+                raise EmbeddingError(
+                    f"a text has to be embedded by {self!r}, which made the store; the embedder here is {made!r}"
+                )
+            self._made = made
+        return await self._made.embed(texts)
+
+
+def existing(address: str) -> Origin:
+    """Return what the store at an address was made with; one that is not there is an error."""
+    origin = origin_at(address)
+    if origin is None:
+        raise ConfigurationError(
+            f"no lesson store at {redact(address)}: name one with --lessons or JEEVES_LESSONS; a run makes one, and"
+            " so do add and import with --create"
+        )
+    return origin
+
+
+def origin_at(address: str) -> Origin | None:
+    """Return what the store at an address was made with; None where there is none."""
+    with lesson_store_errors():
+        return origin_of(address)
+
+
+@contextmanager
+def lesson_store_errors() -> Iterator[None]:
+    """Raise errors of the store below as :class:`LessonStoreError`."""
+    try:
+        yield
+    except VectorStoreError as error:
+        raise LessonStoreError(str(error)) from error
+
+
+def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) -> Embedder:
+    """Return the embedder that was chosen, by default the one that the store was made with.
+
+    A new store gets what is installed, with a warning where that is no model.
+    """
+    if choice == "hashing":
+        return HashingEmbedder()
+    if choice == "auto" and origin is not None:
+        # Its id ends in its length, so any length that a store was made with can be made again.
+        hashing = HashingEmbedder(max(origin.dim, 8))
+        if hashing.id == origin.embedder_id:
+            return hashing
+    if choice == "auto" and origin is None:
+        return embedder_or_default(None)
+    try:
+        return default_embedder()
+    except MissingForStores as error:
+        if origin is None or choice == "minilm":
+            feature = "the embedder minilm (--embedder hashing needs none)"
+        else:
+            feature = f"the lesson store {redact(address)}, made with {origin.embedder_name},"
+        raise MissingDependencyError(feature, "minilm") from error
+
+
+def credit_of(
+    asked: bool | None,  # noqa: FBT001 - as click gives it
+    *,
+    withhold: float | None = None,
+    early: float | None = None,
+    half_life: float | None = None,
+) -> Credit | None:
+    """Return the credit that was asked for, None for none.
+
+    ``asked`` is None without ``--credit`` and ``--no-credit``; a share to withhold or a half-life, in days, asks for
+    credit too. ``early`` is the share for lessons of which nothing is known, and goes with ``withhold``.
+    """
+    if not (asked if asked is not None else withhold is not None or half_life is not None):
+        return None
+    made = Credit()
+    return Credit(
+        withholding=made.withholding if withhold is None else Withholding(withhold, early=early),
+        half_life_days=made.half_life_days if half_life is None else half_life,
+    )

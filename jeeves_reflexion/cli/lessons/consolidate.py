@@ -1,0 +1,119 @@
+"""``jeeves-reflexion lessons consolidate``: small changes over lessons that speak of the same thing, shown first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from jeeves_reflexion.cli.connections import ProvenModel, model_at
+from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
+from jeeves_reflexion.cli.options import (
+    Asking,
+    Endpoint,
+    asking_options,
+    by_option,
+    endpoint_options,
+)
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
+from jeeves_reflexion.lessons.consolidation.planning import MOST, Plan, apply, clusters, plan
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import Lesson, Lift
+
+_REVIEW: Final = (
+    'lessons to review are near one another and may say the same: "lessons merge" merges them, --model has '
+    "a model judge them"
+)
+
+
+@click.command(short_help="Merge copies, retire what harms; rules or a model.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
+)
+@endpoint_options
+@by_option
+@asking_options
+@over_lessons
+def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str, asking: Asking) -> None:
+    """Merge lessons that say the same, and retire those that harm.
+
+    With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
+    """
+    if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
+        raise click.UsageError("--base-url and --api-key-env need --model")
+    found, in_parts = library.within(lambda store: _plan(store, model, endpoint), doing="consolidating")
+    answer: dict[str, object] = {
+        "operations": [step.operation for step in found.steps],
+        "review": [[lesson.id for lesson in group] for group in found.review],
+        "refused": found.refused,
+    }
+    if not library.as_json:
+        _show(library, found)
+    if not found.steps:
+        library.give({"dry_run": asking.dry_run, **answer}, note="nothing to consolidate")
+    elif library.agreed(asking, f"Make {counted(len(found.steps), 'operation')}?", answer):
+        applied = library.within(lambda store: apply(found, store.repository, by=by))
+        skipped = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
+        for each in skipped:
+            library.screen.note(f"skipped: {each['operation']}: {each['why']}")
+        counts = {"done": len(applied.done), "already": len(applied.already), "skipped": skipped}
+        again = in_parts and any(step.operation.kind == "merge" for step in applied.done)
+        library.give(
+            {"dry_run": False, **answer, **counts},
+            f"made {counted(len(applied.done), 'operation')}",
+            note=f"more than {MOST} lessons that are alike are looked at in parts: what is left of these may be merged"
+            " further, until nothing is left to consolidate"
+            if again
+            else "",
+        )
+    if found.stopped is not None:
+        raise found.stopped
+
+
+async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> tuple[Plan, bool]:
+    """What a model, or the rules, would do, and whether some lessons were looked at in parts."""
+    lessons = await all_lessons(store)
+    known_of = await store.ledger.credits(max_age=0.0)
+
+    def known(lesson: Lesson) -> Lift:
+        return known_of.lift(lesson.id)
+
+    groups = await clusters(store.repository, lessons)
+    in_parts = any(len(group) == MOST for group in groups)
+    if model is None:
+        grouped = {lesson.id for group in groups for lesson in group}
+        # Those that are like no other: the rules look at their use alone.
+        alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
+        return await plan([*groups, *alone], RuleConsolidator(known=known)), in_parts
+    async with model_at(endpoint, model) as asked:
+        return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known)), in_parts
+
+
+def _show(library: Library, found: Plan) -> None:
+    for row in _rows(found):
+        library.screen.entry(row)
+    for number, group in enumerate(found.review, 1):
+        for lesson in group:
+            library.screen.entry(brief(lesson, operation=f"to review {number}"))
+    if found.review:
+        library.screen.note(_REVIEW, "dim")
+    for refused in found.refused:
+        library.screen.note(f"refused: {refused.proposal}: {refused.why}")
+
+
+def _rows(found: Plan) -> Iterator[dict[str, str]]:
+    for step in found.steps:
+        operation = step.operation
+        for delta in step.deltas:
+            before, after = delta.before, delta.after
+            yield {
+                "id": short(after.id),
+                "operation": operation.kind,
+                "change": "-" if before is None else change_of(before, after, told=operation.reason),
+                "reason": operation.reason or "-",
+                "lesson": after.text if before is None else before.text,
+            }

@@ -1,0 +1,208 @@
+"""The lessons that a command works on: opened for it, found by their ids, and shown to a person."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import anyio
+import click
+
+from jeeves_reflexion.cli.connections import open_existing, open_or_make
+from jeeves_reflexion.cli.options import EmbedderChoice, Where, answered_by, lessons_or_place
+from jeeves_reflexion.cli.screen import Answers
+from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons import Curator, VectorLessonStore
+from jeeves_reflexion.lessons.history import PUT_BACK, Entry
+from jeeves_reflexion.lessons.quarantine import Held
+from jeeves_reflexion.lessons.records import VOTES
+from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.loop.lesson_address import default_place
+from jeeves_reflexion.text import abridge
+from jeeves_reflexion.types import Lesson
+
+_TASK_EXCERPT: Final = 60
+
+
+def short(lesson_id: str) -> str:
+    """Return as much of an id as people need."""
+    return lesson_id[:8]
+
+
+def row(lesson: Lesson, **more: str) -> dict[str, str]:
+    """Return a lesson as one item of a list, with further columns before its task."""
+    score = lesson.provenance.score
+    return {
+        "id": short(lesson.id),
+        "date": when(lesson.provenance.created_at, "%Y-%m-%d"),
+        "score": "-" if score is None else f"{score:.2f}",
+        **more,
+        "task": task_excerpt(lesson),
+        "lesson": lesson.text,
+    }
+
+
+def brief(lesson: Lesson, **about: str) -> dict[str, str]:
+    """Return a lesson's id, something about it, and its text."""
+    return {"id": short(lesson.id), **about, "lesson": lesson.text}
+
+
+def held_document(held: Held) -> dict[str, object]:
+    """Return a text in quarantine for a machine."""
+    return {"kind": held.kind, "why": held.why, "at": held.at, "lesson": held.lesson}
+
+
+def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
+    """Say in words what became of a lesson; empty if nothing did. A reason that was ``told`` is not said again."""
+    if before is None:
+        return after.text
+    then, now = (
+        {
+            "": each.text,
+            "trust": each.trust,
+            "support": each.support,
+            "contradicts": ", ".join(map(short, each.contradicts)) or "none",
+            "votes": each.metadata.get(VOTES, 0),
+        }
+        for each in (before, after)
+    )
+    parts = [f"{name} {then[name]} -> {now[name]}".strip() for name in now if then[name] != now[name]]
+    if (before.state, before.state_reason) != (after.state, after.state_reason):
+        reason = f": {after.state_reason}" if after.state_reason not in ("", told) else ""
+        moved = f"{before.state} -> {after.state}" if before.state != after.state else "reason"
+        parts.append(moved + reason)
+    if before != after and not parts:
+        parts.append("what is noted beside it")
+    return "; ".join(parts)
+
+
+def entry_row(entry: Entry) -> dict[str, str]:
+    """Return a change of a lesson as one item of a list."""
+    before = entry.before
+    text = change_of(before, entry.after, told=entry.reason)
+    if entry.operation == PUT_BACK and before is not None:
+        text = f"{before.state} -> quarantine"
+    elif entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
+        text += f"; takes in {', '.join(map(short, entry.others))}"
+    return {
+        "number": str(entry.number),
+        "date": when(entry.at, "%Y-%m-%d %H:%M"),
+        "operation": entry.operation,
+        "by": f"by {entry.by}" if entry.by else "-",
+        "reason": entry.reason or "-",
+        "text": text,
+    }
+
+
+def task_excerpt(lesson: Lesson) -> str:
+    """Return a task's beginning and end."""
+    return abridge(lesson.task_excerpt, _TASK_EXCERPT)
+
+
+def when(at: float, form: str) -> str:
+    """Return a time of day here; "-" for one that is not known."""
+    if not at:
+        return "-"
+    return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).astimezone().strftime(form)
+
+
+T = TypeVar("T")
+
+_SHORTEST_ID = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A lesson that an id stands for; ``held`` if it waits in quarantine."""
+
+    lesson: Lesson
+    held: Held | None = None
+
+    @property
+    def state(self) -> str:
+        """The lesson's state, or that it is in quarantine."""
+        return "quarantine" if self.held else self.lesson.state
+
+
+class Library(Answers):
+    """The lessons of one address and namespace, opened for each piece of work and closed after it."""
+
+    def __init__(self, where: Where) -> None:
+        super().__init__(where, default_place())
+
+    def within(
+        self,
+        work: Callable[[VectorLessonStore], Awaitable[T]],
+        embedder: EmbedderChoice = "auto",
+        *,
+        create: bool = False,
+        doing: str = "",
+    ) -> T:
+        """Open the store, do something with it, and close it; with ``create`` a store is made where there is none."""
+        open_store = open_or_make if create else open_existing
+
+        async def opened() -> T:
+            async with store_errors("use the lessons"), open_store(*there) as store:
+                with self.screen.busy(doing):
+                    return await work(store)
+
+        there = (self.address, self.namespace, embedder)
+        return anyio.run(opened)
+
+    def curator(self, store: VectorLessonStore, by: str = "") -> Curator:
+        """Return what changes lessons, on behalf of somebody."""
+        return Curator(store.repository, by=by)
+
+    async def one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
+        """Return the lesson that an id stands for; a text in quarantine is none."""
+        (found,) = await self.find(store, (lesson_id,))
+        if found.held is not None:
+            raise LessonStoreError(f"{found.lesson.id} is in quarantine, and no lesson: approve or reject it")
+        return found.lesson
+
+    async def find(self, store: VectorLessonStore, lesson_ids: Sequence[str]) -> list[Found]:
+        """Return the lessons and held texts that ids, whole or cut short, stand for; each once."""
+        found: dict[str, Found] = {}
+        everything: list[Found] | None = None
+        for given in map(str.strip, lesson_ids):
+            one = await _exactly(store, given)
+            if one is None and len(given) < _SHORTEST_ID:
+                raise click.UsageError(
+                    f"the id {given!r} is too short: give at least {_SHORTEST_ID} characters"
+                )
+            if one is None:
+                everything = everything or await _everything(store)
+                one = self._beginning(given, everything)
+            found[one.lesson.id] = one
+        return list(found.values())
+
+    def _beginning(self, start: str, among: Sequence[Found]) -> Found:
+        matches = [found for found in among if found.lesson.id.lower().startswith(start.lower())]
+        if not matches:
+            raise UnknownLessonError(f"there is no lesson {start!r} {self.where}")
+        if len(matches) > 1:
+            ids = ", ".join(found.lesson.id for found in matches[:5])
+            raise LessonStoreError(f"{len(matches)} lessons {self.where} begin with {start!r}: {ids}")
+        return matches[0]
+
+
+over_lessons = answered_by(Library, lessons_or_place)
+
+
+async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
+    """Return every lesson of a store as its opener sees it, oldest first."""
+    return [store.repository.reader.seen(lesson) async for lesson in store.repository.each()]
+
+
+async def _exactly(store: VectorLessonStore, lesson_id: str) -> Found | None:
+    if (lesson := await store.get(lesson_id)) is not None:
+        return Found(lesson)
+    held = await store.quarantine.get(lesson_id) if lesson_id else None
+    return None if held is None else Found(held.lesson, held)
+
+
+async def _everything(store: VectorLessonStore) -> list[Found]:
+    lessons = [Found(lesson) for lesson in await all_lessons(store)]
+    return [*lessons, *(Found(held.lesson, held) for held in await store.quarantine.all())]

@@ -1,0 +1,191 @@
+"""``jeeves-reflexion lessons``: the commands that look lessons up, write one by hand, and forget some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import get_args
+
+import click
+
+from jeeves_reflexion.cli.lessons.library import (
+    Found,
+    Library,
+    all_lessons,
+    brief,
+    entry_row,
+    held_document,
+    over_lessons,
+    row,
+    short,
+)
+from jeeves_reflexion.cli.options import (
+    COUNT,
+    Asking,
+    EmbedderChoice,
+    asking_options,
+    by_option,
+    embedder_option,
+    top_k_option,
+)
+from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
+from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons.history import Entry
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import LessonState, Lift
+
+lesson_id = click.argument("lesson_id", metavar="ID")
+lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=True)
+state_option = click.option(
+    "--state", type=click.Choice(get_args(LessonState)), help="Those of one state only."
+)
+create_option = click.option("--create", is_flag=True, help="Make a store where there is none.")
+kind_option = click.option("--kind", metavar="KIND", help="The kind of the task.")
+
+
+@click.command("list", short_help="The newest lessons.")
+@click.option("--limit", metavar="N", type=COUNT, default=20, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@state_option
+@over_lessons
+def list_(library: Library, limit: int, state: LessonState | None, *, everything: bool) -> None:
+    """List lessons, the newest first: id, date, score, state, task, sentence."""
+    found = [each for each in library.within(all_lessons) if state in (None, each.state)][::-1]
+    shown = found if everything else found[:limit]
+    note = "" if len(shown) == len(found) else f"{len(shown)} of {len(found)} lessons; --all shows the rest"
+    library.give(
+        {"count": len(found), "lessons": shown},
+        rows=(row(each, state=each.state) for each in shown),
+        note=note if found else f"there are no {f'{state} ' if state else ''}lessons {library.where}",
+    )
+
+
+@click.command(short_help="The active lessons nearest to a text.")
+@click.argument("text")
+@top_k_option(default=5, show_default=True, help="How many.")
+@over_lessons
+def search(library: Library, text: str, k: int) -> None:
+    """Find the active lessons nearest to TEXT, the nearest first."""
+    found = library.within(lambda store: store.search(text, k=k), doing="searching")
+    library.give(
+        {"lessons": [{"similarity": each.similarity, "lesson": each.lesson} for each in found]},
+        rows=(row(each.lesson, similarity=f"{each.similarity:.2f}") for each in found),
+        note="" if found else f"there are no lessons {library.where}",
+    )
+
+
+@click.command(short_help="One lesson whole, with its lift.")
+@lesson_id
+@over_lessons
+def show(library: Library, lesson_id: str) -> None:
+    """Show a lesson whole: its state, where it came from, and what it does for scores."""
+
+    async def whole(store: VectorLessonStore) -> tuple[Found, Lift, Sequence[str]]:
+        (found,) = await library.find(store, (lesson_id,))
+        id = found.lesson.id
+        known = await store.ledger.credits(max_age=0.0)
+        return found, known.lift(id), (await store.repository.tasks_of([id])).get(id, ())
+
+    found, lift, tasks = library.within(whole)
+    if found.held is not None:
+        state = {"state": "in quarantine", "kind of order": found.held.kind, "why": found.held.why}
+        library.give({"held": held_document(found.held)}, details=(found.lesson, state))
+    else:
+        known = {"tasks": tasks, "lift": lift}
+        library.give({"lesson": found.lesson, **known}, details=(found.lesson, known))
+
+
+@click.command(short_help="Every change of a lesson, with its number.")
+@lesson_id
+@over_lessons
+def history(library: Library, lesson_id: str) -> None:
+    """Show every change of a lesson, with its number: who, when, why and what."""
+
+    async def changes(store: VectorLessonStore) -> tuple[Found, list[Entry]]:
+        (found,) = await library.find(store, (lesson_id,))
+        return found, await library.curator(store).history(found.lesson.id)
+
+    found, entries = library.within(changes)
+    id, note = found.lesson.id, ""
+    if found.held is not None:
+        note = f"{short(id)} is in quarantine{' now' if entries else ', and was never let in'}"
+    elif not entries:
+        note = f"lesson {short(id)} is as it was written; nothing older is known"
+    library.give({"id": id, "history": entries}, rows=map(entry_row, entries), note=note)
+
+
+@click.command(short_help="How many lessons there are.")
+@over_lessons
+def count(library: Library) -> None:
+    """Count the lessons."""
+    number = library.within(lambda store: store.count())
+    library.give({"count": number}, str(number))
+
+
+@click.command(short_help="Write a lesson yourself.")
+@click.argument("text")
+@click.option("--task", metavar="TEXT", required=True, help="The task that it is recalled for.")
+@kind_option
+@create_option
+@embedder_option
+@by_option
+@over_lessons
+def add(
+    library: Library,
+    text: str,
+    task: str,
+    kind: str | None,
+    embedder: EmbedderChoice,
+    by: str,
+    *,
+    create: bool,
+) -> None:
+    """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
+
+    It is checked and redacted as any lesson is. A text that gives orders waits in quarantine, for approve or reject.
+    """
+    if not task.strip():
+        raise click.UsageError("the task is empty: say what the lesson is to be recalled for")
+    written = library.within(
+        lambda store: store.add(text, task, kind=kind, by=by), embedder, create=create, doing="storing"
+    )
+    library.give({"lesson": written}, rows=[row(written, state=written.state)])
+
+
+@click.command(short_help="Remove lessons for good.")
+@lesson_ids
+@asking_options
+@over_lessons
+def forget(library: Library, lesson_ids: Sequence[str], asking: Asking) -> None:
+    """Remove lessons for good, from everywhere: text, vectors, history, records, and the lessons that took them in.
+
+    Lessons that were merged into one of them are lessons of their own, and stay.
+    """
+
+    async def forgotten(store: VectorLessonStore) -> list[str]:
+        return [id for id in found if await store.forget(id)]
+
+    found = library.within(partial(_to_forget, library, lesson_ids=lesson_ids))
+    question = f"Forget {counted(len(found), 'lesson')} for good?"
+    if library.agreed(asking, question, {"forgotten": list(found)}, found.values()):
+        gone = library.within(forgotten)
+        library.give({"forgotten": gone}, f"forgot {counted(len(gone), 'lesson')}")
+
+
+async def _to_forget(
+    library: Library, store: VectorLessonStore, lesson_ids: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """Return what a question shows of each id; one that can't be read is found by its whole id alone."""
+    shown: dict[str, dict[str, str]] = {}
+    for given in map(str.strip, lesson_ids):
+        try:
+            (found,) = await library.find(store, (given,))
+        except UnknownLessonError:
+            raise
+        except LessonStoreError as error:
+            if len(given) != 32:
+                raise
+            shown[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
+        else:
+            shown[found.lesson.id] = brief(found.lesson, state=found.state)
+    return shown

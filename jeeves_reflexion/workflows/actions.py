@@ -1,0 +1,337 @@
+"""``reflection.loop``, ``reflection.evaluate`` and ``reflection.correct``: generate, judge and correct an output.
+
+The loop is the inner loop (:class:`~jeeves_reflexion.refinement.loop.Refinement`) without its convergence checks: the
+generator is its agent, the corrector its reviser, and a draft is an attempt. A corrected output is what is judged next.
+Drafts carry text; the values that the outputs are stand beside them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any, Literal, TypeAlias, get_args
+
+import anyio.to_thread
+
+from jeeves_reflexion.drafts import Revision, RevisionRequest
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.events import Warned
+from jeeves_reflexion.refinement.loop import Refinement
+from jeeves_reflexion.refinement.options import RefinementOptions
+from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.text import abridge
+from jeeves_reflexion.types import JSON, Attempt, Task
+from jeeves_reflexion.types import Evaluation as EngineVerdict
+from jeeves_reflexion.values import check_whole
+from jeeves_reflexion.workflows.documents import Document, Place
+from jeeves_reflexion.workflows.errors import ReflectionFailedError
+from jeeves_reflexion.workflows.parts import (
+    CONTROL_KEYS,
+    CallStep,
+    CodeEvaluation,
+    CodeStep,
+    Evaluation,
+    ModelEvaluation,
+    SchemaEvaluation,
+    Step,
+    as_evaluation,
+    as_step,
+    check_shape,
+)
+from jeeves_reflexion.workflows.steps import FATAL, Toolbox, Tools, judge, output_of
+from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
+from jeeves_reflexion.workflows.verdicts import Verdict, read_problems, refusal
+
+OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
+
+
+async def reflection_loop(
+    state: State,
+    *,
+    generator: Step | Mapping[str, JSON],
+    evaluator: Evaluation | Mapping[str, JSON],
+    corrector: Step | Mapping[str, JSON] | None = None,
+    max_iterations: int = 3,
+    on_failure: str = "return_best",
+    tools: Tools | Toolbox | None = None,
+) -> dict[str, JSON]:
+    """Generate, evaluate and correct until an output is valid, at most ``max_iterations`` outputs in all.
+
+    ``generator`` and ``corrector`` are functions of the state (sync or async; a sync one runs in a worker thread),
+    :class:`CodeStep`, :class:`CallStep`, or mappings as a file has them; ``evaluator`` is a function of
+    ``(output, state)`` that returns what custom code may, one of the three evaluations, or a mapping. A corrected
+    output is what is judged next. Without a corrector, or where it fails, the generator runs again; one that fails has
+    used up an attempt, and is in the history with an output of None.
+
+    Returns ``success``, ``valid``, on failure ``exhausted``, the six ``reflection_*`` variables, and the keys of the
+    output if it is an object. Those never overwrite the others: a generated ``success`` is in
+    ``result["reflection_output"]["success"]``. The state given is not changed.
+
+    Raises :class:`ReflectionFailedError` where no output was valid and ``on_failure`` is ``raise``,
+    :class:`ConfigurationError` for bad parameters, and what no further attempt would mend: a budget that is spent, a
+    key or package that is missing, a machine that can't isolate code.
+    """
+    check_whole("max_iterations", max_iterations)
+    if on_failure not in get_args(OnFailure):
+        known = ", ".join(get_args(OnFailure))
+        raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")
+    parts = (
+        await _step(generator, "generator"),
+        await _evaluation(evaluator),
+        None if corrector is None else await _step(corrector, "corrector"),
+    )
+    given = checked_state(state)
+    async with _opened(tools) as toolbox:
+        run = _Run(*parts, given, toolbox)
+        # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
+        options = RefinementOptions(
+            convergence=None, base="latest", timeout=3 * toolbox.tools.step_seconds + 60
+        )
+        engine = Refinement(
+            run.generate,
+            evaluator=run.evaluate,
+            reviser=run.correct,
+            max_drafts=max_iterations,
+            options=options,
+        )
+        refined = await engine.refine(Task("reflection.loop"), toolbox.session)
+    if refined.error is not None:
+        raise refined.error
+    return run.result(on_failure)
+
+
+async def reflection_evaluate(
+    state: State,
+    *,
+    evaluator: Evaluation | Mapping[str, JSON],
+    data: JSON | EllipsisType = ...,
+    tools: Tools | Toolbox | None = None,
+) -> dict[str, JSON]:
+    """Judge one output: ``data``, or the state's ``reflection_output``.
+
+    Returns ``valid``, ``score`` from 0 to 1, ``errors`` (``path``, ``message``, ``suggestion``), ``suggestions``,
+    ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
+    ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again.
+    """
+    chosen, given = await _evaluation(evaluator), checked_state(state)
+    output = _data(data, given)
+    async with _opened(tools) as toolbox:
+        verdict = await judge(chosen, output, {**given, "reflection_output": output}, toolbox)
+    return {
+        "valid": verdict.valid,
+        "score": verdict.score,
+        "errors": verdict.error_list(),
+        "suggestions": list(verdict.suggestions),
+        "success": verdict.made,
+        "reflection_output": verdict.output,
+        "reflection_errors": verdict.error_list(),
+    }
+
+
+async def reflection_correct(
+    state: State,
+    *,
+    corrector: Step | Mapping[str, JSON] | None = None,
+    data: JSON | EllipsisType = ...,
+    errors: JSON | EllipsisType = ...,
+    tools: Tools | Toolbox | None = None,
+) -> dict[str, JSON]:
+    """Correct one output; the corrector sees it as ``state.reflection_output`` beside ``state.reflection_errors``.
+
+    ``data`` and ``errors`` are those of the state unless they are given. Returns ``success`` and ``corrected_output``.
+    Without a corrector, or where it fails, the first is false and the second the data as it was; ``error`` says why.
+    """
+    chosen = None if corrector is None else await _step(corrector, "corrector")
+    given = checked_state(state)
+    output = _data(data, given)
+    problems = read_problems(given.get("reflection_errors") if errors is ... else plain(errors))
+    seen: dict[str, JSON] = {**given, "reflection_output": output, "reflection_errors": problems}
+    if chosen is None:
+        return {"success": False, "corrected_output": output, "error": "there is no corrector"}
+    extra: dict[str, JSON] = {"output": output, "errors": problems}
+    async with _opened(tools) as toolbox:
+        try:
+            corrected = await toolbox.in_time(lambda: output_of(chosen, seen, toolbox, extra=extra))
+        except FATAL:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is told in the result
+            logger.warning("a corrector failed in run %s: %s", toolbox.session.id, type(error).__name__)
+            said = f"the corrector failed: {type(error).__name__}: {error}"
+            return {"success": False, "corrected_output": output, "error": said}
+    return {"success": True, "corrected_output": corrected}
+
+
+def checked_state(state: State) -> dict[str, JSON]:
+    """Return a copy of a state. Raises :class:`ConfigurationError` where it is no JSON object."""
+    try:
+        found = plain(state)
+    except NoJSONError as error:
+        raise ConfigurationError(f"the state must be plain JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigurationError("the state must be a mapping with text keys")
+    return found
+
+
+def _opened(tools: Tools | Toolbox | None) -> Toolbox | nullcontext[Toolbox]:
+    """Return a new toolbox to open, or the one given, which its owner closes."""
+    return nullcontext(tools) if isinstance(tools, Toolbox) else Toolbox(tools)
+
+
+def _data(value: JSON | EllipsisType, state: State) -> JSON:
+    if value is not ...:
+        try:
+            return plain(value)
+        except NoJSONError as error:
+            raise ConfigurationError(f"data must be plain JSON: {error}") from error
+    if "reflection_output" not in state:
+        raise ConfigurationError("there is no data: give it, or run what sets state.reflection_output before")
+    return state["reflection_output"]
+
+
+async def _part(value: Any, name: str, kinds: tuple[type, ...], read: Callable[..., Any]) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        place, shape = Place(Document(None, name)), "evaluator" if name == "evaluator" else "step"
+        return await anyio.to_thread.run_sync(lambda: read(check_shape(value, shape, place), place))
+    if not isinstance(value, kinds) and not callable(value):
+        names = ", a ".join(kind.__name__ for kind in kinds)
+        raise ConfigurationError(f"{name} must be a function, a {names} or a mapping, not {value!r}")
+    return value
+
+
+async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
+    step: Step = await _part(value, name, (CodeStep, CallStep), as_step)
+    return step
+
+
+async def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
+    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation)
+    evaluation: Evaluation = await _part(value, "evaluator", kinds, as_evaluation)
+    return evaluation
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One attempt; ``produced`` is false where there was no output to judge."""
+
+    output: JSON
+    verdict: Verdict
+    produced: bool
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, int]:
+        verdict = self.verdict
+        return verdict.valid, verdict.made, verdict.score, -len(verdict.errors)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of a loop."""
+
+    generator: Step
+    evaluator: Evaluation
+    corrector: Step | None
+    given: State
+    toolbox: Toolbox
+    entries: list[_Entry] = field(default_factory=list)
+    output: JSON = None
+    problem: str = ""
+
+    async def generate(self, task: Task, session: Session) -> Attempt:
+        """Write an output. A generator that crashes has used up the attempt."""
+        await self._attempt("generator", lambda: output_of(self.generator, self.state(), self.toolbox))
+        return Attempt(text_of(self.output), error=self.problem or None)
+
+    async def evaluate(self, task: Task, attempt: Attempt) -> EngineVerdict:
+        """Judge the current output, which may come out of it coerced."""
+        if self.problem:
+            verdict = refusal(self.problem)
+        else:
+            state = {**self.state(), "reflection_output": self.output}
+            verdict = await judge(self.evaluator, self.output, state, self.toolbox)
+        self.entries.append(_Entry(verdict.output, verdict, produced=not self.problem))
+        return verdict.as_evaluation()
+
+    async def correct(self, task: Task, request: RevisionRequest) -> Revision:
+        """Correct the latest output; without a corrector, or if it fails, generate again."""
+        why, last, corrector = "the generator was asked again", self.entries[-1], self.corrector
+        if corrector is not None and last.produced:
+            state = {**self.state(), "reflection_iteration": len(self.entries)}
+            extra: dict[str, JSON] = {"output": last.output, "errors": last.verdict.error_list()}
+            await self._attempt("corrector", lambda: output_of(corrector, state, self.toolbox, extra=extra))
+            if not self.problem:
+                return Revision(text_of(self.output), "full_rewrite", "corrected")
+            session = self.toolbox.session
+            logger.warning("run %s: a corrector failed, the generator is asked again", session.id)
+            await session.emit(Warned(run_id=session.id, attempt=session.attempt, message=self.problem))
+            why = f"{why}: {self.problem}"
+        await self.generate(task, self.toolbox.session)
+        return Revision(text_of(self.output), "full_rewrite", why)
+
+    async def _attempt(self, who: str, call: Callable[[], Awaitable[JSON]]) -> None:
+        self.output, self.problem = None, ""
+        try:
+            self.output = await self.toolbox.in_time(call)
+        except FATAL:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is recorded as an attempt
+            self.problem = f"the {who} failed: {type(error).__name__}: {error}"
+
+    def best(self) -> _Entry | None:
+        """Return the best output so far.
+
+        A valid one comes first, then one that was judged at all, the higher score, the fewer errors (by a schema, all
+        that fails scores 0), and the later attempt.
+        """
+        produced = [entry for entry in reversed(self.entries) if entry.produced]
+        return max(produced, key=lambda entry: entry.rank, default=None)
+
+    def tracking(self, shown: _Entry | None) -> dict[str, JSON]:
+        """Return the loop's state variables; ``shown`` is the attempt whose output and errors they hold."""
+        best = self.best()
+        return {
+            "reflection_iteration": len(self.entries),
+            "reflection_output": None if shown is None else shown.output,
+            "reflection_errors": [] if shown is None else shown.verdict.error_list(),
+            "reflection_history": self.history(),
+            "reflection_best": None if best is None else best.output,
+            "reflection_best_score": 0.0 if best is None else best.verdict.score,
+        }
+
+    def state(self) -> dict[str, JSON]:
+        """Return the state as the next part sees it: the iteration under way, the errors of the one before."""
+        tracked = self.tracking(self.entries[-1] if self.entries else None)
+        return {**self.given, **tracked, "reflection_iteration": len(self.entries) + 1}
+
+    def history(self) -> list[dict[str, JSON]]:
+        """Return all attempts so far, oldest first."""
+        return [
+            {
+                "iteration": number,
+                "output": entry.output,
+                "score": entry.verdict.score,
+                "valid": entry.verdict.valid,
+                "errors": entry.verdict.error_list(),
+            }
+            for number, entry in enumerate(self.entries, 1)
+        ]
+
+    def result(self, on_failure: str) -> dict[str, JSON]:
+        """Return what the loop comes to; raises where it failed and is to raise."""
+        shown = last = self.entries[-1]
+        result: dict[str, JSON] = {"success": True, "valid": True}
+        if not last.verdict.valid:
+            if on_failure == "raise":
+                count = len(self.entries)
+                errors = abridge("; ".join(error.message for error in last.verdict.errors[:3]), 300)
+                attempts = "attempt" if count == 1 else "attempts"
+                raise ReflectionFailedError(
+                    f"no output was valid after {count} {attempts}; the last one: {errors}", self.history()
+                )
+            shown = last if on_failure == "return_last" else self.best() or last
+            result = {"success": False, "valid": False, "exhausted": True}
+        result.update(self.tracking(shown))
+        if isinstance(shown.output, Mapping):
+            result.update({key: item for key, item in shown.output.items() if key not in CONTROL_KEYS})
+        return result
