@@ -41,7 +41,7 @@ from vectorstores.json_http import (
 _TOO_LARGE: Final = 413
 # A refusal that may be due to this one conversation: it is too long, or a filter dislikes it.
 _ABOUT_TEXTS: Final = re.compile(
-    r"context|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
+    r"context|exceed|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
 )
 
 
