@@ -143,7 +143,7 @@ class Revision:
         chunks = chunks_of(after, tasks, stored.key, changes=number)
         chunks += [empty_chunk(chunks[0], each) for each in range(len(chunks), stored.chunks)]
         changed = tasks_changed(stored.tasks, tasks)
-        if self.change.operation == SUPPORT and stored.tasks:
+        if self.change.operation == SUPPORT and stored.tasks and self.tasks:
             # Also those by which it is recalled already: what a merge brought, and an attempt taught since, stays.
             changed = {"tasks": {"added": list(self.tasks), "removed": []}}
         return chunks, entry_of(number, stored.lesson, after, self.change, changed)

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion.callables import aside
@@ -169,8 +170,10 @@ class VectorLessonStore:
             if stored is None or len(stored.tasks) + len(new) > MOST_TASKS:
                 return [], None
             after = supported(stored.lesson, lesson, another_task=bool(new))
-            # Its own words were taught on tasks that a merge may have brought: these are named once more.
-            taught = cleaned.tasks if stored.tasks and len(passed) == 1 else new
+            # Its own words were taught on a task that a merge may have brought: it is named once more.
+            taught = (
+                [task for task in cleaned.tasks if task not in stored.tasks[:1]] if len(passed) == 1 else new
+            )
             return [Revision(stored, after, Change(SUPPORT, change.reason, change.by), taught)], after
 
         try:
@@ -203,7 +206,9 @@ class VectorLessonStore:
             query = await aside(clean_prompt, task.prompt)
             found, left_out, harmful, far = await self._chosen(task, query, where, k, known)
             for item in harmful:
-                await self._retire(item)
+                reason = item.lesson.state_reason
+                away = partial(replace, state="retired", state_reason=reason)
+                await self.repository.change(item.lesson.id, away, Change("retire", reason, "credit"))
             if known is not None and credit is not None:
                 key = recall_key(run_id or recall_id, attempt, task.id)
                 draw = known.draw(credit.withholding, key, [item.lesson.id for item in found])
@@ -281,14 +286,6 @@ class VectorLessonStore:
             for each in [each for each in found if each.similarity < floor][:k]
         ]
         return offered, left_out, harmful, far
-
-    async def _retire(self, item: RecalledLesson) -> None:
-        reason = item.reason.removeprefix("retired: ")
-        await self.repository.change(
-            item.lesson.id,
-            lambda now: replace(now, state="retired", state_reason=reason),
-            Change("retire", reason, "credit"),
-        )
 
     # -- what came of it
 

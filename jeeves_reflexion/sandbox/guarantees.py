@@ -81,27 +81,19 @@ class Guarantees:
 @functools.cache
 def probe() -> Guarantees:
     """Find out by trying, once per process (0.1 to 0.3 s; the answer is kept). It blocks: call it from a thread."""
-    tried: dict[str, str] = {}
+    tried: list[str] = []
     ways: tuple[Way, ...] = ("namespaces", "landlock", "limits")
     for way in ways:
         found, reason = _attempt(way)
-        if way == "limits" or (found and all(all(attempts.values()) for attempts in found.values())):
-            return _guarantees(way, found, reason, tried)
+        isolated = {name: bool(found) and all(found[name].values()) for name in _WALLS}
+        if all(isolated.values()):
+            break
         through = [what for attempts in found.values() for what, held in attempts.items() if not held]
-        tried[way] = reason or f"it let through: {', '.join(through)}"
-    raise AssertionError("unreachable")
-
-
-def _guarantees(
-    way: Way, found: Mapping[str, Mapping[str, bool]], reason: str, tried: Mapping[str, str]
-) -> Guarantees:
-    isolated = {name: bool(found) and all(found[name].values()) for name in ("network", "files", "processes")}
-    lines = [_line(name, found.get(name, {})) for name in isolated]
-    lines.append(f"by: {_HOW[way]}")
-    lines += [f"{name} not possible here: {why}" for name, why in tried.items()]
-    if reason:
-        lines.append(f"even that does not work: {reason}")
-    return Guarantees(**isolated, way=way, text="\n".join(lines))
+        tried.append(f"{way} not possible here: " + (reason or f"it let through: {', '.join(through)}"))
+    lines = [*(_line(name, found.get(name, {})) for name in _WALLS), f"by: {_HOW[way]}"]
+    if way == "limits":  # the last: it is taken whatever it lets through
+        tried[2:] = [f"even that does not work: {reason}"] if reason else []
+    return Guarantees(**isolated, way=way, text="\n".join([*lines, *tried]))
 
 
 def _line(name: str, attempts: Mapping[str, bool]) -> str:
@@ -114,6 +106,7 @@ def _line(name: str, attempts: Mapping[str, bool]) -> str:
     return f"{name}: {said}{'; ' if through and refused else ''}{f'tried and refused: {refused}' if refused else ''})"
 
 
+_WALLS = ("network", "files", "processes")
 _HOW = {
     "namespaces": "root, network and process table of its own (Linux namespaces), system calls filtered (seccomp)",
     "landlock": "files shut off (Landlock), sockets, new processes and signals refused (seccomp)",

@@ -6,11 +6,11 @@ from jeeves_reflexion.workflows.errors import SchemaFolderError as SchemaFolderE
 from jeeves_reflexion.workflows.errors import TemplateError as TemplateError
 from jeeves_reflexion.workflows.errors import WorkflowError as WorkflowError
 from jeeves_reflexion.workflows.errors import WorkflowFileError as WorkflowFileError
-from jeeves_reflexion.workflows.parts import CallStep as CallStep
-from jeeves_reflexion.workflows.parts import CodeEvaluation as CodeEvaluation
-from jeeves_reflexion.workflows.parts import CodeStep as CodeStep
-from jeeves_reflexion.workflows.parts import ModelEvaluation as ModelEvaluation
-from jeeves_reflexion.workflows.parts import SchemaEvaluation as SchemaEvaluation
+from jeeves_reflexion.workflows.plan import CallStep as CallStep
+from jeeves_reflexion.workflows.plan import CodeEvaluation as CodeEvaluation
+from jeeves_reflexion.workflows.plan import CodeStep as CodeStep
+from jeeves_reflexion.workflows.plan import ModelEvaluation as ModelEvaluation
+from jeeves_reflexion.workflows.plan import SchemaEvaluation as SchemaEvaluation
 from jeeves_reflexion.workflows.project_actions import lesson_actions as lesson_actions
 from jeeves_reflexion.workflows.project_actions import reflexion_actions as reflexion_actions
 from jeeves_reflexion.workflows.schemas import SchemaCheck as SchemaCheck

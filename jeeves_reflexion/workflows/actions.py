@@ -27,7 +27,7 @@ from jeeves_reflexion.types import Evaluation as EngineVerdict
 from jeeves_reflexion.values import check_whole
 from jeeves_reflexion.workflows.documents import Document, Place
 from jeeves_reflexion.workflows.errors import ReflectionFailedError
-from jeeves_reflexion.workflows.parts import (
+from jeeves_reflexion.workflows.plan import (
     CONTROL_KEYS,
     CallStep,
     CodeEvaluation,
@@ -78,9 +78,9 @@ async def reflection_loop(
         known = ", ".join(get_args(OnFailure))
         raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")
     parts = (
-        await _step(generator, "generator"),
-        await _evaluation(evaluator),
-        None if corrector is None else await _step(corrector, "corrector"),
+        await _part(generator, "generator"),
+        await _part(evaluator, "evaluator"),
+        None if corrector is None else await _part(corrector, "corrector"),
     )
     given = checked_state(state)
     async with _opened(tools) as toolbox:
@@ -115,7 +115,7 @@ async def reflection_evaluate(
     ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
     ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again.
     """
-    chosen, given = await _evaluation(evaluator), checked_state(state)
+    chosen, given = await _part(evaluator, "evaluator"), checked_state(state)
     output = _data(data, given)
     async with _opened(tools) as toolbox:
         verdict = await judge(chosen, output, {**given, "reflection_output": output}, toolbox)
@@ -143,7 +143,7 @@ async def reflection_correct(
     ``data`` and ``errors`` are those of the state unless they are given. Returns ``success`` and ``corrected_output``.
     Without a corrector, or where it fails, the first is false and the second the data as it was; ``error`` says why.
     """
-    chosen = None if corrector is None else await _step(corrector, "corrector")
+    chosen = None if corrector is None else await _part(corrector, "corrector")
     given = checked_state(state)
     output = _data(data, given)
     problems = read_problems(given.get("reflection_errors") if errors is ... else plain(errors))
@@ -190,39 +190,18 @@ def _data(value: JSON | EllipsisType, state: State) -> JSON:
     return state["reflection_output"]
 
 
-async def _part(value: Any, name: str, kinds: tuple[type, ...], read: Callable[..., Any]) -> Any:  # noqa: ANN401
+async def _part(value: Any, name: str) -> Any:  # noqa: ANN401 - a step, or an evaluation
+    """Return a part of an action as it is, or read it where it is a mapping as a file has it."""
+    judges = name == "evaluator"
     if isinstance(value, Mapping):
-        place, shape = Place(Document(None, name)), "evaluator" if name == "evaluator" else "step"
+        place, shape = Place(Document(None, name)), "evaluator" if judges else "step"
+        read: Callable[..., Any] = as_evaluation if judges else as_step
         return await anyio.to_thread.run_sync(lambda: read(check_shape(value, shape, place), place))
+    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation) if judges else (CodeStep, CallStep)
     if not isinstance(value, kinds) and not callable(value):
         names = ", a ".join(kind.__name__ for kind in kinds)
         raise ConfigurationError(f"{name} must be a function, a {names} or a mapping, not {value!r}")
     return value
-
-
-async def _step(value: Step | Mapping[str, JSON], name: str) -> Step:
-    step: Step = await _part(value, name, (CodeStep, CallStep), as_step)
-    return step
-
-
-async def _evaluation(value: Evaluation | Mapping[str, JSON]) -> Evaluation:
-    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation)
-    evaluation: Evaluation = await _part(value, "evaluator", kinds, as_evaluation)
-    return evaluation
-
-
-@dataclass(slots=True)
-class _Entry:
-    """One attempt; ``produced`` is false where there was no output to judge."""
-
-    output: JSON
-    verdict: Verdict
-    produced: bool
-
-    @property
-    def rank(self) -> tuple[bool, bool, float, int]:
-        verdict = self.verdict
-        return verdict.valid, verdict.made, verdict.score, -len(verdict.errors)
 
 
 @dataclass(slots=True)
@@ -234,7 +213,9 @@ class _Run:
     corrector: Step | None
     given: State
     toolbox: Toolbox
-    entries: list[_Entry] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    produced: list[Verdict] = field(default_factory=list)
+    """Those of attempts that had an output."""
     output: JSON = None
     problem: str = ""
 
@@ -250,17 +231,18 @@ class _Run:
         else:
             state = {**self.state(), "reflection_output": self.output}
             verdict = await judge(self.evaluator, self.output, state, self.toolbox)
-        self.entries.append(_Entry(verdict.output, verdict, produced=not self.problem))
+            self.produced.append(verdict)
+        self.verdicts.append(verdict)
         return verdict.as_evaluation()
 
     async def correct(self, task: Task, request: RevisionRequest) -> Revision:
         """Correct the latest output; without a corrector, or if it fails, generate again."""
-        why, last, corrector = "the generator was asked again", self.entries[-1], self.corrector
-        if corrector is not None and last.produced:
-            state = {**self.state(), "reflection_iteration": len(self.entries)}
-            extra: dict[str, JSON] = {"output": last.output, "errors": last.verdict.error_list()}
-            await self._attempt("corrector", lambda: output_of(corrector, state, self.toolbox, extra=extra))
-            if not self.problem:
+        why, last, corrector = "the generator was asked again", self.verdicts[-1], self.corrector
+        if corrector is not None and not self.problem:
+            state = {**self.state(), "reflection_iteration": len(self.verdicts)}
+            extra: dict[str, JSON] = {"output": last.output, "errors": last.error_list()}
+            call = lambda: output_of(corrector, state, self.toolbox, extra=extra)  # noqa: E731
+            if await self._attempt("corrector", call):
                 return Revision(text_of(self.output), "full_rewrite", "corrected")
             session = self.toolbox.session
             logger.warning("run %s: a corrector failed, the generator is asked again", session.id)
@@ -269,7 +251,8 @@ class _Run:
         await self.generate(task, self.toolbox.session)
         return Revision(text_of(self.output), "full_rewrite", why)
 
-    async def _attempt(self, who: str, call: Callable[[], Awaitable[JSON]]) -> None:
+    async def _attempt(self, who: str, call: Callable[[], Awaitable[JSON]]) -> bool:
+        """Have an output made; whether it was."""
         self.output, self.problem = None, ""
         try:
             self.output = await self.toolbox.in_time(call)
@@ -277,54 +260,55 @@ class _Run:
             raise
         except Exception as error:  # noqa: BLE001 - it is recorded as an attempt
             self.problem = f"the {who} failed: {type(error).__name__}: {error}"
+        return not self.problem
 
-    def best(self) -> _Entry | None:
-        """Return the best output so far.
+    def best(self) -> Verdict | None:
+        """Return the verdict on the best output so far.
 
         A valid one comes first, then one that was judged at all, the higher score, the fewer errors (by a schema, all
         that fails scores 0), and the later attempt.
         """
-        produced = [entry for entry in reversed(self.entries) if entry.produced]
-        return max(produced, key=lambda entry: entry.rank, default=None)
+        rank: Callable[[Verdict], Any] = lambda one: (one.valid, one.made, one.score, -len(one.errors))  # noqa: E731
+        return max(reversed(self.produced), key=rank, default=None)
 
-    def tracking(self, shown: _Entry | None) -> dict[str, JSON]:
+    def tracking(self, shown: Verdict | None) -> dict[str, JSON]:
         """Return the loop's state variables; ``shown`` is the attempt whose output and errors they hold."""
         best = self.best()
         return {
-            "reflection_iteration": len(self.entries),
+            "reflection_iteration": len(self.verdicts),
             "reflection_output": None if shown is None else shown.output,
-            "reflection_errors": [] if shown is None else shown.verdict.error_list(),
+            "reflection_errors": [] if shown is None else shown.error_list(),
             "reflection_history": self.history(),
             "reflection_best": None if best is None else best.output,
-            "reflection_best_score": 0.0 if best is None else best.verdict.score,
+            "reflection_best_score": 0.0 if best is None else best.score,
         }
 
     def state(self) -> dict[str, JSON]:
         """Return the state as the next part sees it: the iteration under way, the errors of the one before."""
-        tracked = self.tracking(self.entries[-1] if self.entries else None)
-        return {**self.given, **tracked, "reflection_iteration": len(self.entries) + 1}
+        tracked = self.tracking(self.verdicts[-1] if self.verdicts else None)
+        return {**self.given, **tracked, "reflection_iteration": len(self.verdicts) + 1}
 
     def history(self) -> list[dict[str, JSON]]:
         """Return all attempts so far, oldest first."""
         return [
             {
                 "iteration": number,
-                "output": entry.output,
-                "score": entry.verdict.score,
-                "valid": entry.verdict.valid,
-                "errors": entry.verdict.error_list(),
+                "output": verdict.output,
+                "score": verdict.score,
+                "valid": verdict.valid,
+                "errors": verdict.error_list(),
             }
-            for number, entry in enumerate(self.entries, 1)
+            for number, verdict in enumerate(self.verdicts, 1)
         ]
 
     def result(self, on_failure: str) -> dict[str, JSON]:
         """Return what the loop comes to; raises where it failed and is to raise."""
-        shown = last = self.entries[-1]
+        shown = last = self.verdicts[-1]
         result: dict[str, JSON] = {"success": True, "valid": True}
-        if not last.verdict.valid:
+        if not last.valid:
             if on_failure == "raise":
-                count = len(self.entries)
-                errors = abridge("; ".join(error.message for error in last.verdict.errors[:3]), 300)
+                count = len(self.verdicts)
+                errors = abridge("; ".join(error.message for error in last.errors[:3]), 300)
                 attempts = "attempt" if count == 1 else "attempts"
                 raise ReflectionFailedError(
                     f"no output was valid after {count} {attempts}; the last one: {errors}", self.history()

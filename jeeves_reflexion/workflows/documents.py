@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
 
-from jeeves_reflexion.errors import MissingDependencyError
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows.errors import WorkflowFileError
-from jeeves_reflexion.workflows.values import NoJSONError, plain
+from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowFileError
+from jeeves_reflexion.workflows.values import NoJSONError, near, plain
 
 try:
     import yaml
@@ -101,6 +102,39 @@ def _content(path: Path) -> bytes:
     if len(raw) > MAX_BYTES:
         raise WorkflowFileError(f"{path.name}: the file is larger than {MAX_BYTES:,} bytes")
     return raw
+
+
+def path_in(folder: Path | None, uri: str) -> Path:
+    """Return the file of a base folder that an address names; none leads out of it, nor does a symbolic link.
+
+    Raises :class:`ConfigurationError`, and :class:`SchemaFolderError` where there is no folder.
+    """
+    name = unquote(uri)
+    if (
+        urlsplit(uri).scheme
+        or name.startswith("/")
+        or "\\" in name
+        or "\0" in name
+        or Path(name).is_absolute()
+    ):
+        raise ConfigurationError(
+            "only relative paths of files, with / between folders, may be referred to, no URLs"
+        )
+    if folder is None:
+        raise SchemaFolderError("it names a file: give base_folder, the folder to look for it in")
+    try:
+        path = (folder / name).resolve()
+        there = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"the file can't be found: {type(error).__name__}") from error
+    if not path.is_relative_to(folder.resolve()):
+        raise ConfigurationError("it leads out of the base folder")
+    if path.suffix not in {".json", ".yaml", ".yml"}:
+        raise ConfigurationError("a schema file ends in .json, .yaml or .yml")
+    if not there:
+        beside = [each.name for each in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise ConfigurationError(f"there is no such file in the base folder{near(path.name, beside)}")
+    return path
 
 
 def read_json(text: str, name: str) -> Document:

@@ -16,7 +16,7 @@ from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import LessonStore
 from jeeves_reflexion.types import JSON, Provenance, Reflection, Task
 from jeeves_reflexion.workflows.documents import Document, Place
-from jeeves_reflexion.workflows.parts import check_shape
+from jeeves_reflexion.workflows.plan import check_shape
 from jeeves_reflexion.workflows.steps import OwnAction
 
 DEFAULT_K: Final = 5

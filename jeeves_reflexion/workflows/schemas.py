@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urldefrag, urljoin, urlsplit
 
-from jsonschema.exceptions import ValidationError, best_match
-from referencing.exceptions import Unresolvable
-
-from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.models.replies import json_value
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import worker
-from jeeves_reflexion.workflows.references import check_schema, registry_of
+from jeeves_reflexion.workflows.documents import path_in, read_file
 from jeeves_reflexion.workflows.values import MAX_DEPTH, NoJSONError, plain, produced, shown
 from jeeves_reflexion.workflows.verdicts import Problem, Verdict, refusal
+
+try:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError, ValidationError, best_match
+    from jsonschema.validators import validator_for
+    from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+except ImportError as error:  # pragma: no cover - the tests have it
+    raise MissingDependencyError("the schema evaluator", "workflows") from error
+
+# Their types are not told in a way that type checkers follow.
+_validator_for: Any = validator_for
+_registry: Any = Registry
+
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 MAX_SECONDS: Final = 5.0
 """The longest that a schema, or an output by a schema, is looked at."""
@@ -41,7 +57,7 @@ class SchemaCheck:
     without further packages.
 
     Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a bad schema or reference, see
-    :func:`~jeeves_reflexion.workflows.references.registry_of`.
+    :func:`~jeeves_reflexion.workflows.schemas.registry_of`.
     """
 
     def __init__(self, schema: JSON, base_folder: str | Path | None = None) -> None:
@@ -53,18 +69,16 @@ class SchemaCheck:
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
-        value = read_json_text(output) if isinstance(output, str) and not self._wants_text else output
+        value = _json_of(output) if isinstance(output, str) and not self._wants_text else output
         try:
             value = coerce(plain(value), self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
         except RecursionError:
-            unfit = "it is nested too deeply, or its schema refers to itself without an end"
-            return _unfit(output, unfit)
+            return _unfit(output, "it is nested too deeply, or its schema refers to itself without an end")
         except NoJSONError as error:
             return _unfit(output, f"it is no JSON: {error}")
         except ArithmeticError:  # such as the quotient of a large number
-            unfit = "it holds a number that is too large or too small for its schema"
-            return _unfit(output, unfit)
+            return _unfit(output, "it holds a number that is too large or too small for its schema")
         except Unresolvable as error:
             raise ConfigurationError(f"the schema has a reference that leads nowhere: {error}") from error
         except re.error as error:
@@ -99,13 +113,11 @@ def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
     It is made in a process of its own. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no
     process can be had.
     """
-    folder = None if base_folder is None else str(base_folder)
     try:
-        found = worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
+        found = _ask(schema, base_folder, output)
     except worker.TooLongError:
-        return refusal(
-            f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped", output
-        )
+        said = f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped"
+        return refusal(said, output)
     problems = tuple(Problem(**each) for each in found.pop("errors"))
     return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
 
@@ -113,11 +125,15 @@ def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
 def check(schema: JSON, base_folder: Path | None) -> None:
     """Raise what making a :class:`SchemaCheck` raises, or :class:`ConfigurationError` for too long a time; blocks."""
     try:
-        worker.ask(MAX_SECONDS, "schemas.load", schema, None if base_folder is None else str(base_folder))
+        _ask(schema, base_folder, None)
     except worker.TooLongError as error:
-        raise ConfigurationError(
-            f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
-        ) from error
+        said = f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
+        raise ConfigurationError(said) from error
+
+
+def _ask(schema: JSON, base_folder: Path | None, output: JSON) -> Any:  # noqa: ANN401 - as JSON has it
+    folder = None if base_folder is None else str(base_folder)
+    return worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
 
 
 # -- what runs in the other process
@@ -128,12 +144,7 @@ def verdict(schema: JSON, base_folder: str | None, output: JSON) -> dict[str, An
     return asdict(SchemaCheck(schema, base_folder)(output))
 
 
-def load(schema: JSON, base_folder: str | None) -> None:
-    """Make a :class:`SchemaCheck`; see :func:`check`."""
-    SchemaCheck(schema, base_folder)
-
-
-def read_json_text(text: str) -> JSON:
+def _json_of(text: str) -> JSON:
     """Return the JSON object or array that a text holds, else the text."""
     found = json_value(text)
     try:
@@ -188,6 +199,99 @@ def _a(kind: str) -> str:
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
+# -- schemas, and the files that they refer to in a base folder that no reference gets out of
+
+
+def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401 - a class of jsonschema
+    """Return the validator class of a schema's draft. Raises :class:`ConfigurationError` for what is no schema."""
+    if not isinstance(schema, Mapping | bool):
+        raise ConfigurationError(f"{name} must be a mapping, or true or false, not {type(schema).__name__}")
+    kind: Any = Draft202012Validator
+    if isinstance(schema, Mapping) and "$schema" in schema:
+        draft = schema["$schema"]
+        kind = _validator_for(schema, default=None) if isinstance(draft, str) else None
+        if kind is None:
+            raise ConfigurationError(f"{name}: the $schema {draft!r} is no known draft of JSON Schema")
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        at = ".".join(map(str, error.absolute_path))
+        said = f"{name} is no valid JSON Schema{f' at {at}' if at else ''}: {error.message[:300]}"
+        raise ConfigurationError(said) from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{name} is nested too deeply") from error
+    return kind
+
+
+def registry_of(schema: JSON, base_folder: Path | None) -> tuple[Any, Any]:
+    """Return the registry of a schema's references, and what resolves them in it; each has been tried.
+
+    References go to the schema itself, to an ``$id`` within it, to the specifications of JSON Schema, or to a YAML or
+    JSON file in ``base_folder``, named relative to the file that refers to it. Everything else, such as a URL, a path
+    that leads out of the folder, or a symbolic link that does, is a :class:`ConfigurationError`. Raises
+    :class:`SchemaFolderError` for a file where there is no folder.
+    """
+    try:
+        resource = _resource(schema)
+        registry = _registry(retrieve=_reader(base_folder, resource.id() or "")).combine(SPECIFICATIONS)
+        resolver = registry.resolver_with_root(resource)
+        _check_references(resource, resolver, set())
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise ConfigurationError(f"the schema has a $ref or $id that is no address: {error}") from error
+    except RecursionError as error:
+        raise ConfigurationError("the schema is nested too deeply") from error
+    return registry, resolver
+
+
+def _resource(schema: JSON) -> Any:  # noqa: ANN401 - see above
+    return Resource.from_contents(schema, default_specification=DRAFT202012)
+
+
+def _check_references(resource: Any, resolver: Any, seen: set[int]) -> None:  # noqa: ANN401
+    """Check that every reference leads to a schema, and those of that schema as well."""
+    contents = resource.contents
+    if id(contents) in seen:
+        return
+    seen.add(id(contents))
+    for keyword in _REFERENCES if isinstance(contents, Mapping) else ():
+        reference = contents.get(keyword)
+        if isinstance(reference, str):
+            found = _resolved(resolver, reference)
+            if urldefrag(reference)[0] not in SPECIFICATIONS:
+                check_schema(found.contents, f"what $ref {reference!r:.200} leads to")
+                _check_references(_resource(found.contents), found.resolver, seen)
+    for part in resource.subresources():
+        _check_references(part, resolver.in_subresource(part), seen)
+
+
+def _resolved(resolver: Any, reference: str) -> Any:  # noqa: ANN401
+    try:
+        return resolver.lookup(reference)
+    except (Unresolvable, TypeError) as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ConfigurationError):  # of the file that it named
+                raise type(cause)(f"$ref {reference!r:.200}: {cause}") from error
+            cause = cause.__cause__
+        raise ConfigurationError(f"$ref {reference!r:.200} leads nowhere") from error
+
+
+def _reader(folder: Path | None, root: str) -> Callable[[str], Any]:
+    """Return what reads the files of a base folder as resources; ``referencing`` asks for those it does not have."""
+    beside = urljoin(root, ".")  # an `$id` of the whole schema says nothing about where its files are
+
+    @functools.cache
+    def retrieve(uri: str) -> Any:  # noqa: ANN401
+        path = path_in(folder, uri.removeprefix(beside) if urlsplit(beside).scheme else uri)
+        part = read_file(path).value
+        check_schema(part, f"the schema file {path.name}")
+        return _resource(part)
+
+    return retrieve
+
+
 # -- coercion: only a single ``type`` is followed, for what alternatives want is not clear
 
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -210,18 +314,14 @@ def coerce_scalar(value: JSON, kind: str) -> JSON:
 
 
 def _number(text: str, kind: str) -> JSON:
-    if not text or len(text) > _LONGEST or text != text.strip():
-        return text
     try:
-        number = json.loads(text)
+        number = json.loads(text) if len(text) <= _LONGEST and text == text.strip() else None
     except (ValueError, RecursionError):
         return text
-    if isinstance(number, int) and not isinstance(number, bool):
-        return number if str(number) == text else text
-    if kind == "integer" or not isinstance(number, float) or not math.isfinite(number):
-        return text
-    # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
-    return number if Decimal(repr(number)) == Decimal(text) else text
+    if isinstance(number, float) and kind == "number" and math.isfinite(number):
+        # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
+        return number if Decimal(repr(number)) == Decimal(text) else text
+    return number if type(number) is int and str(number) == text else text
 
 
 def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  # noqa: ANN401 - referencing's own type

@@ -29,7 +29,7 @@ from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import schemas
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
-from jeeves_reflexion.workflows.parts import (
+from jeeves_reflexion.workflows.plan import (
     LANGUAGES,
     LLM_CALL,
     REFLECTION,

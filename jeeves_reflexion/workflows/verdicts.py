@@ -69,9 +69,7 @@ class Verdict:
         return Evaluation(
             self.score,
             passed=self.valid,
-            issues=tuple(
-                f"{error.path}: {error.message}" if error.path else error.message for error in self.errors
-            ),
+            issues=tuple(f"{error.path}: {error.message}".removeprefix(": ") for error in self.errors),
             suggestions=tuple(self.suggestions),
             errors=tuple(EvaluationError(error.path, error.message) for error in self.errors),
         )

@@ -20,8 +20,7 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import actions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowError
-from jeeves_reflexion.workflows.parts import LLM_CALL, REFLECTION, CallStep
-from jeeves_reflexion.workflows.plan import END, START, Node, read_plan
+from jeeves_reflexion.workflows.plan import END, LLM_CALL, REFLECTION, START, CallStep, Node, read_plan
 from jeeves_reflexion.workflows.steps import Models, OwnAction, Toolbox, Tools, perform
 from jeeves_reflexion.workflows.templates import holds, render
 from jeeves_reflexion.workflows.values import shown

@@ -86,7 +86,7 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint)
     in_parts = any(len(group) == MOST for group in groups)
     if model is None:
         grouped = {lesson.id for group in groups for lesson in group}
-        # Those that are like no other: the rules look at their use alone.
+        # Those that are like no other: the rules look at their effect alone.
         alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
         return await plan([*groups, *alone], RuleConsolidator(known=known)), in_parts
     async with model_at(endpoint, model) as asked:

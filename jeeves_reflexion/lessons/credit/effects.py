@@ -299,15 +299,6 @@ def freshness(idle_seconds: float, *, half_life_days: float = HALF_LIFE_DAYS) ->
     return float(0.5 ** (max(idle_seconds, 0.0) / _DAY / half_life_days))
 
 
-def staleness(idle_seconds: float, *, half_life_days: float = HALF_LIFE_DAYS) -> str:
-    """Say in words that a lesson is stale (idle for a half-life or longer), empty while it is not."""
-    days = max(idle_seconds, 0.0) / _DAY
-    if days < half_life_days:
-        return ""
-    weight = freshness(idle_seconds, half_life_days=half_life_days)
-    return f"stale: not recalled for {days:.0f} days, so that it weighs {weight:.0%}"
-
-
 def _counts(cells: Cells) -> tuple[int, int]:
     return sum(c.n_with for c in cells.values()), sum(c.n_without for c in cells.values())
 

@@ -34,8 +34,8 @@ from jeeves_reflexion.lessons.credit.verdicts import (
     needs_recall,
     written_at,
 )
-from jeeves_reflexion.types import JSON, Lift
-from vectorstores.base import Record, RecordPage, RecordStore
+from jeeves_reflexion.types import Lift
+from vectorstores.base import RecordPage, RecordStore
 
 SETTLE_SECONDS: Final = 300.0
 _PAGE: Final = 300  # few enough to be counted in a few milliseconds of the event loop's time
@@ -61,16 +61,11 @@ NO_TALLY: Final = Tally()
 
 @dataclass(frozen=True)
 class Credits:
-    """What is known of every lesson's effect at one time; lessons without a scored attempt are not in ``tallies``.
-
-    It does not change, so what was asked of a lesson before is answered from memory.
-    """
+    """What is known of every lesson's effect at one time; lessons without a scored attempt are not in ``tallies``."""
 
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     library: Tally = NO_TALLY
     prior: Prior = Prior()  # noqa: RUF009 - frozen
-    _lifts: dict[str, Lift] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _judged: dict[str, Judgement] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tally(self, lesson_id: str) -> Tally:
         """Return the counts of a lesson."""
@@ -97,10 +92,7 @@ class Credits:
 
     def judge(self, lesson_id: str) -> Judgement:
         """Say whether a lesson is to be retired, and why."""
-        known = self._judged.get(lesson_id)
-        if known is None:
-            known = self._judged[lesson_id] = judge(self.tally(lesson_id).cells)
-        return known
+        return judge(self.tally(lesson_id).cells)
 
     def draw(self, drawing: Withholding, key: str, lesson_ids: Sequence[str]) -> Draw:
         """Draw for one recall, less of what is known well, and least of what is shown to help."""
@@ -116,10 +108,7 @@ class Credits:
 
     def _hint(self, lesson_id: str) -> Lift:
         """The lift, also of fewer attempts than it is shown from."""
-        known = self._lifts.get(lesson_id)
-        if known is None:
-            known = self._lifts[lesson_id] = lift(self.tally(lesson_id).cells, least=RANK_EACH)
-        return known
+        return lift(self.tally(lesson_id).cells, least=RANK_EACH)
 
     def own_prior(self) -> Prior:
         """Return the prior that these lessons make; takes a while with many."""
@@ -234,16 +223,13 @@ class VerdictReader:
 
     async def _count(self, page: RecordPage) -> None:
         new = [record for record in page.records if record.key not in self._counted]
-        recalls = {record.key: await self._recall_of(record) for record in new if needs_recall(record)}
+        old = [record.key for record in new if needs_recall(record)]
+        recalls = {key: await self._records.get(RECALLS, key) for key in old}
         # All of a page at once, so that a cancelled reader leaves none half counted.
         for record, verdict in [(each, Verdict.read(each, recalls.get(each.key))) for each in new]:
             self._tallies.add(verdict)
             self._counted.add(record.key)
             self._read += 1
-
-    async def _recall_of(self, record: Record) -> Mapping[str, JSON] | None:
-        found = await self._records.get(RECALLS, record.key)
-        return found.value if found is not None and isinstance(found.value, Mapping) else None
 
     async def _sum(self) -> Credits:
         known = self._tallies.credits(self._prior)

@@ -40,11 +40,12 @@ class Verdict:
     recalled_at: float = 0.0
 
     @classmethod
-    def read(cls, record: Record, recall: Mapping[str, JSON] | None = None) -> Verdict:
+    def read(cls, record: Record, recall: Record | None = None) -> Verdict:
         """Read a verdict; one of the first format is the evaluator's, and its ``recall`` says what it counts for."""
         entry = _fields(record)
         if needs_recall(record):
-            entry = {**entry, **counting_of(recall or {}), "recalled_at": entry.get("at", 0.0)}
+            counting = counting_of({} if recall is None else _fields(recall))
+            entry = {**entry, **counting, "recalled_at": entry.get("at", 0.0)}
         score, passed = entry.get("score"), entry.get("passed")
         value = float(bool(passed)) if score is None else float(score)
         known = {name: entry[name] for name in _SAID if name in entry}

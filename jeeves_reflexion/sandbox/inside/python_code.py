@@ -63,23 +63,17 @@ class _NoJSONError(Exception):
 
 def execute(source: str, names: dict[str, Any]) -> object:
     """Run ``source`` with ``names`` as its globals; return what a ``return`` at top level returned, else ``None``."""
-    source = _dedented(source)
-    code = _as_module(source)
+    source, code = _dedented(source), None
+    try:
+        code = compile(source, _FILE, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if "'return' outside function" not in str(error):
+            raise
     if code is not None:
         exec(code, names)  # noqa: S102  the one place for it
         return None
     exec(_as_function(source), names)  # noqa: S102
     return names.pop(_FUNCTION)()
-
-
-def _as_module(source: str) -> types.CodeType | None:
-    """Compile the source; ``None`` when it has a ``return`` at top level."""
-    try:
-        return compile(source, _FILE, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        if "'return' outside function" in str(error):
-            return None
-        raise
 
 
 _FUNCTION = "__run__"
@@ -98,7 +92,8 @@ def _as_function(source: str) -> types.CodeType:
     if sys.version_info >= (3, 12):
         function.type_params = []
     module = ast.fix_missing_locations(ast.Module([*future, function], []))
-    inner = _function_in(compile(module, _FILE, "exec", dont_inherit=True))
+    constants = compile(module, _FILE, "exec", dont_inherit=True).co_consts
+    inner = next(code for code in constants if isinstance(code, types.CodeType) and code.co_name == _FUNCTION)
     if inner.co_flags & _GENERATOR_OR_COROUTINE:
         raise SyntaxError("'yield' or 'await' outside function")
     local = [*inner.co_varnames, *inner.co_cellvars]
@@ -106,12 +101,6 @@ def _as_function(source: str) -> types.CodeType:
         function.body = [ast.Global(sorted(set(local))), *body]
         ast.fix_missing_locations(module)
     return compile(module, _FILE, "exec", dont_inherit=True)
-
-
-def _function_in(code: types.CodeType) -> types.CodeType:
-    return next(
-        item for item in code.co_consts if isinstance(item, types.CodeType) and item.co_name == _FUNCTION
-    )
 
 
 def _bare(statement: ast.stmt) -> ast.stmt:

@@ -134,7 +134,7 @@ def data(tmp_path):
             (2, "Wash the plate."),
             (54, "Take the plate to the sink."),
             (16, "Look for a vase."),
-            (20, "Heat."),
+            (20, "Heat it first."),
         )
     ]
     (folder / "alfworld" / "logged_reflections.jsonl").write_text(
@@ -156,7 +156,7 @@ def data(tmp_path):
     question = {
         "id": "h",
         "question": "Who? ",
-        "trials": [{"reflections_after": ["Search."]}, {"reflections_after": []}],
+        "trials": [{"reflections_after": ["Search for it."]}, {"reflections_after": []}],
     }
     solved = {"id": "i", "question": "When?", "trials": [{"reflections_after": []}]}
     log = folder / "hotpotqa" / "hotpotqa_replay_cot_no_context_reflexion.jsonl"
@@ -166,7 +166,11 @@ def data(tmp_path):
 
 def test_sets_are_read_without_repetitions_and_without_tasks_that_nobody_said(data):
     lessons = alfworld_lessons(data / "alfworld" / "logged_reflections.jsonl", read_goals())
-    assert [each.text for each in lessons] == ["Wash the plate.", "Take the plate to the sink.", "Heat."]
+    assert [each.text for each in lessons] == [
+        "Wash the plate.",
+        "Take the plate to the sink.",
+        "Heat it first.",
+    ]
     assert [(each.apart, each.task.id) for each in held_out_queries(lessons)] == [
         (f"env_{n}", f"env_{n}") for n in (2, 54, 20)
     ]

@@ -19,10 +19,10 @@ from jeeves_reflexion import (
     Task,
     VectorLessonStore,
 )
-from jeeves_reflexion.lessons.credit import tally
 from jeeves_reflexion.lessons.credit.effects import Withholding
 from jeeves_reflexion.lessons.credit.ledger import Ledger, RunRecall
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict, counting_of, entry_of
+from jeeves_reflexion.lessons.retrieval import Picking
 from jeeves_reflexion.lessons.settings import Credit
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
 from vectorstores.base import RecordWrite
@@ -124,18 +124,6 @@ async def test_old_verdicts_are_not_read_again(store, calls):
     assert names(calls) == {"scan_records": 1}
 
 
-async def test_what_is_known_of_a_lesson_is_worked_out_once(store, monkeypatch):
-    worked = Counter()
-    real = tally.lift
-    monkeypatch.setattr(tally, "lift", lambda cells, **how: worked.update(["lift"]) or real(cells, **how))
-    lessons = VectorLessonStore(store, settings=LessonSettings(credit=Credit(Withholding(0.2, seed=1))))
-    for number in range(6):
-        await learn(lessons, number)
-    for attempt in range(5):
-        await lessons.recall(task(2), k=2, run_id="run", attempt=attempt)
-    assert 0 < worked["lift"] <= 6
-
-
 @pytest.mark.parametrize("size", [8, 80])
 async def test_a_new_lesson_is_one_look_and_one_write(store, calls, size):
     lessons = VectorLessonStore(store)
@@ -196,3 +184,20 @@ async def test_a_recall_that_is_noted_again_is_there_once(store):
     await lessons.ledger.note_recall(recall, run_id="run", attempt=1)
     assert len(await lessons.ledger.run("run")) == 1
     assert len((await store.scan_records(RECALLS)).records) == 1
+
+
+@pytest.mark.parametrize("key", ["task", "lesson", "both"])
+async def test_two_places_go_to_two_pieces_of_advice(store, key):
+    picking = Picking(diversity=0.9)
+    lessons = VectorLessonStore(store, settings=LessonSettings(key=key, picking=picking, min_similarity=-1.0))
+    texts = [
+        "Wash the mug in the sink before you carry it to the machine.",
+        "Carry the mug to the machine after you wash it in the sink.",
+        "Ask for the key of the cabinet.",
+    ]
+    for number, text in enumerate(texts):
+        source = Provenance(f"run{number}", 1, 0.0, created_at=1.0 + number)
+        await lessons.record(Task("put a clean mug in the machine"), Reflection(text), provenance=source)
+    recall = await lessons.recall(Task("put a clean mug in the machine"), k=2)
+    assert texts[2] in recall.texts
+    assert len(set(recall.texts) & {*texts[:2]}) == 1

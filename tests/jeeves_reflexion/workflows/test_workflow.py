@@ -12,7 +12,7 @@ import pytest
 from jeeves_reflexion import ConfigurationError, OpenAIModel, ScriptedModel, SessionError, errors
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 from jeeves_reflexion.workflows import ReflectionFailedError, Workflow, WorkflowError, WorkflowFileError
-from jeeves_reflexion.workflows.parts import CONTROL_KEYS
+from jeeves_reflexion.workflows.plan import CONTROL_KEYS
 
 pytestmark = pytest.mark.anyio
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -359,9 +359,18 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
         ("nodes: [{name: a, run: x, goto: [{when: 3, to: a}]}]", "must be true, false or an expression"),
         ("nodes: [{name: a, run: x, goto: []}]", "goto: must be a list of at least 1"),
         ("nodes: [{name: a, run: x, with: {}}]", "with belongs to uses, not to run"),
+        ("nodes: [{name: a, uses: ''}]", "uses: the action has no name"),
+        (
+            "nodes: [{name: a, run: x}]\nedges:\n- {from: a, to: a}\n- {from: a, to: b}",
+            "line 4: edges[1]: there is no",
+        ),
         ("nodes: [{name: a, uses: x, language: lua}]", "language belongs to run, not to uses"),
         ("nodes: [{name: a, uses: x, goto: a, next: a}]", "goto and next are the same"),
         ("nodes: [{name: a, uses: x, goto: [{to: a, if: true, when: true}]}]", "when and if are the same"),
+        (
+            "nodes: [{name: a, uses: llm.call, with: {prompt: x, temprature: 1}}]",
+            "did you mean 'temperature'",
+        ),
         ("nodes: [{name: a, uses: llm.call, with: {prompt: '{{ x'}}]", "prompt: line 1 of the template"),
         ("nodes: [{name: a, uses: llm.call, with: [x]}]", "must be a mapping, not"),
         ("nodes: [{name: a, uses: reflection.loop, with: {}}]", "generator is missing"),

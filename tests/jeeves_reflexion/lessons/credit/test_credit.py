@@ -23,7 +23,6 @@ from jeeves_reflexion.lessons.credit.effects import (
     prior_of,
     recall_key,
     shrunken,
-    staleness,
     standard_error,
     utility,
 )
@@ -188,8 +187,6 @@ def test_what_is_known_fades():
     assert freshness(90 * day) == 0.5
     assert freshness(-5) == 1.0
     assert freshness(10 * day, half_life_days=5) == 0.25
-    assert staleness(89 * day) == ""
-    assert staleness(180 * day) == "stale: not recalled for 180 days, so that it weighs 25%"
     with pytest.raises(ValueError, match="half_life_days"):
         freshness(1, half_life_days=0)
 
