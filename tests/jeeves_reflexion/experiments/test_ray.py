@@ -318,7 +318,9 @@ async def test_alfworld_loses_nothing_when_a_process_with_its_engine_is_killed(
                 for worker in {worker for _, worker in killed}:
                     os.kill(worker, signal.SIGKILL)
             return (
-                "Search." if messages[0].content.startswith("You write lessons") else f"go to {len(messages)}"
+                "Search each drawer."
+                if messages[0].content.startswith("You write lessons")
+                else f"go to {len(messages)}"
             )
 
         setting = alfworld.Setting(
