@@ -10,10 +10,10 @@ from typing import Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from jeeves_reflexion import summary
-from jeeves_reflexion.usage import NO_USAGE as NO_USAGE  # noqa: PLC0414 - a value like the others
-from jeeves_reflexion.usage import UNKNOWN_USAGE as UNKNOWN_USAGE  # noqa: PLC0414 - a value like the others
-from jeeves_reflexion.usage import Usage as Usage  # noqa: PLC0414 - a value like the others
+from jeeves_reflexion.values import NO_USAGE as NO_USAGE  # noqa: PLC0414 - a value like the others
+from jeeves_reflexion.values import UNKNOWN_USAGE as UNKNOWN_USAGE  # noqa: PLC0414 - as above
 from jeeves_reflexion.values import Hider, checked
+from jeeves_reflexion.values import Usage as Usage  # noqa: PLC0414 - as above
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Outcome: TypeAlias = Literal["failed", "partial", "success", "decision"]

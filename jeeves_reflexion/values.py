@@ -1,4 +1,4 @@
-"""What the values of ``types`` do with what users put into them: check it as annotated, and hide the gold in it."""
+"""What the values of ``types`` share: their fields are checked as annotated, gold is hidden, and usage is counted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -55,10 +56,14 @@ def plain_number(value: object) -> object:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def _text(value: object) -> object:
-    if not isinstance(value, str):
-        raise TypeError("a text (str)")
-    return value
+def _kind(kind: type, said: str, *, refused: tuple[type, ...] = ()) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        value = plain_number(value)
+        if not isinstance(value, kind) or isinstance(value, refused):
+            raise TypeError(said)
+        return value
+
+    return read
 
 
 def _items(value: object) -> tuple[object, ...]:
@@ -91,12 +96,6 @@ def _own(name: str) -> Callable[[object], object]:
     return read
 
 
-def _mapping(value: object) -> object:
-    if not isinstance(value, Mapping):
-        raise TypeError("a mapping")
-    return value
-
-
 def _number(value: object) -> object:
     value = plain_number(value)
     if not isinstance(value, numbers.Real):
@@ -110,26 +109,12 @@ def _number(value: object) -> object:
     return number
 
 
-def _whole(value: object) -> object:
-    value = plain_number(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError("a whole number")
-    return value
-
-
-def _truth(value: object) -> object:
-    value = plain_number(value)
-    if not isinstance(value, bool):
-        raise TypeError("True or False")
-    return value
-
-
 _READERS: Mapping[str, Callable[[object], object]] = {
-    "str": _text,
-    "int": _whole,
-    "Mapping": _mapping,
+    "str": _kind(str, "a text (str)"),
+    "int": _kind(int, "a whole number", refused=(bool,)),
+    "Mapping": _kind(Mapping, "a mapping"),
     "float": _number,
-    "bool": _truth,
+    "bool": _kind(bool, "True or False"),
     **{name: _own(name) for name in ("EvaluationError", "Step", "ToolCall", "Usage")},
 }
 
@@ -151,6 +136,64 @@ def _reader(kind: str) -> Callable[[object], object] | None:
     if reader is None or not kind.endswith(" | None"):
         return reader
     return _optional(reader)
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Usage:
+    """What model calls cost. ``unreported`` counts calls whose endpoint gave no token counts.
+
+    ``cost_usd`` is ``None`` as soon as one call has no known price: unknown is not free.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    unreported: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together, of the calls that reported them."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
+        if other is NO_USAGE:
+            return self
+        cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cost,
+            self.unreported + other.unreported,
+        )
+
+    def beyond(self, other: Usage) -> Usage:
+        """Return by how much this usage exceeds another, part by part, never below zero.
+
+        The cost of an excess is ``None`` where this usage's cost is, unless there is no excess at all.
+        """
+        if other is NO_USAGE:
+            return self
+        if self == other:
+            return NO_USAGE
+        cost = None if self.cost_usd is None else max(self.cost_usd - (other.cost_usd or 0.0), 0.0)
+        if cost is None and self.calls <= other.calls and self.tokens <= other.tokens:
+            cost = 0.0
+        return Usage(
+            max(self.calls - other.calls, 0),
+            max(self.input_tokens - other.input_tokens, 0),
+            max(self.output_tokens - other.output_tokens, 0),
+            cost,
+            max(self.unreported - other.unreported, 0),
+        )
+
+
+NO_USAGE = Usage()
+UNKNOWN_USAGE = Usage(calls=1, cost_usd=None, unreported=1)
 
 
 def check_share(label: str, value: object) -> None:

@@ -1,6 +1,6 @@
-"""What posting JSON to a service takes, whoever posts: its address, its connections, when to try again, what to show.
+"""The one HTTP client: it posts JSON to a service, over connections that are kept, again where that may help.
 
-The embedders here and the chat models above them share it; each has errors of its own.
+The embedders here and the chat models above them share it; each makes errors of its own of :class:`RequestError`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,25 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
+import anyio
 import httpx
+from anyio.lowlevel import RunVar
 
 if TYPE_CHECKING:
     from vectorstores.base import JSON
+
+T = TypeVar("T")
 
 EXCERPT: Final = 300
 """How many characters of an unusable answer an error shows."""
@@ -56,20 +62,158 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def new_client(
-    url: httpx.URL, headers: Mapping[str, str], *, total: float, connect: float
-) -> httpx.AsyncClient:
-    """Return a client for one address; ``total`` and ``connect`` are seconds for a request and its connection."""
-    return httpx.AsyncClient(
-        headers={**headers, "Content-Type": "application/json"},
-        timeout=httpx.Timeout(total, connect=min(connect, total)),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-        # A proxy of the environment can't reach our own machine.
-        trust_env=not is_loopback(url.host),
-    )
+class RequestError(Exception):
+    """A request that came to nothing: the answer was a refusal or garbled, came too late, or nobody could be reached.
+
+    ``status`` is that of a refusal, else 0, and ``said`` what it said. ``passing`` says that the same may fare better
+    later, ``after`` so many seconds if the service said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: Literal["refused", "garbled", "late", "unreachable"],
+        *,
+        status: int = 0,
+        said: str = "",
+        passing: bool = False,
+        after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.said = said
+        self.passing = passing
+        self.after = after
+
+    def noted(self, note: str) -> Self:
+        """Return the error with a note behind what it says."""
+        self.args = (f"{self} ({note})",)
+        return self
 
 
-async def close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+class JsonService:
+    """One address that takes JSON objects by POST.
+
+    What ``headers`` say, and ``secrets``, is taken out of every error, and what ``clean`` takes out. Each event loop
+    has connections of its own, closed by :meth:`aclose` or at the end of the loop; ``concurrency`` requests at once use
+    them. ``timeout`` is the seconds for one request, ``connect_timeout`` those for its connection.
+    """
+
+    def __init__(
+        self,
+        url: httpx.URL,
+        headers: Mapping[str, str],
+        *,
+        timeout: float,
+        connect_timeout: float,
+        secrets: Sequence[str] = (),
+        clean: Callable[[str], str] = str,
+        concurrency: float = math.inf,
+    ) -> None:
+        self.url = url
+        self._headers = {**headers, "Content-Type": "application/json"}
+        self._secrets = (*secrets, *secrets_of(headers))
+        self._timeout = timeout
+        self._connect_timeout = min(connect_timeout, timeout)
+        self._clean = clean
+        self._concurrency = concurrency
+        self._connections: RunVar[_Connections | None] = RunVar(f"jeeves-{uuid.uuid4()}", None)
+
+    async def post(self, body: Mapping[str, JSON]) -> httpx.Response:
+        """Post an object, once, and return an answer that is a success; raises :class:`RequestError`."""
+        connections = await self._open()
+        try:
+            async with connections.turns:
+                with anyio.fail_after(self._timeout):
+                    response = await connections.client.post(self.url, content=json.dumps(body))
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
+            raise RequestError(f"{self.url} gave no answer within {self._timeout:g} s", "late") from None
+        except httpx.DecodingError as error:
+            said = f"{self.url} sent an answer that can't be unpacked: {error}"
+            raise RequestError(said, "garbled") from error
+        except httpx.TransportError as error:
+            said = f"{type(error).__name__}: {error}"
+            reason = self.shown(said)
+            raise RequestError(
+                f"can't talk to {self.url} ({reason}): is the address right, is it running?",
+                "unreachable",
+                passing=not isinstance(error, httpx.UnsupportedProtocol),
+            ) from (error if reason == _excerpt(said) else None)  # a traceback shows it as it is
+        if response.is_success:
+            return response
+        status, said = response.status_code, self.shown(response.text)
+        raise RequestError(
+            f"{self.url} answered {status}: {said}",
+            "refused",
+            status=status,
+            said=said,
+            passing=_is_retried(status),
+            after=_retry_after(response.headers.get("retry-after")),
+        )
+
+    def shown(self, text: str) -> str:
+        """Return the beginning of a text of the service, on one line and without secrets."""
+        return _excerpt(self._clean(_without(self._secrets, text)[: 20 * EXCERPT]))
+
+    async def _open(self) -> _Connections:
+        connections = self._connections.get()
+        if connections is None:
+            client = httpx.AsyncClient(
+                headers=self._headers,
+                timeout=httpx.Timeout(self._timeout, connect=self._connect_timeout),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+                # A proxy of the environment can't reach our own machine.
+                trust_env=not is_loopback(self.url.host),
+            )
+            turns = anyio.CapacityLimiter(self._concurrency)
+            connections = _Connections(client, _close_at_end_of_loop(client), turns)
+            self._connections.set(connections)
+            await anext(connections.holder)
+        return connections
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the next request opens new ones."""
+        connections = self._connections.get()
+        self._connections.set(None)
+        if connections is not None:
+            await connections.holder.aclose()
+
+
+class _Connections(NamedTuple):
+    """Those of one event loop."""
+
+    client: httpx.AsyncClient
+    holder: AsyncGenerator[None, None]
+    turns: anyio.CapacityLimiter
+
+
+async def repeated(
+    call: Callable[[], Awaitable[T]], *, retries: int, wait: Callable[[int], float], longest_wait: float
+) -> T:
+    """Make a call, again where its :class:`RequestError` is passing, ``retries`` times at most.
+
+    ``wait`` gives the seconds before each, counted from 1, where the service names none.
+    """
+    asked = 0
+    while True:
+        asked += 1
+        try:
+            return await call()
+        except RequestError as error:
+            if not error.passing:
+                raise
+            if error.after is not None and error.after > longest_wait:
+                raise error.noted(
+                    f"it asks to wait {error.after:.0f} s, more than longest_wait ({longest_wait:g} s)"
+                ) from error.__cause__
+            if asked > retries:
+                raise (error.noted(f"asked {asked} times") if asked > 1 else error) from error.__cause__
+            seconds = min(wait(asked), longest_wait) if error.after is None else error.after
+        await anyio.sleep(seconds)
+
+
+async def _close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
     """Close a client when the generator is closed, or when the event loop ends; begin it with ``anext``."""
     # Both asyncio and trio close suspended async generators when their loop ends. So connections don't
     # outlive the loop they belong to where nobody closes them: a model used in several run_sync, for
@@ -80,7 +224,7 @@ async def close_at_end_of_loop(client: httpx.AsyncClient) -> AsyncGenerator[None
         await client.aclose()
 
 
-def is_retried(status: int) -> bool:
+def _is_retried(status: int) -> bool:
     """Whether a request that was answered so may fare better later: 408, 409, 429 and 5xx."""
     return status in _RETRIED or status >= 500
 
@@ -94,7 +238,7 @@ def parsed(content: bytes) -> object:
     return value
 
 
-def retry_after(value: str | None) -> float | None:
+def _retry_after(value: str | None) -> float | None:
     """Read a ``Retry-After`` header (seconds or an HTTP date) as seconds from now; ``None`` if unreadable."""
     if value is None:
         return None
@@ -141,7 +285,7 @@ def secrets_of(headers: Mapping[str, str], body: Mapping[str, JSON] | None = Non
     return tuple(sorted(written, key=len, reverse=True))
 
 
-def without(secrets: Sequence[str], text: str) -> str:
+def _without(secrets: Sequence[str], text: str) -> str:
     """Return a text without secrets, the longest first, in capitals or small letters.
 
     What a secret begins with counts too, from eight characters on: services cut the key that they show.
@@ -162,7 +306,7 @@ def without(secrets: Sequence[str], text: str) -> str:
     return text
 
 
-def excerpt(text: str) -> str:
+def _excerpt(text: str) -> str:
     """Return the beginning of a text, on one line."""
     text = " ".join(text.split())
     return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."

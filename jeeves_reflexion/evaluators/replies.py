@@ -39,20 +39,21 @@ def read_reply(text: str, *, shown: Sequence[str] = (), in_json: bool = True) ->
     judgement: what the judge quotes of them is none of its own. ``in_json`` says which form was asked for; that one
     counts where both are there.
     """
-    sections = _sections(unwrapped(answer(text)))
-    said = "\n".join(sections["said"])
+    text = unwrapped(answer(text))
+    whole, own = _sections(text), _sections(prose(text, inline=True))
+    said = "\n".join(whole["said"])
     strict = parsed = parse_score(said, shown=shown, in_json=in_json)
     if strict.score is None:
         parsed = parse_score(said, clamp=True, shown=shown, in_json=in_json)
     if parsed.fields is not None:
         return _settled(_of_fields(parsed.fields), strict, parsed)
-    rationale = [*sections["rationale"], *sections[""], *sections["score"], *sections["confidence"][1:]]
+    rationale = [*whole["rationale"], *whole[""], *whole["score"], *whole["confidence"][1:]]
     evaluation = Evaluation(
         None,
         rationale="\n".join(line.strip() for line in rationale if line.strip()),
-        issues=items(sections["issues"]),
-        suggestions=items(sections["suggestions"]),
-        confidence=share("".join(sections["confidence"][:1])),
+        issues=items(own["issues"]),
+        suggestions=items(own["suggestions"]),
+        confidence=share("".join(own["confidence"][:1])),
     )
     return _settled(evaluation, strict, parsed)
 
@@ -143,19 +144,20 @@ def _by_name(fields: Mapping[str, JSON]) -> Mapping[str, JSON]:
 
 def _by_heading(text: str, keys: Collection[str]) -> list[Stated[tuple[str, str]]]:
     """Return what follows each heading that is a criterion's name; the statement is the heading and a first number."""
-    found: list[Stated[tuple[str, str]]] = []
+    found: list[tuple[str, int, list[str]]] = []
     at = 0
     for line in text.splitlines(keepends=True):
         name, _, rest = line.strip(" |\n").partition("|" if line.lstrip().startswith("|") else ":")
         if (key := _key(name)) in keys:
-            number = _TO_NUMBER.match(text, at)
-            end = number.end() if number else at + len(line)
-            found.append(Stated((key, f"score:{rest}\n" if rest.strip(" *_`") else ""), at, end, plain=True))
+            found.append((key, at, [f"score:{rest}\n"] if rest.strip(" *_`") else []))
         elif found:
-            last = found[-1]
-            found[-1] = last.read_as((last.value[0], last.value[1] + line))
+            found[-1][2].append(line)
         at += len(line)
-    return found
+    ends = [number.end() if (number := _TO_NUMBER.match(text, start)) else start for _, start, _ in found]
+    return [
+        Stated((key, "".join(lines)), start, end, plain=True)
+        for (key, start, lines), end in zip(found, ends, strict=True)
+    ]
 
 
 def _key(name: str) -> str:

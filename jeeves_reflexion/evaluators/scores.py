@@ -105,19 +105,20 @@ def parse_score(
     ]
     scored = quotations.left_out(scored, reading.text)
     own = prose(text)
-    plain = any(one.plain for one in scored)
-    if in_json and plain:
-        return _one(scored)
     english, foreign = (
         quotations.left_out(_lines(label, own, clamp=clamp), own) for label in (_LABELLED, _FOREIGN)
     )
-    if labelled := english or foreign:
-        return _one(labelled if any(one.plain for one in labelled) or not plain else [*labelled, *scored])
+    lines = english or foreign
     matches = [each for each in _SCALED.finditer(own) if each["percent"] or each["scale"] or each["given"]]
     matches = [each for each in (*matches, *_IN_WORDS.finditer(own)) if not _OF_OTHERS.match(each[0])]
     said = quotations.left_out([_stated(each, clamp=clamp) for each in matches], own)
+    plain = any(one.plain for one in scored)
+    in_form = reading.text.startswith(("{", "[", "```", "~~~"))
+    if in_json and plain and not in_form:
+        return _one([replace(each, plain=True, final=False) for each in (*scored, *(lines or said))])
+    if lines and not (in_json and plain):
+        return _one(lines if any(one.plain for one in lines) or not plain else [*lines, *scored])
     if scored:
-        in_form = reading.text.startswith(("{", "[", "```", "~~~"))
         return _one(
             scored if in_form or not said else [replace(each, plain=False) for each in (*scored, *said)]
         )
@@ -174,7 +175,9 @@ def _lines(label: re.Pattern[str], own: str, *, clamp: bool) -> list[Stated[Pars
         plain = _is_first(own, match.start()) or _WORDLESS.fullmatch(match["rest"]) is not None
         final = bool(re.search("final|overall", match["lead"] or "", re.IGNORECASE))
         amount = _amount(match, clamp=clamp)
-        found.append(Stated(amount, match.start(), match.start("rest"), plain, final))
+        # "Final score: 1" repeats a "score: 1" too.
+        start = match.end("lead") if label is _LABELLED else match.start()
+        found.append(Stated(amount, start, match.start("rest"), plain, final))
     return found
 
 

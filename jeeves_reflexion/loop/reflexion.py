@@ -39,9 +39,8 @@ from jeeves_reflexion.loop.factory import (
     checked_task,
     resolve,
 )
-from jeeves_reflexion.loop.outcome import attempt_of, finish
+from jeeves_reflexion.loop.outcome import attempt_of, drop, failure, finish, warn
 from jeeves_reflexion.loop.presets import DEFAULT_ATTEMPTS, DEFAULT_LESSONS, preset_of
-from jeeves_reflexion.loop.problems import drop, failure, warn
 from jeeves_reflexion.loop.stream import EventStream, run_streaming
 from jeeves_reflexion.loop.trace import traced
 from jeeves_reflexion.protocols import Evaluator, Memory

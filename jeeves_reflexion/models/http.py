@@ -1,17 +1,14 @@
-"""Posts JSON to a model's endpoint: pooled connections, time limits, retries, errors without secrets."""
+"""Posts JSON to a model's endpoint: the settings of retries, and errors of this package."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import anyio
-import anyio.lowlevel
 import httpx
 
 from jeeves_reflexion.errors import (
@@ -26,22 +23,12 @@ from jeeves_reflexion.errors import (
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import checked_settings, is_number
-from vectorstores.json_http import (
-    EXCERPT,
-    close_at_end_of_loop,
-    excerpt,
-    is_retried,
-    new_client,
-    parsed,
-    retry_after,
-    secrets_of,
-    without,
-)
+from vectorstores.json_http import JsonService, RequestError, parsed, repeated
 
 _TOO_LARGE: Final = 413
 # A refusal that may be due to this one conversation: it is too long, or a filter dislikes it.
 _ABOUT_TEXTS: Final = re.compile(
-    r"context|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
+    r"context|exceed|too long|too many|length|content|polic|safety|moderat", re.IGNORECASE
 )
 
 
@@ -75,8 +62,7 @@ class JsonEndpoint:
     """One address that takes JSON objects by POST and answers with JSON objects.
 
     What ``headers`` say, and ``secrets``, is taken out of every error. ``auth_hint`` says what to do when the endpoint
-    refuses the key; ``timeout`` is the seconds for one request, ``connect_timeout`` those for its connection. Each
-    event loop gets a connection pool of its own, closed by :meth:`aclose` or at the end of the loop.
+    refuses the key; ``timeout`` is the seconds for one request, ``connect_timeout`` those for its connection.
     """
 
     def __init__(
@@ -94,14 +80,12 @@ class JsonEndpoint:
             if not is_number(seconds) or seconds <= 0:
                 raise ConfigurationError(f"the {name} timeout must be above 0 seconds, not {seconds!r}")
         self.url = url
-        self._headers = dict(headers)
-        self._secrets = (*secrets, *secrets_of(headers))
+        self._service = JsonService(
+            url, headers, timeout=timeout, connect_timeout=connect_timeout, secrets=secrets, clean=redact
+        )
         self._auth_hint = auth_hint
-        self._timeout = timeout
-        self._connect_timeout = connect_timeout
         self._retry = retry
-        self._pool: anyio.lowlevel.RunVar[tuple[httpx.AsyncClient, AsyncGenerator[None, None]] | None]
-        self._pool = anyio.lowlevel.RunVar(f"jeeves_reflexion-{uuid.uuid4()}", None)
+        self.aclose = self._service.aclose
 
     async def post(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """Post an object and return the object that answers.
@@ -111,100 +95,40 @@ class JsonEndpoint:
         :class:`ModelTimeoutError` (no whole answer in time; not repeated, for the endpoint may be at work),
         :class:`ModelConnectionError` and :class:`ModelResponseError`.
         """
-        longest = self._retry.longest_wait
-        asked = 0
-        while True:
-            asked += 1
-            try:
-                return await self._try(body)
-            except _PassingError as passing:
-                error, after = passing.error, passing.after
-            if after is not None and after > longest:
-                note = f"it asks to wait {after:.0f} s, more than longest_wait ({longest:g} s)"
-                raise _noted(error, note) from error.__cause__
-            if asked > self._retry.retries:
-                raise (_noted(error, f"asked {asked} times") if asked > 1 else error) from error.__cause__
-            await anyio.sleep(self._retry.wait(asked) if after is None else after)
-
-    async def _try(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        client = await self._open()
+        retry = self._retry
         try:
-            with anyio.fail_after(self._timeout):
-                response = await client.post(self.url, content=json.dumps(body))
-        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise ModelTimeoutError(f"{self.url} gave no answer within {self._timeout:g} s") from None
-        except httpx.DecodingError as error:
-            raise ModelResponseError(f"{self.url} sent an answer that can't be unpacked: {error}") from error
-        except httpx.TransportError as error:
-            said = f"{type(error).__name__}: {error}"
-            reason = self._clean(said)
-            problem = ModelConnectionError(
-                f"can't talk to {self.url} ({reason}): is the address right, is it running?"
+            response = await repeated(
+                lambda: self._service.post(body),
+                retries=retry.retries,
+                wait=retry.wait,
+                longest_wait=retry.longest_wait,
             )
-            # A traceback shows the cause as it is.
-            problem.__cause__ = error if reason == excerpt(said) else None
-            if isinstance(error, httpx.UnsupportedProtocol):
-                raise problem from problem.__cause__
-            raise _PassingError(problem) from None
-        value = parsed(response.content) if response.is_success else None
+        except RequestError as failed:
+            raise self._error(failed) from failed.__cause__
+        value = parsed(response.content)
         if isinstance(value, dict):
             return value
-        raise self._refusal(response)
+        kind = response.headers.get("content-type", "no content type")
+        said = self._service.shown(response.text)
+        message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
+        raise ModelResponseError(message, status=response.status_code, said=said)
 
-    def _refusal(self, response: httpx.Response) -> Exception:
-        """Return the error for an answer that is no JSON object, or no success."""
-        status, said = response.status_code, self._clean(response.text)
+    def _error(self, failed: RequestError) -> ModelError:
+        status, said = failed.status, failed.said
+        if failed.kind == "late":
+            return ModelTimeoutError(str(failed))
+        if failed.kind == "unreachable":
+            return ModelConnectionError(str(failed))
         if status in {401, 403}:
             return ModelAuthError(
                 f"{self.url} refused the request ({status}): {self._auth_hint}. It said: {said}"
             )
-        if response.is_success:
-            kind = response.headers.get("content-type", "no content type")
-            message = f"{self.url} answered with something that is no JSON object ({kind}): {said}"
-            return ModelResponseError(message, status=status, said=said)
-        message = f"{self.url} answered {status}: {said}"
-        if is_retried(status):
-            error = ModelResponseError(message, status=status, said=said)
-            return _PassingError(error, retry_after(response.headers.get("retry-after")))
-        if 400 <= status < 500 and status != _TOO_LARGE and not _ABOUT_TEXTS.search(said):
-            return ModelRequestError(message, status=status, said=said)
-        return ModelResponseError(message, status=status, said=said)
-
-    def _clean(self, text: str) -> str:
-        """Return the beginning of a text, on one line, without the secret or anything that looks like one."""
-        return excerpt(redact(without(self._secrets, text)[: 20 * EXCERPT]))
+        about_texts = status == _TOO_LARGE or _ABOUT_TEXTS.search(said)
+        refused = 400 <= status < 500 and not failed.passing and not about_texts
+        kind = ModelRequestError if refused else ModelResponseError
+        return kind(str(failed), status=status or None, said=said)
 
     def unusable(self, what: str, body: Mapping[str, JSON]) -> ModelResponseError:
         """Return the error for an answer that is JSON but not what was asked for."""
-        said = self._clean(json.dumps(body, ensure_ascii=False))
+        said = self._service.shown(json.dumps(body, ensure_ascii=False))
         return ModelResponseError(f"{self.url} answered without {what}: {said}", status=200, said=said)
-
-    async def _open(self) -> httpx.AsyncClient:
-        pool = self._pool.get()
-        if pool is None:
-            client = new_client(self.url, self._headers, total=self._timeout, connect=self._connect_timeout)
-            pool = client, close_at_end_of_loop(client)
-            self._pool.set(pool)
-            await anext(pool[1])
-        return pool[0]
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; the next call opens new ones."""
-        pool = self._pool.get()
-        self._pool.set(None)
-        if pool is not None:
-            await pool[1].aclose()
-
-
-class _PassingError(Exception):
-    """An error that may not come again, ``after`` so many seconds if the endpoint said so."""
-
-    def __init__(self, error: ModelError, after: float | None = None) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.after = after
-
-
-def _noted(error: ModelError, note: str) -> ModelError:
-    error.args = (f"{error} ({note})",)
-    return error

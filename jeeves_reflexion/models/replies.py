@@ -196,17 +196,18 @@ def _unquoted(match: re.Match[str]) -> str:
     return _GONE if _TELLS.search(match[0]) else match[0]
 
 
-def prose(text: str, *, fenced: bool = False) -> str:
+def prose(text: str, *, fenced: bool = False, inline: bool = False) -> str:
     """Return an answer's own words: without JSON objects, and without quotations of every kind.
 
     Quotations are block quotations, closed fences, indented blocks, and what stands in quotation marks and states
-    something. In place of each stands one mark that is no word. ``fenced`` leaves what stands in fences.
+    something. In place of each stands one mark that is no word. ``fenced`` leaves what stands in fences, ``inline``
+    what stands in quotation marks.
     """
     for start, end in () if fenced else reversed(fences(text)):
         text = f"{text[:start]}{_GONE}{text[end:]}"
     for stated in reversed(list(values(text))):
         text = f"{text[: stated.start]}{_GONE}{text[stated.end :]}"
-    text = _QUOTED.sub(_unquoted, text)
+    text = text if inline else _QUOTED.sub(_unquoted, text)
     if "\\" in text or "$$" in text:
         text = _BOXED.sub(" ", text)
     lines, blank, indented = [], True, False

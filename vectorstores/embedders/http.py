@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import random
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,25 +16,19 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import httpx
 import numpy as np
 
 from vectorstores._checks import unit_vector
 from vectorstores.base import EmbeddingError, InvalidChunkError
 from vectorstores.embedders import check_texts, in_parts
 from vectorstores.json_http import (
-    EXCERPT,
+    JsonService,
+    RequestError,
     check_headers,
-    close_at_end_of_loop,
-    excerpt,
     is_loopback,
-    is_retried,
-    new_client,
     parse_base_url,
     parsed,
-    retry_after,
-    secrets_of,
-    without,
+    repeated,
 )
 
 if TYPE_CHECKING:
@@ -53,18 +46,13 @@ _TOO_LARGE: Final = frozenset({400, 413, 422})
 class RefusedError(EmbeddingError):
     """What a service answered instead of vectors, with its ``status``, 0 where it gave none.
 
-    ``too_large`` says that shorter or fewer texts may fare better, ``passing`` that the same may later, ``after`` so
-    many seconds if the service said so.
+    ``too_large`` says that shorter or fewer texts may fare better.
     """
 
-    def __init__(
-        self, message: str, status: int = 0, *, passing: bool = False, after: float | None = None
-    ) -> None:
+    def __init__(self, message: str, status: int = 0, *, too_large: bool = False) -> None:
         super().__init__(message)
         self.status = status
-        self.too_large = status in _TOO_LARGE
-        self.passing = passing
-        self.after = after
+        self.too_large = too_large
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +130,14 @@ class HttpEmbedder:
         self._base = str(base).rstrip("/")
         self._url = base.copy_with(path=base.path.rstrip("/") + "/embeddings")
         self._options = options or HttpOptions()
-        self._headers = {**self._options.headers, **({"Authorization": f"Bearer {key}"} if key else {})}
         self._told = False
-        # Each event loop has connections of its own.
-        self._endpoint: anyio.lowlevel.RunVar[_Endpoint | None]
-        self._endpoint = anyio.lowlevel.RunVar(f"vectorstores-{uuid.uuid4()}", None)
+        self._service = JsonService(
+            self._url,
+            {**self._options.headers, **({"Authorization": f"Bearer {key}"} if key else {})},
+            timeout=self._options.timeout,
+            connect_timeout=self._options.connect_timeout,
+            concurrency=self._options.concurrency,
+        )
 
     def __repr__(self) -> str:
         return f"HttpEmbedder({self._model!r}, dim={self._dim}, base_url={self._base!r})"
@@ -172,10 +163,7 @@ class HttpEmbedder:
 
     async def close(self) -> None:
         """Close the connections of the running event loop; the next call opens new ones."""
-        endpoint = self._endpoint.get()
-        self._endpoint.set(None)
-        if endpoint is not None:
-            await endpoint.close()
+        await self._service.aclose()
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """Return a float32 array of shape ``(len(texts), dim)``, rows of unit length in the texts' order.
@@ -185,42 +173,31 @@ class HttpEmbedder:
         """
         checked = check_texts(texts)
         await anyio.lowlevel.checkpoint()
-        endpoint = await self._open()
 
         async def ask(part: tuple[int, list[str]]) -> FloatArray:
-            return await self._fitting(endpoint, *part)
+            return await self._fitting(*part)
 
         parts = [*_parts(checked, self._options.batch_size)]
         found = await in_parts(parts, ask, self._options.concurrency)
         return np.concatenate([np.empty((0, self._dim), dtype=np.float32), *found])
 
-    async def _open(self) -> _Endpoint:
-        endpoint = self._endpoint.get()
-        if endpoint is None:
-            endpoint = _Endpoint(self._url, self._headers, self._options)
-            self._endpoint.set(endpoint)
-            await endpoint.open()
-        return endpoint
-
-    async def _fitting(self, endpoint: _Endpoint, start: int, texts: Sequence[str]) -> FloatArray:
+    async def _fitting(self, start: int, texts: Sequence[str]) -> FloatArray:
         """Ask for vectors, in halves where the texts are refused together, and of beginnings where one is too long.
 
         ``start`` is the index of the first text among its caller's.
         """
         try:
-            return await self._ask(endpoint, start, texts)
+            return await self._ask(start, texts)
         except RefusedError as error:
             if not error.too_large:
                 raise
             if len(texts) == 1:
-                return await self._beginning(endpoint, start, texts[0], error)
+                return await self._beginning(start, texts[0], error)
         half = len(texts) // 2
         parts = ((start, texts[:half]), (start + half, texts[half:]))
-        return np.concatenate([await self._fitting(endpoint, *part) for part in parts])
+        return np.concatenate([await self._fitting(*part) for part in parts])
 
-    async def _beginning(
-        self, endpoint: _Endpoint, start: int, text: str, refusal: RefusedError
-    ) -> FloatArray:
+    async def _beginning(self, start: int, text: str, refusal: RefusedError) -> FloatArray:
         """Ask for the vector of a text's longest beginning that is taken.
 
         Its length is a power of two, and depends on no other text, so that every process finds the same vector.
@@ -228,14 +205,14 @@ class HttpEmbedder:
         if len(text) <= _SHORT:
             raise refusal
         try:
-            await self._ask(endpoint, start, [text[:_SHORT]])
+            await self._ask(start, [text[:_SHORT]])
         except RefusedError:
             raise refusal from None  # of another reason: a short text is refused, too
         # What passes now may have been an outage, and nothing about the text.
         size = len(text) if refusal.status == 500 else _lower_power_of_two(len(text))
         while True:
             try:
-                row = await self._ask(endpoint, start, [text[:size]])
+                row = await self._ask(start, [text[:size]])
             except RefusedError as error:
                 if not error.too_large or size <= _SHORT:
                     raise
@@ -254,7 +231,7 @@ class HttpEmbedder:
                 )
             return row
 
-    async def _ask(self, endpoint: _Endpoint, start: int, texts: Sequence[str]) -> FloatArray:
+    async def _ask(self, start: int, texts: Sequence[str]) -> FloatArray:
         body: dict[str, JSON] = {
             "model": self._model,
             "input": [text or " " for text in texts],
@@ -262,8 +239,44 @@ class HttpEmbedder:
         }
         if self._options.send_dimensions:
             body["dimensions"] = self._dim
-        answer = await endpoint.post(body, long=any(len(text) > _SHORT for text in texts))
+        answer = await self._post(body, long=any(len(text) > _SHORT for text in texts))
         return await anyio.to_thread.run_sync(self._vectors, answer, start, len(texts))
+
+    async def _post(self, body: Mapping[str, JSON], *, long: bool) -> bytes:
+        """Post an object and return the JSON object that answers.
+
+        Where what is ``long`` was answered with the same 500 twice, it counts as refused for being too large: some
+        services run into an error of their own where a text is too long, and will again.
+        """
+        before = ""
+
+        async def call() -> bytes:
+            nonlocal before
+            try:
+                response = await self._service.post(body)
+            except RequestError as error:
+                if long and error.status == 500 and str(error) == before:
+                    raise RefusedError(before, 500, too_large=True) from None
+                before = str(error)
+                raise
+            if response.content.lstrip()[:1] != b"{":
+                said = self._service.shown(response.text)
+                raise RefusedError(f"{self._url} answered with something that is no JSON object: {said}")
+            return response.content
+
+        options = self._options
+        try:
+            return await repeated(
+                call, retries=options.retries, wait=_wait, longest_wait=options.longest_wait
+            )
+        except RequestError as error:
+            if error.status in {401, 403}:
+                hint = "check OPENAI_API_KEY, or the api_key you passed"
+                said = f"{self._url} refused the key ({error.status}): {hint}. It said: {error.said}"
+                raise EmbeddingError(said) from None
+            if error.kind != "refused" or error.passing:
+                raise EmbeddingError(str(error)) from None
+            raise RefusedError(str(error), error.status, too_large=error.status in _TOO_LARGE) from None
 
     def _vectors(self, answer: bytes, start: int, expected: int) -> FloatArray:
         """Return the embeddings of an answer in the order of the texts, or raise :class:`EmbeddingError`."""
@@ -293,88 +306,8 @@ class HttpEmbedder:
         return vectors
 
 
-class _Endpoint:
-    """One address that takes JSON objects by POST, for one event loop; closed by :meth:`close` or at the end of the
-    loop. What ``headers`` say is taken out of every error.
-    """
-
-    def __init__(self, url: httpx.URL, headers: Mapping[str, str], options: HttpOptions) -> None:
-        self._url = url
-        self._secrets = secrets_of(headers)
-        self._options = options
-        self._turns = anyio.Semaphore(options.concurrency)
-        self._client = new_client(url, headers, total=options.timeout, connect=options.connect_timeout)
-        self._holder = close_at_end_of_loop(self._client)
-
-    async def open(self) -> None:
-        """Have the connections closed when the event loop ends."""
-        await anext(self._holder)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._holder.aclose()
-
-    async def post(self, body: Mapping[str, JSON], *, long: bool = False) -> bytes:
-        """Post an object and return the JSON object that answers.
-
-        Repeats on 408, 409, 429, 5xx and broken connections with growing waits, or after the ``Retry-After`` of the
-        service. Where what is ``long`` was answered with the same 500 twice, it counts as refused for being too large.
-        """
-        before, longest = "", self._options.longest_wait
-        for attempt in range(self._options.retries + 1):
-            try:
-                async with self._turns:
-                    return await self._try(body)
-            except RefusedError as error:
-                if not error.passing:
-                    raise
-                failed = error
-            # Some services run into an error of their own where a text is too long, and will again.
-            if long and failed.status == 500 and str(failed) == before:
-                failed.too_large = True
-                raise failed
-            before = str(failed)
-            if failed.after is not None and failed.after > longest:
-                raise EmbeddingError(
-                    f"{failed} (it asks to wait {failed.after:.0f} s, more than longest_wait, {longest:g} s)"
-                ) from failed
-            if attempt < self._options.retries:
-                wait = min(0.5 * 2.0**attempt, longest) * random.uniform(0.5, 1.0)  # noqa: S311
-                await anyio.sleep(wait if failed.after is None else failed.after)
-        raise EmbeddingError(f"{failed} (asked {attempt + 1} times)" if attempt else str(failed)) from failed
-
-    async def _try(self, body: Mapping[str, JSON]) -> bytes:
-        try:
-            with anyio.fail_after(self._options.timeout):
-                response = await self._client.post(self._url, content=json.dumps(body))
-        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise EmbeddingError(f"{self._url} gave no answer within {self._options.timeout:g} s") from None
-        except httpx.DecodingError as error:
-            raise EmbeddingError(f"{self._url} sent what can't be unpacked: {error}") from None
-        except httpx.TransportError as error:
-            reason = self._clean(f"{type(error).__name__}: {error}")
-            raise RefusedError(
-                f"can't talk to {self._url} ({reason}): is the address right, is it running?",
-                passing=not isinstance(error, httpx.UnsupportedProtocol),
-            ) from None
-        status = response.status_code
-        if response.is_success and response.content.lstrip()[:1] == b"{":
-            return response.content
-        said = self._clean(response.text)
-        if response.is_success:
-            raise RefusedError(f"{self._url} answered with something that is no JSON object: {said}")
-        if status in {401, 403}:
-            hint = "check OPENAI_API_KEY, or the api_key you passed"
-            raise EmbeddingError(f"{self._url} refused the key ({status}): {hint}. It said: {said}")
-        raise RefusedError(
-            f"{self._url} answered {status}: {said}",
-            status,
-            passing=is_retried(status),
-            after=retry_after(response.headers.get("retry-after")),
-        )
-
-    def _clean(self, text: str) -> str:
-        return excerpt(without(self._secrets, text)[: 20 * EXCERPT])
+def _wait(retry: int) -> float:
+    return 0.5 * 2.0 ** min(retry - 1, 1_000) * random.uniform(0.5, 1.0)  # noqa: S311
 
 
 def _parts(texts: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:

@@ -30,6 +30,7 @@ _ERRORS: Final = {
         UnknownRequestError,
         errors.ModelAuthError,
         errors.ModelError,
+        errors.ModelRequestError,
         errors.SandboxUnavailableError,
         errors.LessonStoreError,
         ExperimentError,

@@ -40,6 +40,15 @@ def test_c06_prose_becomes_the_same():
     assert verdict.suggestions == ()
 
 
+def test_what_a_judge_quotes_stays_in_its_issues_and_its_rationale():
+    verdict = read_reply(
+        'Score: 0.4\nRationale: It says "total: 5".\nIssues:\n- the line "total: 5" is wrong'
+    )
+    assert (verdict.rationale, verdict.issues) == ('It says "total: 5".', ('the line "total: 5" is wrong',))
+    verdict = read_reply("Score: 0.4\nWrong.\n```\nIssues:\n- none of it is mine\nConfidence: 1.0\n```")
+    assert (verdict.issues, verdict.confidence) == ((), UNSTATED_CONFIDENCE)
+
+
 def test_prose_without_headings_is_its_own_rationale():
     verdict = read_reply("I'd say the score is 0.4.\nIt never answers.")
     assert (verdict.score, verdict.confidence) == (0.4, UNSTATED_CONFIDENCE)

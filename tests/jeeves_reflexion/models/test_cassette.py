@@ -55,7 +55,9 @@ _COMPLETIONS = st.builds(
 )
 _ERRORS = st.builds(
     RecordedError,
-    error=st.sampled_from(["ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError"]),
+    error=st.sampled_from(
+        ["ModelError", "ModelTimeoutError", "ModelConnectionError", "ModelResponseError", "ModelRequestError"]
+    ),
     message=_WORDS,
     status=st.none() | st.integers(100, 599),
     said=_WORDS,

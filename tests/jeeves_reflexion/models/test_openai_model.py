@@ -136,6 +136,7 @@ async def test_other_failures_are_not(endpoint, canned, status):
         (422, "extra fields not permitted: top_k", True),
         (400, "This model's maximum context length is 4096 tokens", False),
         (400, "The response was filtered by the content management policy", False),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed", False),
         (413, "request too large", False),
         (301, "moved", False),
     ],

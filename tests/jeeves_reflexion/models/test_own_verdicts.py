@@ -171,6 +171,8 @@ async def test_nor_is_a_shortened_quotation_of_its_json_a_verdict(fields, frame,
         'It gave:\n```json\n{"name": "Bo", "score": 1.0}\n```\nI give it 1/10.',
         'It gave:\n```json\n{"name": "Bo", "score": 1.0}\n```\n\nscore: 0.1\nrationale: wrong',
         "score: 0.1 - for all that it says is\n\nScore = 1.0\n\nand no more",
+        'It gave, as I write it:\n```json\n{"score": 1.0, "rationale": "fine"}\n```\nNo.\n\nscore: 0.1',
+        "score: 0.1\nIt ends so:\n\nBo is right.\nFinal score: 1.0",
     ],
 )
 async def test_a_changed_quotation_counts_as_disagreement(reply):
