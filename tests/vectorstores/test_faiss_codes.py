@@ -259,8 +259,8 @@ async def test_places_of_removed_rows_are_given_up(tmp_path, monkeypatch):
         assert len(await store.search_by_vector(rows[0], k=4000)) == 2000
         # So few are left that they need neither a file nor codes.
         await store.delete([f"c{n}" for n in range(3501)])
-        assert len(await store.search_by_vector(rows[0], k=4000)) == 249
-        assert len(store._engine._state.index.get("test").matrix.rows) == 249
+        assert len(await store.search_by_vector(rows[0], k=4000)) == 250
+        assert len(store._engine._state.index.get("test").matrix.rows) == 250
 
 
 @pytest.mark.anyio
