@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 from vectorstores._engine import Query
-from vectorstores.sqlite_faiss import codes, index, namespace
+from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 DIM = 96
@@ -240,6 +240,7 @@ async def test_no_search_waits_for_codes(tmp_path, monkeypatch):
 @pytest.mark.anyio
 async def test_places_of_removed_rows_are_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 1000)
+    monkeypatch.setattr(upkeep, "_REST", 0.0)
     rows = clustered(4000, 80)
     async with open_at(tmp_path) as store:
         await store.add(chunks(rows))
