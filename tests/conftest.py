@@ -11,6 +11,11 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import settings
+
+# No test depends on how busy the machine is.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)

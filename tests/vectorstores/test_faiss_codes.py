@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vectorstores import Chunk, FaissVectorStore, HashingEmbedder
 from vectorstores._engine import Query
-from vectorstores.sqlite_faiss import codes, index, namespace
+from vectorstores.sqlite_faiss import codes, index, namespace, upkeep
 from vectorstores.sqlite_faiss.namespace import Namespace
 
 DIM = 96
@@ -240,6 +240,7 @@ async def test_no_search_waits_for_codes(tmp_path, monkeypatch):
 @pytest.mark.anyio
 async def test_places_of_removed_rows_are_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "INDEX_FROM", 1000)
+    monkeypatch.setattr(upkeep, "_REST", 0.0)
     rows = clustered(4000, 80)
     async with open_at(tmp_path) as store:
         await store.add(chunks(rows))
@@ -257,6 +258,10 @@ async def test_places_of_removed_rows_are_given_up(tmp_path, monkeypatch):
     async with open_at(tmp_path) as store:
         assert (await store.search_by_vector(rows[2001], k=1))[0].chunk.id == "c2001"
         assert len(await store.search_by_vector(rows[0], k=4000)) == 2000
+        # So few are left that they need neither a file nor codes.
+        await store.delete([f"c{n}" for n in range(3501)])
+        assert len(await store.search_by_vector(rows[0], k=4000)) == 250
+        assert len(store._engine._state.index.get("test").matrix.rows) == 250
 
 
 @pytest.mark.anyio

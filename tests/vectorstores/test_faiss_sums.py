@@ -25,7 +25,7 @@ from vectorstores._json import weigh
 from vectorstores.sqlite_faiss import index, rows, upkeep
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.namespace import Namespace
-from vectorstores.sqlite_faiss.sums import metadata_sum, text_sum, vector_sums
+from vectorstores.sqlite_faiss.rows import metadata_sum, text_sum, vector_sums
 
 DIM = 32
 

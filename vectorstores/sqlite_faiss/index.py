@@ -21,7 +21,7 @@ MEMORY: Final = 512 * 2**20
 INDEX_FROM: Final = 5_000
 """From so many rows on, a namespace has codes and a file; fewer are compared, and read, as quickly without."""
 ROLE: Final = "search"
-# Places of removed rows that are borne in a namespace without a file.
+# Places of removed rows that are borne in a namespace that needs no file.
 _DEAD: Final = 1000
 
 
@@ -88,7 +88,8 @@ class Index:
                 space = self._loaded(connection, namespace, newest)
             else:
                 space.follow(connection, newest)
-                if space.snapshot is None and space.matrix.dead > max(_DEAD, len(space.matrix)):
+                live = len(space.matrix)
+                if live < INDEX_FROM and space.matrix.dead > max(_DEAD, live):
                     space = self._loaded(connection, namespace, newest)
         except BaseException:
             # Half of the changes may be in: read it anew next time.

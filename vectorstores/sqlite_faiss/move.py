@@ -19,7 +19,7 @@ from vectorstores.reembedding import Reembedding
 from vectorstores.sqlite_faiss import schema
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import DATABASE, INDEX
-from vectorstores.sqlite_faiss.sums import vector_sums
+from vectorstores.sqlite_faiss.rows import vector_sums
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened

@@ -25,7 +25,7 @@ VECTORS: Final = "(row INTEGER PRIMARY KEY, vector BLOB NOT NULL, sum INTEGER) S
 
 # A chunk's row number is the number of the change that first inserted it, so it is never used twice and gives
 # the order of insertion. Vectors lie apart from the texts, so that reading metadata does not drag them along.
-# A sum is that of the module `sums`. A token is random: it tells changes of the same number in different histories.
+# A sum is that of the module `rows`. A token is random: it tells changes of the same number in different histories.
 _STATEMENTS: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE chunks (

@@ -76,13 +76,13 @@ class Upkeep:
         self._closing = threading.Event()
         self._unclear = False
         self._failing = False
-        self._waiting: set[str] = set()
+        self._tended: set[str] = set()
         self._not_before: dict[str, float] = {}
 
     def look_after(self, namespace: str) -> None:
         """Have the file of a namespace written if that is due; after every search of it."""
         space = self._index.get(namespace)
-        if space is None or namespace in self._waiting:
+        if space is None or namespace in self._tended:
             return
         if len(space.matrix) >= SLOW_FROM and not coding.has_faiss():
             warn_once(
@@ -90,7 +90,7 @@ class Upkeep:
                 ' pip install "jeeves-reflexion[faiss]" makes that several times as fast'
             )
         if self._is_due(space, _IDLE) and self._not_before.get(namespace, 0.0) <= time.monotonic():
-            self._waiting.add(namespace)
+            self._tended.add(namespace)
             self._start(self._files, self._tend, namespace)
 
     def scrub_soon(self) -> None:
@@ -124,7 +124,6 @@ class Upkeep:
                 self._start(self._scrubs, self._scrub, min(2 * wait, _SCRUB_LATEST))
 
     def _tend(self, namespace: str) -> None:
-        self._waiting.discard(namespace)
         begun = time.monotonic()
         wait = _AGAIN
         try:
@@ -140,6 +139,8 @@ class Upkeep:
                 error,
             )
         self._not_before[namespace] = time.monotonic() + wait
+        # Only now: a search meanwhile would have it done once more.
+        self._tended.discard(namespace)
 
     def _make(self, namespace: str) -> None:
         """Write the file of a namespace, and go on with what is in it."""
