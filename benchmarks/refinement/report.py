@@ -46,7 +46,6 @@ def page(found: Measured) -> str:
             "sensitive": f"{SENSITIVE:g}",
             "strict_regions": _regions(found.strict),
             "strict_together": _together(found.strict),
-            "loose_regions": _regions(found.loose),
             "loose_together": _together(found.loose),
             "varied": _varied(found.varied),
         },
