@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 
 import click
 
@@ -50,6 +51,16 @@ class Program(click.Group):
             importlib.import_module(f"jeeves_reflexion.cli.{cmd_name}"), cmd_name
         )
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say which command was meant where one is near; click knows only commands that are loaded."""
+        name = args[0]
+        near = [] if name in _COMMANDS or ctx.resilient_parsing else get_close_matches(name, _COMMANDS, 1)
+        if near:
+            ctx.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without loading them."""

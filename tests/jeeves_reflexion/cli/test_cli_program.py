@@ -72,6 +72,14 @@ def test_a_file_that_is_not_there_is_said_without_the_number_of_the_error(cli, t
         assert "[Errno" not in result.stderr
 
 
+def test_a_mistyped_command_is_told_which_was_meant(cli):
+    for typed, meant in (("lesons", "lessons"), ("benchmark", "bench"), ("notse", "notes")):
+        refused = cli(typed)
+        assert refused.exit_code == 2
+        assert f"No such command {typed!r}. Did you mean {meant!r}?" in refused.stderr
+    assert "Did you mean" not in cli("xyzzy").stderr
+
+
 def test_the_version_is_that_of_the_package(cli):
     import jeeves_reflexion
 
