@@ -45,7 +45,8 @@ def names(url: str) -> set[str]:
             " UNION SELECT c.relname FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid"
             " WHERE i.indrelid = 'vectorstores.chunks'::regclass AND i.indisvalid AND relname ~ 'vector|pending'"
             " UNION SELECT tgname FROM pg_trigger WHERE tgrelid = 'vectorstores.chunks'::regclass"
-            " UNION SELECT proname FROM pg_proc WHERE pronamespace = 'vectorstores'::regnamespace",
+            " UNION SELECT proname FROM pg_proc WHERE pronamespace = 'vectorstores'::regnamespace"
+            " AND proname ~ 'vector'",
         )
     }
 

@@ -83,6 +83,8 @@ class About:
     vector_schema: str
     iterative: bool
     """Whether a walk through an index goes on until enough admitted rows are found: from pgvector 0.8 on."""
+    deletes: bool
+    """Whether this role may DELETE; else it deletes by the functions of :mod:`vectorstores.postgres.security`."""
 
     @property
     def column(self) -> str:

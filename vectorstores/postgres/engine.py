@@ -102,7 +102,7 @@ class PostgresEngine:
             self._known = await self._learn()
         known = self._known
         self._check_usable()
-        return Transactions(Pool(known.place, self._settings.options, known.about))
+        return Transactions(Pool(known.place, self._settings.options, known.about), known.about)
 
     def _close_all(self, loops: Sequence[asyncio.AbstractEventLoop]) -> None:
         here: asyncio.AbstractEventLoop | None = None
@@ -192,10 +192,11 @@ class PostgresEngine:
 
     async def delete(self, namespace: str, ids: Sequence[str], records: Sequence[RecordRow]) -> int:
         """See :class:`~vectorstores._engine.Engine`."""
+        about = self._ready().about
         refuse_records(records)
 
         async def work(connection: Connection) -> int:
-            count = await chunks.delete_chunks(connection, namespace, ids) if ids else 0
+            count = await chunks.delete_chunks(connection, namespace, ids, about) if ids else 0
             await chunks.append_records(connection, namespace, records)
             return count
 
@@ -253,7 +254,8 @@ class PostgresEngine:
         """See :class:`~vectorstores._engine.Engine`."""
         if "\0" in collection:
             return 0
-        return await self._write(chunks.delete_records, namespace, collection, keys)
+        about = self._ready().about
+        return await self._write(chunks.delete_records, namespace, collection, keys, about)
 
 
 def _opened(opening: asyncio.Task[Transactions]) -> Transactions | None:

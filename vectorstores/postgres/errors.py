@@ -65,7 +65,7 @@ def translated(error: psycopg.Error | TimeoutError, place: Place) -> VectorStore
             f"the store is of an earlier version; its owner has to open it once before others write ({said})"
         )
     elif isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName | pg.UndefinedColumn):
-        told = f"the tables of the store are gone or changed ({said}); open it again"
+        told = f"the tables of the store are gone, changed, or not for this role ({said}); open it again"
     elif isinstance(error, pg.InsufficientPrivilege):
         told = f"{said}; {_advice(said, place)}"
     # Its time limit and pg_cancel_backend() share a code. In another language, what the server said has to do.

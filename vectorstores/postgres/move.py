@@ -30,6 +30,7 @@ from vectorstores.postgres.schema import (
     renew,
     require_vector,
 )
+from vectorstores.postgres.security import grant_columns
 from vectorstores.postgres.values import Vector
 from vectorstores.reembedding import Reembedding
 
@@ -96,7 +97,7 @@ class PostgresMove:
             return await describe(connection, place, said)
 
         about = await on_connection(place, options, look)
-        self._opened = Transactions(Pool(place, options, about))
+        self._opened = Transactions(Pool(place, options, about), about)
         moving = await self._transactions.write(self._prepare)
         if moving:
             await self._transactions.write(self._add_indexes)
@@ -120,6 +121,7 @@ class PostgresMove:
             return False
         self._generation = 1 + max(int(said["generation"]), int(said.get(_LAST, 0)))
         await connection.execute(add_column(self._generation, target.dim))
+        await grant_columns(connection, self._place)
         names = {"name": _trigger_name(self._generation), "column": self._column}
         await connection.execute(sql.SQL(_TRIGGER).format(**names))
         values = (target.embedder_id, repr(target.embedder), str(target.dim), str(self._generation))

@@ -221,8 +221,9 @@ class _Doubt(Generic[T]):
 class Transactions:
     """Reads and writes on the connections of a pool, tried again while that is safe."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, about: About) -> None:
         self._pool = pool
+        self._sweep = _SWEEP if about.deletes else b"SELECT remove_commits()"
         self._swept = False
 
     def close(self) -> None:
@@ -279,7 +280,7 @@ class Transactions:
         result = await work(connection)
         if not self._swept:
             self._swept = True
-            await connection.execute(_SWEEP)
+            await connection.execute(self._sweep)
         connection.writes += 1
         await connection.execute(_NOTE, (connection.key, connection.writes), prepare=True)
         return result

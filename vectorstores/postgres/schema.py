@@ -94,20 +94,23 @@ _FORGET_STATISTICS: Final = (
     " LEFT JOIN pg_collation o ON o.oid = a.attcollation"
     " WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY(%s) AND a.attstattarget IS DISTINCT FROM 0"
 )
-# What earlier versions had beside these tables: embeddings that were computed before, and functions by which a secured
-# role deleted.
+# What earlier versions had beside these tables: embeddings that were computed before.
 _EARLIER: Final = """
     DROP TABLE IF EXISTS embeddings;
     DROP SEQUENCE IF EXISTS embedding_clock;
-    DROP FUNCTION IF EXISTS remove_chunks(text, text[]), remove_records(text, text, text[]),
-        remove_embeddings(bytea[]), remove_commits();
+    DROP FUNCTION IF EXISTS remove_embeddings(bytea[]);
 """
-# For all who may write chunks.
-_GRANTS: Final = (
-    "SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I.chunks, %%1$I.records, %%1$I.commits TO %%I',"
-    " n.nspname, r.rolname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,"
-    " aclexplode(c.relacl) AS acl JOIN pg_roles r ON r.oid = acl.grantee"
-    " WHERE n.nspname = %s AND c.relname = 'chunks' AND acl.privilege_type = 'INSERT'"
+# For all who may write chunks, and of these for those who may delete.
+_COMMITS_GRANTS: Final = (
+    "SELECT format('GRANT ' || CASE acl.privilege_type WHEN 'INSERT' THEN 'SELECT, INSERT, UPDATE (number, at)'"
+    " ELSE 'DELETE' END || ' ON %%I.commits TO %%I', n.nspname, r.rolname)"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, aclexplode(c.relacl) AS acl"
+    " JOIN pg_roles r ON r.oid = acl.grantee"
+    " WHERE n.nspname = %s AND c.relname = 'chunks' AND acl.privilege_type IN ('INSERT', 'DELETE')"
+)
+_DELETES: Final = (
+    "SELECT has_table_privilege(c.oid, 'DELETE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relname = 'chunks'"
 )
 
 
@@ -150,6 +153,7 @@ async def describe(connection: Connection, place: Place, said: Mapping[str, str]
         vector_oids=oids,
         vector_schema=vector_schema,
         iterative=version >= ITERATIVE,
+        deletes=await one(connection, _DELETES, (place.schema,)),
     )
 
 
@@ -302,9 +306,9 @@ async def renew(connection: Connection, place: Place) -> None:
                 await connection.execute(_COMMITS)
                 owner = sql.Identifier(await check_owner(connection, place))
                 await connection.execute(sql.SQL("ALTER TABLE commits OWNER TO {}").format(owner))
+                await execute_made(connection, _COMMITS_GRANTS, place.schema)
             if "embedding_clock" in names:
                 await connection.execute(_EARLIER)
-            await execute_made(connection, _GRANTS, place.schema)
     except (StoreUnavailableError, pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction) as error:
         # Such as another role than the owner, or a standby.
         _LOG.info("%s is of an earlier version; its owner has to open it once: %s", place, error)

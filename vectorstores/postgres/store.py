@@ -82,11 +82,11 @@ class PostgresVectorStore(Store):
         needs on the store's tables and loses all others there; a store opened with that role's address works as ever,
         but a namespace that is not its own is empty to it and can't be written, whatever statement is sent. What it
         learns of others, and what it can slow down, is said in ``docs/postgresql.md``.
-        ``namespaces=[]`` takes all its rights. Where the role loses a namespace, its sessions are ended.
+        ``namespaces=[]`` takes all its rights. Where the role loses something, its sessions are ended.
         Raises :class:`~vectorstores.StoreUnavailableError` without the right to do so, or to end its sessions (its
         rights are changed then), for a role that is not there or that PostgreSQL holds to no policy (a superuser,
-        one with BYPASSRLS, the tables' owner, and the members of these), and for one that has rights on the tables
-        that no policy holds, or could make functions beside them, as everybody or by a group.
+        one with BYPASSRLS, the tables' owner, and the members of these), and for one that has more rights on the
+        tables, or could make functions beside them, as everybody or by a group.
         """
         if isinstance(namespaces, str):
             raise TypeError("namespaces must be a sequence of namespaces, not one string")
