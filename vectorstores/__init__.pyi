@@ -23,22 +23,22 @@ from vectorstores.base import VectorStore as VectorStore
 from vectorstores.base import VectorStoreError as VectorStoreError
 from vectorstores.base import new_id as new_id
 from vectorstores.embedders.cached import CachedEmbedder as CachedEmbedder
-from vectorstores.embedders.hashing import HashingEmbedder as HashingEmbedder
 from vectorstores.embedders.http import HttpEmbedder as HttpEmbedder
 from vectorstores.embedders.http import HttpOptions as HttpOptions
 from vectorstores.embedders.onnx import OnnxEmbedder as OnnxEmbedder
 from vectorstores.embedders.sentence_transformers import (
     SentenceTransformerEmbedder as SentenceTransformerEmbedder,
 )
+from vectorstores.embedders.word_hashes import HashingEmbedder as HashingEmbedder
 from vectorstores.memory import InMemoryVectorStore as InMemoryVectorStore
+from vectorstores.migration import Reembedding as Reembedding
+from vectorstores.migration import ReembeddingEstimate as ReembeddingEstimate
+from vectorstores.migration import estimate_reembedding as estimate_reembedding
+from vectorstores.migration import reembed as reembed
 from vectorstores.origin import AbsentEmbedder as AbsentEmbedder
 from vectorstores.origin import Origin as Origin
 from vectorstores.origin import origin_of as origin_of
 from vectorstores.postgres import PostgresOptions as PostgresOptions
 from vectorstores.postgres import PostgresVectorStore as PostgresVectorStore
-from vectorstores.reembedding import Reembedding as Reembedding
-from vectorstores.reembedding import ReembeddingEstimate as ReembeddingEstimate
-from vectorstores.reembedding import estimate_reembedding as estimate_reembedding
-from vectorstores.reembedding import reembed as reembed
 from vectorstores.sqlite_faiss import FaissVectorStore as FaissVectorStore
 from vectorstores.store import Store as Store

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from benchmarks.report import counted_share, out_option, table, write_result
-from jeeves_reflexion.lessons.screening.detecting import KINDS, screen
+from jeeves_reflexion.lessons.screening.rules import KINDS, screen
 from jeeves_reflexion.statistics import wilson
 
 CORPORA = Path(__file__).with_name("corpora")

@@ -14,7 +14,7 @@ from typing import Final
 from jeeves_reflexion.callables import aside
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, UnreadableReplyError
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
-from jeeves_reflexion.lessons.screening.detecting import Finding
+from jeeves_reflexion.lessons.screening.rules import Finding
 from jeeves_reflexion.lessons.screening.screens import Screen, screened
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.protocols import Reflector

@@ -16,7 +16,7 @@ from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file
 from jeeves_reflexion.lessons.gate import EXCERPT_CHARACTERS, clean_prompt, clean_task
 from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.protocols import Memory
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import logger

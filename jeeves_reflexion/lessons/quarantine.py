@@ -20,7 +20,7 @@ from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import HISTORY, PUT_BACK, Change, entry_key
 from jeeves_reflexion.lessons.records import Moment, Texts, WholeLesson, checked, whole
 from jeeves_reflexion.lessons.repository import Repository
-from jeeves_reflexion.lessons.screening.detecting import Finding, screen
+from jeeves_reflexion.lessons.screening.rules import Finding, screen
 from jeeves_reflexion.types import JSON, Lesson
 from vectorstores.base import ConflictError, Record, RecordWrite
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.reflections.forms import FORMS, PRINCIPLE
 from jeeves_reflexion.reflections.markdown import Entry
 from jeeves_reflexion.text import cut_middle, fence, one_line

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes.values import TaskReflection
 

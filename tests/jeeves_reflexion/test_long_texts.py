@@ -21,7 +21,7 @@ from jeeves_reflexion.lessons.duplicates import normalised
 from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.gate import shape_problem
 from jeeves_reflexion.lessons.screening.characters import clean_characters, hidden_text
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.models.advice import read_lesson, repeats
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.replies import answer, json_value, prose

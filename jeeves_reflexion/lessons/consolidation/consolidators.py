@@ -11,7 +11,7 @@ import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
 from jeeves_reflexion.lessons.consolidation.operations import Operation, OperationKind
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, Refused
 from jeeves_reflexion.lessons.duplicates import is_equal
 from jeeves_reflexion.lessons.history import listed
 from jeeves_reflexion.lessons.records import MOST_TASKS, TASKS, checked

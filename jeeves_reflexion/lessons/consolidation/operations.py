@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from jeeves_reflexion.lessons.duplicates import least_trust, merged, merged_away, normalised, scope_of
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
 from jeeves_reflexion.lessons.records import DRAWN_FROM
-from jeeves_reflexion.lessons.screening.detecting import screen
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson, Provenance
 

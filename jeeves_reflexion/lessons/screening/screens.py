@@ -13,7 +13,7 @@ from typing import Protocol, cast
 from jeeves_reflexion.callables import run
 from jeeves_reflexion.errors import UnreadableReplyError
 from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.lessons.screening.detecting import Finding, screen
+from jeeves_reflexion.lessons.screening.rules import Finding, screen
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Message

@@ -20,7 +20,7 @@ from jeeves_reflexion import (
     VectorLessonStore,
 )
 from jeeves_reflexion.lessons.consolidation.operations import DRAWN_FROM, Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.records import COPIES, WORDINGS, whole
 from jeeves_reflexion.lessons.traces import forgotten

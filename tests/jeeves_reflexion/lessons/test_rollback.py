@@ -9,7 +9,7 @@ import pytest
 from jeeves_reflexion import LessonSettings, LessonStoreError, Provenance, Reflection, Task, VectorLessonStore
 from jeeves_reflexion.errors import LessonRefusedError, UnknownLessonError
 from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.loop.lesson_address import open_lessons

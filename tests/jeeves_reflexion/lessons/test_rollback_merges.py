@@ -9,7 +9,7 @@ import pytest
 
 from jeeves_reflexion import Provenance, Reflection, Task
 from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, apply, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import HISTORY, Change
 from jeeves_reflexion.lessons.records import COPIES, chunk_ids

@@ -11,7 +11,7 @@ from noting import REPLY, Heard, SixFields, TwoMethods, noted
 from benchmarks.lessons.screening import load
 from jeeves_reflexion import ScriptedModel, Session
 from jeeves_reflexion import Task as CoreTask
-from jeeves_reflexion.lessons.screening.detecting import KINDS, screen
+from jeeves_reflexion.lessons.screening.rules import KINDS, screen
 from jeeves_reflexion.tasknotes import (
     Ensemble,
     InMemoryReflectionStore,

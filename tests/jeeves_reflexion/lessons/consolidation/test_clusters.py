@@ -8,7 +8,7 @@ import pytest
 
 from jeeves_reflexion import Curator, Provenance, Reflection, Task
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.lessons.consolidation.planning import clusters
+from jeeves_reflexion.lessons.consolidation.plans import clusters
 
 pytestmark = pytest.mark.anyio
 

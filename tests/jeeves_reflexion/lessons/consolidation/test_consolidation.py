@@ -10,7 +10,7 @@ import pytest
 from jeeves_reflexion import LessonStoreError, Provenance, Reflection, Task
 from jeeves_reflexion.lessons.consolidation.consolidators import RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, Refused, apply, clusters, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, Refused, apply, clusters, plan
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import DRAWN_FROM, MERGED_INTO

@@ -16,7 +16,7 @@ from jeeves_reflexion.lessons.consolidation.consolidators import (
     parse,
 )
 from jeeves_reflexion.lessons.consolidation.operations import MOST_ADDED, Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, plan
 from jeeves_reflexion.models import ScriptedModel
 from jeeves_reflexion.types import Lift
 

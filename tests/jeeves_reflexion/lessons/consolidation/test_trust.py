@@ -11,7 +11,7 @@ from jeeves_reflexion import Lesson, Provenance
 from jeeves_reflexion.errors import ModelTimeoutError
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator
 from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, plan
 from jeeves_reflexion.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio

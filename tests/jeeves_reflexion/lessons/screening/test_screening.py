@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.lessons.screening import load
-from jeeves_reflexion.lessons.screening.detecting import EXCERPT_CHARACTERS, KINDS, screen
+from jeeves_reflexion.lessons.screening.rules import EXCERPT_CHARACTERS, KINDS, screen
 
 ATTACKS = load("attacks.jsonl")
 BENIGN = load("benign.jsonl")

@@ -18,7 +18,7 @@ from jeeves_reflexion import (
 )
 from jeeves_reflexion.lessons import Curator, Finding, ModelScreen
 from jeeves_reflexion.lessons.consolidation.operations import Operation
-from jeeves_reflexion.lessons.consolidation.planning import Proposals, plan
+from jeeves_reflexion.lessons.consolidation.plans import Proposals, plan
 from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
