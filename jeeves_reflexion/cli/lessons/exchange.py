@@ -97,10 +97,8 @@ def _flat_value(value: Any) -> Any:  # noqa: ANN401 - of whatever field
 
 
 def _uncovered(value: Any) -> Any:  # noqa: ANN401 - JSON of a program, which comes back as it was but for this
-    """Return JSON without the characters that break up a secret in it."""
     if isinstance(value, str):
-        cleaned = clean_characters(value)
-        return value if redact(cleaned) == cleaned else cleaned
+        return gate.uncovered(value)
     if isinstance(value, Mapping):
         return {_uncovered(key): _uncovered(item) for key, item in value.items()}
     return [_uncovered(item) for item in value] if isinstance(value, list) else value
