@@ -24,8 +24,16 @@ from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 GROUP = "jeeves_reflexion.benchmarks"
 
 
+def _file(ctx: click.Context, _: click.Parameter, value: Path) -> Path:
+    # Not by click, which names an argument by its metavar, and the usage has this one's already.
+    if not value.exists() or value.is_dir():
+        what = "is a directory" if value.is_dir() else "does not exist"
+        raise click.BadParameter(f"File '{value}' {what}.", ctx, param_hint="'TASKS.jsonl'")
+    return value
+
+
 @click.command("TASKS.jsonl", short_help="Your own tasks: JSON lines with a prompt each.")
-@click.argument("tasks", metavar="", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("tasks", metavar="", type=click.Path(path_type=Path), callback=_file)
 @click.option(
     "--agent",
     metavar="MODULE:NAME",

@@ -52,7 +52,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     name = "Interrupted" if stopped else type(shown).__name__
     message = _of_file(shown) if isinstance(shown, OSError) else str(shown)
     message = re.sub(r"\[Errno \d+\] ", "", message) or ("the command was stopped" if stopped else name)
-    if as_json:
+    if as_json and not _is_of_stdout(shown):
         sys.stdout.write(json.dumps({"error": {"kind": name, "message": message}}) + "\n")
     else:
         screen.error(message, label="interrupted" if stopped else "error")
@@ -62,7 +62,13 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 def _of_file(error: OSError) -> str:
     from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - not for --help
 
-    return f"{redact(str(error.filename)):.200}: {error.strerror}"
+    name = "standard output" if _is_of_stdout(error) else redact(str(error.filename))
+    return f"{name:.200}: {error.strerror}"
+
+
+def _is_of_stdout(error: BaseException) -> bool:
+    """Whether writing the answer failed: errors of files and of connections name what they are of."""
+    return isinstance(error, OSError) and error.filename is None and not isinstance(error, ConnectionError)
 
 
 def exit_code(error: BaseException) -> int:

@@ -174,7 +174,7 @@ def _row(history: NoteHistory) -> dict[str, str]:
         "id": history.identity[:_SHORT_ID],
         "date": _when(max(times)) if times else "-",
         "version": f"version {history.current}",
-        "reflections": f"{history.run_count} reflections",
+        "reflections": counted(history.run_count, "reflection"),
         "description": abridge(history.description, _EXCERPT) or "(no description)",
     }
 

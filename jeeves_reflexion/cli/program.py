@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 from difflib import get_close_matches
 
@@ -83,7 +84,7 @@ class Program(click.Group):
         except CAUGHT as error:
             ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
         except OSError as error:
-            if error.filename is None:  # such as a pipe that nobody reads, which click ends quietly
+            if error.errno == errno.EPIPE:  # nobody reads any more, which click ends quietly
                 raise
             ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
 

@@ -55,14 +55,15 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
 def of_user(*names: str | None) -> Iterator[None]:
     """Run a user's own code, given as ``module:name``, within the block.
 
-    What it prints goes to standard error; a mistake in it is a :class:`ConfigurationError` that names its line.
+    What it prints goes to standard error; a mistake in it is a :class:`ConfigurationError` that names its line, and so
+    is that it ends the process: its exit code would pass for the command's.
     """
     modules = {name.partition(":")[0].partition(".")[0] for name in names if name}
     try:
         with prints_go_to_stderr():
             yield
-    except Exception as error:
-        bug = programming_error(error)
+    except (Exception, SystemExit) as error:
+        bug = error if isinstance(error, SystemExit) else programming_error(error)
         place = None if bug is None else _line_in(bug, modules)
         if place is None:
             raise
@@ -70,7 +71,7 @@ def of_user(*names: str | None) -> Iterator[None]:
         raise ConfigurationError(f"{place}: {told} (--debug shows more)") from error
 
 
-def _line_in(error: Exception, modules: set[str]) -> str | None:
+def _line_in(error: BaseException, modules: set[str]) -> str | None:
     """Say where in one of these modules an error came from; None where none of them had a part in it."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if str(frame.f_globals.get("__name__")).partition(".")[0] in modules:

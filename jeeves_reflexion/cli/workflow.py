@@ -162,20 +162,23 @@ async def _run(
             model=None if model is None else by_name(model),
             models=by_name,
             sandbox=sandbox,
-            listener=partial(_show, screen),
+            listener=partial(show, screen),
             trusted=trusted,
         )
 
 
-def _show(screen: Screen, event: Event) -> None:
+def show(screen: Screen, event: Event) -> None:
     """Tell a person what a workflow does."""
     match event:
         case events.AgentEvent(name="workflow.node_started", data=data):
             screen.note(f"node {data['node']}", "bold")
             screen.waiting_for(f"node {data['node']}")
         case events.DraftJudged(number=number, satisfactory=passed, score=score, issues=issues):
-            verdict = "valid" if passed else "not valid"
-            screen.note(f"attempt {number}: {verdict}, score {score or 0.0:.2f}", indent=2)
+            verdict, said = (
+                "valid" if passed else "not valid",
+                "no score" if score is None else f"score {score:.2f}",
+            )
+            screen.note(f"attempt {number}: {verdict}, {said}", indent=2)
             for issue in issues[:5]:
                 screen.note(f"- {issue}", "dim", indent=4)
         case events.ModelCalled(model=model, seconds=seconds):

@@ -130,6 +130,13 @@ def clean_prompt(text: str) -> str:
     return redact(clean_characters(text))
 
 
+def uncovered(text: str) -> str:
+    """Return a text without secrets; as it is but for them, unless characters that hide break one up: without these."""
+    plain = clean_characters(text)
+    found = redact(plain)
+    return redact(text) if found == plain else found
+
+
 def clean_task(task: Task) -> Task:
     """Return the task with no secret in what lessons and the ledger name it by: its id, its kind and its tools."""
     kind = None if task.kind is None else redact(task.kind)

@@ -21,6 +21,7 @@ _HEADING: Final = re.compile(
     rf"^(?P<bullet>\s{{0,30}}+[-+*\u2022]\s++)?+{_MARKS}(?P<number>\(?\d{{1,2}}[.)]\s*)?{_MARKS}"
     r"(?P<name>[A-Za-z][A-Za-z _-]{1,40}?)[\s*_`~\]\"'\u201d]*(?:[:?>\uff1a]|$)[?:*_`~|\s]*(?P<rest>.*)$"
 )
+_MEMBER: Final = re.compile(r"[\s{,]*+([\"'])[A-Za-z _-]+\1\s*:")  # of a JSON object, which may be cut off
 _CLOSING_TAG: Final = re.compile(r"</(?P<name>[A-Za-z _-]{2,40})>[ \t]*$")
 
 
@@ -28,11 +29,11 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
     """Return what a reply says of each field, by its key; what it doesn't say is left out.
 
     ``names`` has the key of each name that a field goes by; capitals, blanks and underscores make no difference. JSON
-    counts where no heading stands outside of it: beneath one it is quoted.
+    counts where it says more of the fields than headings outside of it: else it is quoted beneath one.
     """
     keys = {_letters(name): key for name, key in names.items()}
     said = unwrapped(answer(text))
-    found = [
+    read = [
         one.read_as(
             {
                 keys[_letters(name)]: value
@@ -42,8 +43,12 @@ def read_fields(text: str, names: Mapping[str, str]) -> dict[str, JSON]:
         )
         for one in objects(said)
     ]
-    one = agreed([each for each in found if each.value], lambda value: json.dumps(value, sort_keys=True))
-    if one is not None and not _headings(f"{said[: one.start]}\n{said[one.end :]}".splitlines(), keys):
+    found = [one for one in read if one.value]
+    one = agreed(found, lambda value: json.dumps(value, sort_keys=True))
+    outside = said
+    for each in reversed(found):
+        outside = f"{outside[: each.start]}\n{outside[each.end :]}"
+    if one is not None and len(one.value) > len(_headings(outside.splitlines(), keys)):
         return dict(one.value)
     return _prose(said.splitlines(), keys)
 
@@ -65,7 +70,7 @@ def _headings(lines: Sequence[str], keys: Mapping[str, str]) -> dict[int, tuple[
     """Return the line of each field's heading, with the field's key and what follows on that line."""
     best: dict[str, tuple[tuple[bool, ...], int, str]] = {}
     for number, line in enumerate(lines):
-        match = _HEADING.match(line)
+        match = None if _MEMBER.match(line) else _HEADING.match(line)
         key = None if match is None else keys.get(_letters(match["name"]))
         if match is None or key is None:
             continue

@@ -21,6 +21,7 @@ from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
+from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import (
     Malformed,
@@ -262,7 +263,7 @@ def difference(listing: Listing, known: Mapping[str, tuple[str, str]], root: Pat
 
 
 def _secret(one: Stored) -> str:
-    text = "\n".join((one.entry.summary, *one.entry.reflection.fields.values()))
+    text = clean_characters("\n".join((one.entry.summary, *one.entry.reflection.fields.values())))
     hint = " (holds what looks like a secret: only its readers are spared it, so delete it)"
     return hint if redact(text) != text else ""
 

@@ -248,7 +248,7 @@ class ReflectionLibrary:
             id=stored.id,
             text=redact(clean_characters(entry.reflection.lesson)),
             task_id=entry.task_id,
-            task_excerpt=redact(entry.summary),
+            task_excerpt=redact(clean_characters(entry.summary)),
             provenance=entry.source,
             task_kind=entry.task_kind,
             tools=entry.tools,
@@ -276,7 +276,7 @@ def _approved(item: StreamItem) -> Lesson:
 def _chunk(stored: Stored, path: str) -> Chunk:
     entry = stored.entry
     return Chunk(
-        redact(entry.body),
+        redact(clean_characters(entry.body)),
         id=stored.id,
         metadata={
             "path": path,

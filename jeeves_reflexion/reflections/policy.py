@@ -200,8 +200,17 @@ class ReflectionPolicy:
         """Return what is due and not written; forget what has been."""
 
         def unpaid(noted: list[Duty]) -> list[Duty]:
-            stored = self._stored(agent)
-            return [duty for duty in noted if not any(_pays(one, duty) for one in stored)]
+            left = noted
+            for one in self._stored(agent):
+                paid = [duty for duty in left if _pays(one, duty)]
+                # A file by hand pays what one run left, and nothing of the others.
+                others = [] if one.entry.id else [each for each in paid if each.run_id != paid[0].run_id]
+                left = [
+                    replace(duty, seen=(*duty.seen, one.digest)) if duty in others else duty
+                    for duty in left
+                    if duty in others or duty not in paid
+                ]
+            return left
 
         return self._change(agent, unpaid) if _read(self.journal.folder / agent / OWED) else []
 

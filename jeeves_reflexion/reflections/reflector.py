@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
+from jeeves_reflexion.models.advice import read_lesson
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.models.fields import read_fields
 from jeeves_reflexion.models.sections import says_nothing
@@ -26,7 +27,7 @@ from jeeves_reflexion.reflections.forms import (
     with_cause,
 )
 from jeeves_reflexion.reflectors.lesson import material_of
-from jeeves_reflexion.text import fence, read_prompt
+from jeeves_reflexion.text import abridge, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Outcome, Reflection, Task, Trial, Usage
 
 _TEXT: Final[JSON] = {"type": "string"}
@@ -143,9 +144,12 @@ def _reflection(form: Form, said: Mapping[str, JSON]) -> Reflection:
                 )
     kept = important and bool(form.mars)
     numbers = tuple(int(number) for number in re.findall(r"\d{1,6}", _text(said.get("evidence"))))
-    return make_reflection(
+    made = make_reflection(
         form.outcome, fields, rule=rule if kept else "", steps=steps if kept else (), evidence=numbers
     )
+    if not read_lesson(made.lesson):
+        raise ReflectionFormError(f"it holds no lesson: {abridge(made.lesson, 80)!r} gives no advice")
+    return made
 
 
 def _steps(value: JSON) -> list[str]:

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from jeeves_reflexion.errors import ConfigurationError, LessonRefusedError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.lessons.repository import store_errors
+from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw
 from jeeves_reflexion.reflections.folder import agent_slug
@@ -69,7 +70,7 @@ class Stream:
 
     async def add(self, text: str, entry: Entry) -> StreamItem:
         """Note what a reflection came to. Noted before, it gets one more source; a person's decision on it stays."""
-        text = redact(text)
+        text = redact(clean_characters(text))
         key = hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "replace")).hexdigest()[:32]
         first = StreamItem(
             key, text, entry.agent, entry.task_kind, (entry.id,), task_id=entry.task_id, tools=entry.tools

@@ -274,7 +274,8 @@ class _Run:
                 for run in runs:
                     group.start_soon(work, run)
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # as itself, as of a run in sequence
+            first = errors.exceptions[0]  # as itself, as of a run in sequence
+            raise first from first.__cause__
 
     async def _one(self, run: TaskRun, advice: str, *, learn: bool) -> None:
         before = [self.runs[id(other)] for other in run.task.context]

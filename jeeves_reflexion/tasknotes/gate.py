@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from jeeves_reflexion.lessons.gate import uncovered
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.screening.rules import screen
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.tasknotes.values import TaskReflection
 
 MOST_CHARACTERS: Final = 12_000
@@ -56,7 +56,7 @@ def storable(reflection: TaskReflection) -> TaskReflection:
 
 def storable_text(text: str, most: int) -> str:
     """Return a text without secrets, of characters that every store holds, and of at most so many."""
-    text = redact(text[: most + _MARGIN])
+    text = uncovered(text[: most + _MARGIN])
     return text[:most].replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -64,9 +64,10 @@ async def examined(lesson: Lesson, tasks: Sequence[str], *, own: bool = False) -
 
     One's ``own`` may have several sentences: a program can be set to let these in.
     """
-    # Its text is cleaned by the gate, which also looks at what was hidden in it.
+    # What hides goes first, for it may break up a secret. The gate cleans the text: it looks at what was hidden there.
     flat = replace(_flat(replace(lesson, text="")), text=lesson.text)
-    refused = CleanLesson(redact_record(flat), tuple(map(gate.clean_prompt, tasks)))
+    shown = replace(redact_record(flat), text=gate.clean_lesson(lesson.text))
+    refused = CleanLesson(shown, tuple(map(gate.clean_prompt, tasks)))
     if len(lesson.id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in lesson.id):
         return refused, f"its id is none: at most {_LONGEST_ID} letters, digits, - and _"
     try:
@@ -90,7 +91,17 @@ def _flat_value(value: Any) -> Any:  # noqa: ANN401 - of whatever field
         return one_line(clean_characters(value))
     if isinstance(value, tuple):
         return tuple(map(_flat_value, value))
+    if isinstance(value, Mapping):
+        return _uncovered(value)
     return _flat(value) if is_dataclass(value) else value
+
+
+def _uncovered(value: Any) -> Any:  # noqa: ANN401 - JSON of a program, which comes back as it was but for this
+    if isinstance(value, str):
+        return gate.uncovered(value)
+    if isinstance(value, Mapping):
+        return {_uncovered(key): _uncovered(item) for key, item in value.items()}
+    return [_uncovered(item) for item in value] if isinstance(value, list) else value
 
 
 def orders(finding: Finding) -> str:

@@ -85,7 +85,7 @@ def stats(library: Library, top: int) -> None:
         "by_support": Counter(sorted(each.support for each in lessons)),
         "quarantine": held,
         **counts,
-        "share_withheld": withheld / max(offered + withheld, 1),
+        "share_withheld": withheld / (offered + withheld) if offered + withheld else None,
         "library_lift": known.library_lift(),
         "stale": len(stale),
     }

@@ -327,7 +327,7 @@ def test_nobody_reflects_or_tries(cli, here):
 def test_a_file_that_is_not_there(cli, here):
     result = cli("bench", "nothing.jsonl", "--agent", f"{here}:answer")
     assert result.exit_code == 2
-    assert "nothing.jsonl" in result.stderr
+    assert "Invalid value for 'TASKS.jsonl': File 'nothing.jsonl' does not exist." in result.stderr
 
 
 # -- the file

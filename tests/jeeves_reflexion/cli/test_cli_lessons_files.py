@@ -206,6 +206,27 @@ def test_an_import_never_rewords_ones_own_and_refuses_orders_and_secrets(cli, fi
     assert "@example.org" not in written
 
 
+@pytest.mark.parametrize(("id", "refused"), [("e" * 32, False), ("no id!", True)])
+def test_an_import_finds_secrets_that_hidden_characters_break_up(cli, fill, tmp_path, id, refused):
+    fill(PAIRS[:1])
+    file, exported = tmp_path / "lessons.jsonl", tmp_path / "all.jsonl"
+    cli("lessons", "export", file)
+    line = json.loads(file.read_text())
+    secret = "sk-proj-abcdefghij0123456789ABCD"
+    disguised = f"Sign in with {secret[:14]}\ufe0f{secret[14:]}."
+    named = ("text", "task_id", "task_excerpt", "task_kind", "state_reason")
+    line |= {"id": id, "tasks": [disguised], "tools": [disguised], "contradicts": [disguised]}
+    line |= dict.fromkeys(named, disguised) | {"metadata": {"note": disguised, "more": [disguised]}}
+    line["provenance"] |= dict.fromkeys(("run_id", "model", "agent"), disguised)
+    file.write_text(json.dumps(line) + "\n")
+    shown = cli("lessons", "import", file, "--yes", "--restore")
+    assert shown.exit_code == refused
+    assert cli("lessons", "export", exported).exit_code == 0
+    assert len(exported.read_text().splitlines()) == (1 if refused else 2)
+    for told in (shown.stdout, shown.stderr, exported.read_text()):
+        assert secret not in told.replace("\ufe0f", "").replace("\\ufe0f", "")
+
+
 def test_a_file_with_bad_lines_imports_nothing_unless_told_to(cli, fill, tmp_path):
     fill(PAIRS[:1])
     file = tmp_path / "lessons.jsonl"

@@ -42,6 +42,12 @@ def test_list_shows_each_task_separated_by_tabs_in_a_pipe(cli, notes):
     assert (answer["count"], answer["notes"][1]["description"]) == (2, TASKS[1])
 
 
+def test_one_reflection_is_one(cli, place):
+    made = TaskReflection.of_first_run("Write a short poem.", "A text.")
+    anyio.run(SqliteReflectionStore(place).commit, task_identity(TASKS[1]), made)
+    assert cli("notes", "list").stdout.split("\t")[2:4] == ["version 1", "1 reflection"]
+
+
 def test_show_takes_a_description_or_an_id_cut_short(cli, notes):
     for name in [TASKS[0], task_identity(TASKS[0]), task_identity(TASKS[0])[:6].upper()]:
         result = cli("notes", "show", name)

@@ -125,6 +125,15 @@ def test_a_reader_that_leaves_early_is_no_error(fill, process):
     assert listing.returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_an_answer_that_can_not_be_written_is_an_error_in_one_line(fill, process):
+    fill([("Boil an egg.", "Prick the egg before you boil it.")])
+    for more in ((), ("--json",)):
+        with Path("/dev/full").open("w") as full:
+            _, err = process("lessons", "list", *more, stdout=full).communicate(timeout=30)
+        assert err == "error: standard output: No space left on device\n"
+
+
 # -- a terminal
 
 

@@ -419,6 +419,26 @@ def test_an_agent_of_ones_own_is_judged_and_taught_by_the_model(run, server, tmp
     assert "--agent own_agent:nobody can't be loaded" in missing.stderr
 
 
+LEAVING = """
+import sys
+
+def answer(prompt):
+    sys.exit(0)
+
+if __name__ != "staying_agent":
+    sys.exit(0)
+"""
+
+
+def test_an_agent_that_ends_the_process_is_no_success(run, server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for module, line in (("leaving_agent", "line 8, in <module>"), ("staying_agent", "line 5, in answer")):
+        (tmp_path / f"{module}.py").write_text(LEAVING)
+        result = run("Anything?", "--agent", f"{module}:answer", "--no-lessons")
+        assert result.exit_code == 3
+        assert result.stderr.endswith(f"error: {module}.py, {line}: SystemExit: 0 (--debug shows more)\n")
+
+
 BUGGY = """
 import json
 

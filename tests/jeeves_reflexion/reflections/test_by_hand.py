@@ -188,6 +188,17 @@ async def test_a_file_by_hand_pays_what_the_agent_owes(journal):
     await ReflectionPolicy(ReflectionJournal(journal.folder)).require("researcher-agent")
 
 
+async def test_a_file_by_hand_pays_for_one_run_of_its_task(journal):
+    policy = ReflectionPolicy(journal)
+    for run in ("run-1", "run-2"):
+        await policy.finished("researcher-agent", TASK, "failed", run_id=run, attempt=1)
+    put(journal, by_hand())
+    for _ in range(2):  # asked again, the same file pays no more
+        assert [duty.run_id for duty in await policy.owed("researcher-agent")] == ["run-2"]
+    put(journal, by_hand("It failed a second time."), "2026-03-02-b.md")
+    await policy.require("researcher-agent")
+
+
 async def test_a_file_by_hand_pays_for_the_task_in_its_title(journal):
     policy = ReflectionPolicy(journal)
     for name in ("First", "Second", "Fetch the listings"):

@@ -22,6 +22,7 @@ from protocol_parts import (
     success,
     trial,
 )
+from tables import table
 
 from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, RunResult, ScriptedModel, Step, Trial
 from jeeves_reflexion.errors import UnreadableReplyError
@@ -349,6 +350,38 @@ async def test_prose_under_headings_is_read_too():
     assert reflection.fields == FAILED_FIELDS
     assert (reflection.principle, reflection.procedure) == (principle_of(RULE), procedure_of(STEPS))
     assert reflection.evidence == (2,)  # there was no step 9
+
+
+BESIDE_THE_FORM = {
+    "twice": "{0}\n\n{0}",
+    "below a word of the form": "**Evidence:** see the steps.\n```json\n{0}\n```",
+    "below another": "Procedure:\n```json\n{0}\n```",
+    "above one": "```json\n{0}\n```\n\nRule:\nnone",
+}
+
+
+@table("form", BESIDE_THE_FORM)
+async def test_a_form_in_json_counts_whatever_stands_beside_it(form):
+    told = json.dumps(json.loads(reply(important=False, rule="", steps=[])), indent=1)
+    model = ScriptedModel([BESIDE_THE_FORM[form].format(told)])
+    made = await StructuredReflector(model)(TASK, [trial()])
+    assert (made.fields, made.principle) == (failed().fields, None)
+
+
+async def test_members_of_json_that_can_not_be_read_are_no_headings():
+    told = json.dumps(json.loads(reply(important=False, rule="", steps=[])), indent=1)
+    other = told.replace(FAILED_FIELDS["tactical_rule"], "Ask first.")
+    for text in (told[: told.index('"important"')], f"{told}\nOr so:\n{other}"):
+        with pytest.raises(UnreadableReplyError, match="What happened"):
+            await made_twice(text, "failed")
+
+
+async def test_a_form_that_says_that_there_is_no_lesson_teaches_none():
+    for said in ("N/A", "None.", "Keine.", "I'm sorry, but I can't help with that."):
+        model = ScriptedModel([reply({**FAILED_FIELDS, "tactical_rule": said}), reply()])
+        made = await StructuredReflector(model)(TASK, [trial()])
+        assert made.lesson == FAILED_FIELDS["tactical_rule"]
+        assert "no lesson" in model.calls[1].messages[1].content
 
 
 async def test_what_can_not_work_is_refused():

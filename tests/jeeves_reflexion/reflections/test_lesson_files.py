@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import Lesson, LessonStoreError, Provenance, Task
 from jeeves_reflexion.lessons import shape_problem
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.lesson_files import (
     LessonChanges,
     LessonFile,
@@ -39,7 +40,7 @@ def test_the_file():
 
 @given(
     text=st.text("abc .>-#`<!\u2028\n", min_size=1, max_size=40),
-    excerpt=st.text(max_size=40),
+    excerpt=st.text(max_size=40).filter(lambda text: redact(text) == text),  # "FC00::" is an address
     metadata=st.dictionaries(st.text(max_size=4), st.text("->a", max_size=9), max_size=2),
 )
 def test_what_is_written_is_read_back(text, excerpt, metadata):

@@ -10,7 +10,7 @@ from protocol_parts import FAILED_FIELDS, STEPS, TASK, failed, reply, source
 
 from jeeves_reflexion import Evaluation, ReAct, Reflexion, ScriptedModel, Task
 from jeeves_reflexion.events import Event, as_json
-from jeeves_reflexion.reflections.forms import make_reflection
+from jeeves_reflexion.reflections.forms import FORMS, make_reflection
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
@@ -144,3 +144,26 @@ async def test_x39_the_bytes_on_disk_are_clean_before_anything_is_recalled(tmp_p
     assert not [secret for secret in SECRETS if secret in data or secret.lower() in str(stored.path).lower()]
     assert data.count("[REDACTED:") >= 8
     assert (await journal.list()).malformed == ()  # and it is still a reflection
+
+
+async def test_a_secret_that_a_person_wrote_broken_up_gets_out_of_its_file_nowhere(tmp_path):
+    secret = SECRETS[0]
+    broken = f"{secret[:14]}\ufe0f{secret[14:]}"
+    folder = tmp_path / "reflections" / "bob"
+    folder.mkdir(parents=True)
+    told = "\n".join(f"## {each.heading}\nDo not use {broken} again." for each in FORMS["failed"].fields)
+    text = f"# Reflection: 2026-03-01 - bob - Sign in with {broken}\n{told}\n"
+    text += f"### Principle\nNever use {broken}.\n### Procedure\n1. Use {broken}\n2. Stop\n"
+    (folder / "2026-03-01-x.md").write_text(text)
+    async with FaissVectorStore(tmp_path / "store", embedder=HashingEmbedder(), namespace="t") as store:
+        library = ReflectionLibrary(
+            ReflectionJournal(tmp_path / "reflections"), store, streams=Streams(store)
+        )
+        changes = await library.sync()
+        assert "secret" in changes.describe(tmp_path / "reflections")[0]
+        indexed = await library.index.scan()
+        streams = (await library.streams.principles.list(), await library.streams.procedures.list())
+        recalled = await library.recall(Task("Sign in"), k=1)
+    assert len(recalled.offered) == 1
+    for what in (indexed, streams, recalled):
+        assert secret not in repr(what).replace("\\ufe0f", "").replace("\ufe0f", "")

@@ -11,6 +11,7 @@ from jeeves_reflexion import (
     ConfigurationError,
     Evaluation,
     Lesson,
+    ModelAuthError,
     ModelConnectionError,
     Provenance,
     Recall,
@@ -504,3 +505,13 @@ async def test_an_evaluator_sees_the_original_task():
         "A report",
         "gold",
     )
+
+
+async def test_what_ends_a_run_keeps_its_cause_however_many_work():
+    def keyless(prompt: str) -> str:
+        raise ModelAuthError("no key") from KeyError("OPENAI_API_KEY")
+
+    for workers in (1, 2):
+        with pytest.raises(ModelAuthError) as caught:
+            await Ensemble(agent=keyless).run("one", "two", workers=workers)
+        assert isinstance(caught.value.__cause__, KeyError)

@@ -188,6 +188,19 @@ async def test_advice_comes_back(advice):
     assert f"### Observations\n- {item}\n\n### Suggestions\n- {item}" in asked.prompts[-3]
 
 
+async def test_a_secret_that_hidden_characters_break_up_is_not_stored():
+    secret = "sk-proj-abcdefghij0123456789ABCD"
+    told = f"Sign in with {secret[:14]}\ufe0f{secret[14:]}."
+    store = InMemoryReflectionStore()
+    for made in (
+        TaskReflection.of_first_run(told, told, [told], [told]),
+        TaskReflection.of_first_run(told, told, [f"Reflection could not be completed: {told}"]),
+    ):
+        await store.commit(task_identity(made.observations[0]), made, description=told)
+    await store.rollback(task_identity(told), to=0, reason=told)
+    assert secret not in repr(await store.list()).replace("\\ufe0f", "").replace("\ufe0f", "")
+
+
 def test_the_gate_is_that_of_the_lessons():
     def comes_back(sample):
         return " ".join(sample.text.split())[:20] in html.unescape(

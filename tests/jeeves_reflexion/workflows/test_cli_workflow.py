@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from jeeves_reflexion.cli.program import program
+from jeeves_reflexion.cli.screen import Screen
+from jeeves_reflexion.cli.workflow import show
+from jeeves_reflexion.events import DraftJudged
 
 GOOD = '{"name": "Ada", "email": "ada@example.org", "age": 36}'
 
@@ -43,6 +46,11 @@ def test_a_run_prints_the_final_state_and_tells_what_happens(file, endpoint):
     assert "attempt 1: not valid, score 0.00" in done.stderr
     assert "'email' is a required property" in done.stderr
     assert [body["model"] for body in endpoint.asked] == ["gpt-4", "gpt-4"]
+
+
+def test_a_draft_that_could_not_be_judged_has_no_score(capsys):
+    show(Screen(), DraftJudged(run_id="r", number=1, score=None, satisfactory=False))
+    assert capsys.readouterr().err == "  attempt 1: not valid, no score\n"
 
 
 def test_a_model_of_ones_own_answers_for_the_one_in_the_file(file, endpoint, tmp_path):
