@@ -324,6 +324,8 @@ def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
         return f"{where}: {error['ctx']['error']}"
     if error["type"] == "extra_forbidden":
         return f"there is no field {where:.200}"
+    if error["type"] == "model_type":  # pydantic's words name a class of ours
+        return f"{where} must be a JSON object, not {error['input']!r:.80}"
     if error["type"] == "string_pattern_mismatch":
         return f"{where} is empty"
     return f"{where} {error['msg'].replace('Input should', 'must')}, not {error['input']!r:.80}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeAlias, cast
@@ -205,10 +206,13 @@ class VectorLessonStore:
             known = None if credit is None else await self.ledger.credits(max_age=credit.max_age)
             query = await aside(clean_prompt, task.prompt)
             found, left_out, harmful, far = await self._chosen(task, query, where, k, known)
+            retired = []
             for item in harmful:
                 reason = item.lesson.state_reason
                 away = partial(replace, state="retired", state_reason=reason)
-                await self.repository.change(item.lesson.id, away, Change("retire", reason, "credit"))
+                with suppress(UnknownLessonError):  # it was forgotten at this moment
+                    await self.repository.change(item.lesson.id, away, Change("retire", reason, "credit"))
+                    retired.append(item)
             if known is not None and credit is not None:
                 key = recall_key(run_id or recall_id, attempt, task.id)
                 draw = known.draw(credit.withholding, key, [item.lesson.id for item in found])
@@ -218,7 +222,7 @@ class VectorLessonStore:
                 if item.lesson.id in draw.withheld
             )
             offered = tuple(item for item in found if item.lesson.id not in draw.withheld)
-            recall = Recall(recall_id, task.id, offered, withheld, (*left_out, *harmful))
+            recall = Recall(recall_id, task.id, offered, withheld, (*left_out, *retired))
             await self.ledger.note_recall(
                 recall, run_id=run_id, attempt=attempt, task_kind=task.kind, draw=draw
             )

@@ -135,6 +135,18 @@ async def test_a_server_is_started_again_when_its_supervisor_was_killed_first(fo
         assert (await store.get_by_ids(["a"]))[0].content == "kept"
 
 
+async def test_a_supervisor_that_is_asked_to_end_leaves_no_server_behind(folder):
+    async with store_in(folder) as store:
+        count = await store.count()
+        server_id = pid_of(folder)
+        os.kill(int((folder / "supervisor.lock").read_text()), signal.SIGTERM)
+        await until(lambda: not has_supervisor(folder))
+        assert server._address(folder) is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(server_id, 0)
+        assert await store.count() == count  # started again for who needs it still
+
+
 async def test_nobody_starts_a_server_again_that_was_left(folder):
     server.embedded_conninfo(folder)
     server.leave(folder)

@@ -1,5 +1,6 @@
 """What an address names, and what is refused before anything is made."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,13 @@ def test_the_folder_of_an_embedded_server():
     ):
         with pytest.raises(StoreUnavailableError, match=said):
             embedded_folder(address)
+
+
+@pytest.mark.parametrize("package", ["psycopg", "pgvector"])
+def test_a_package_that_is_missing_is_told_with_the_extra_that_brings_it(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=rf"jeeves-reflexion\[postgres\].*{package}"):
+        open_store("postgresql://host/lessons", embedder=HashingEmbedder(16), namespace="n")
 
 
 @pytest.mark.anyio

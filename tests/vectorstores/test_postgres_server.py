@@ -337,14 +337,26 @@ def test_programs_in_a_place_that_only_root_may_enter_are_copied(folder, data, m
         leave(place)
 
 
-@pytest.mark.parametrize(("limit", "megabytes"), [("max", 3072), (str(2 * 2**30), 256), (str(2**28), 128)])
+# The second file is that of control groups of version 1, which says "no limit" by a number.
+@pytest.mark.parametrize(
+    ("limits", "megabytes"),
+    [
+        (["max", None], 3072),
+        ([str(2 * 2**30), None], 256),
+        ([str(2**28), None], 128),
+        ([None, str(2 * 2**30)], 256),
+        ([None, str(2**63 - 4096)], 3072),
+    ],
+)
 def test_its_buffers_are_an_eighth_of_what_the_machine_or_its_container_has(
-    tmp_path, monkeypatch, limit, megabytes
+    tmp_path, monkeypatch, limits, megabytes
 ):
     names = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 24 * 2**30 // 4096}
     monkeypatch.setattr(cluster.os, "sysconf", names.__getitem__)
-    (tmp_path / "limit").write_text(f"{limit}\n")
-    monkeypatch.setattr(cluster, "_LIMIT", tmp_path / "limit")
+    for number, limit in enumerate(limits):
+        if limit is not None:
+            (tmp_path / str(number)).write_text(f"{limit}\n")
+    monkeypatch.setattr(cluster, "_LIMITS", [tmp_path / "0", tmp_path / "1"])
     assert cluster.shared_buffers() == megabytes
 
 

@@ -73,12 +73,13 @@ def has_server(folder: Path) -> bool:
 
 
 def require_psycopg() -> None:
-    """Raise :class:`MissingDependencyError` unless psycopg can be loaded."""
+    """Raise :class:`MissingDependencyError` unless psycopg and pgvector can be loaded."""
     try:
+        import pgvector  # noqa: F401, PLC0415 - optional
         import psycopg  # noqa: F401, PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError(
-            "a PostgreSQL store needs psycopg 3.2 or newer:"
+            "a PostgreSQL store needs psycopg 3.2 and pgvector 0.4 or newer:"
             f' pip install "jeeves-reflexion[postgres]" ({error})'
         ) from error
 

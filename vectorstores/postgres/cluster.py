@@ -22,7 +22,8 @@ if sys.platform != "win32":
 SOCKET: Final = ".s.PGSQL.5432"
 _MAX_SOCKET_PATH: Final = 100  # sockaddr_un: 108 bytes on Linux, 104 on macOS
 _COMMAND_TIMEOUT: Final = 120.0
-_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+# Of control groups of version 2, and of version 1.
+_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 class Account(NamedTuple):
@@ -130,9 +131,8 @@ def shared_buffers() -> int:
     that PostgreSQL takes by itself.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _LIMIT.read_text(encoding="ascii").strip() if _LIMIT.exists() else ""
-    if limit.isdecimal():
-        memory = min(memory, int(limit))
+    limits = [path.read_text(encoding="ascii").strip() for path in _LIMITS if path.exists()]
+    memory = min([memory, *(int(limit) for limit in limits if limit.isdecimal())])
     return max(128, memory // 8 // 2**20)
 
 

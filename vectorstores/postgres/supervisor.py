@@ -38,13 +38,14 @@ class Supervisor:
 
     def run(self) -> None:
         """Start the server, unless one that another supervisor left behind runs still; stop it when it is unused."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
             if not self._running():
                 self._start()
             while self._running() and not self._unused():
                 time.sleep(_PAUSE)
         except BaseException:
-            # Such as that the folder was removed under it.
+            # Such as that the folder was removed under it, or that it was asked to end.
             self._stop()
             raise
 

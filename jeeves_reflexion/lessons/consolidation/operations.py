@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from jeeves_reflexion.lessons.duplicates import least_trust, merged, merged_away, normalised, scope_of
 from jeeves_reflexion.lessons.gate import clean_lesson, shape_problem
@@ -21,7 +21,6 @@ from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import Lesson, Provenance
 
 OperationKind: TypeAlias = Literal["add", "edit", "merge", "contradict", "retire"]
-KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
 MOST_ADDED: Final = 3
 """So many new lessons are drawn from one cluster at most: a library is to become smaller."""

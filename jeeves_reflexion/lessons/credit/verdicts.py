@@ -47,10 +47,13 @@ class Verdict:
             counting = counting_of({} if recall is None else _fields(recall))
             entry = {**entry, **counting, "recalled_at": entry.get("at", 0.0)}
         score, passed = entry.get("score"), entry.get("passed")
-        value = float(bool(passed)) if score is None else float(score)
         known = {name: entry[name] for name in _SAID if name in entry}
-        counts = None if score is passed is None else value
         try:
+            value = float(bool(passed)) if score is None else float(score)
+            counts = None if score is passed is None else value
+            known |= {
+                name: float(known[name]) for name in ("before", "counts") if known.get(name) is not None
+            }
             return cls(
                 **{"kind": "evaluator", "counts": counts, **known, "score": value, "passed": passed},
                 had=tuple(entry["with"]),
@@ -59,7 +62,7 @@ class Verdict:
                 stake=entry.get("stake", 0),
                 recalled_at=entry["recalled_at"] or 0.0,
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise LessonStoreError(
                 f"the verdict {record.key!r} can't be read ({error} is missing or of another kind): it was written "
                 "by a newer version of this package, or by another program"

@@ -72,6 +72,24 @@ async def test_a_lesson_that_harms_is_retired_with_its_reason_and_recalled_no_mo
         assert "attempts score lower with it" in kept.state_reason
 
 
+async def test_a_lesson_that_is_forgotten_while_it_would_be_retired_stops_no_recall(make, monkeypatch):
+    async with make(credit=credit(0.5, retire=False)) as lessons:
+        lesson = await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)
+        await attempts(lessons, 40, lambda recall: 0.0 if recall.offered else 1.0)
+    async with make(credit=credit(0.5)) as lessons:
+        change = lessons.repository.change
+
+        async def forgotten_first(lesson_id, *arguments):
+            monkeypatch.undo()
+            assert await lessons.forget(lesson_id)
+            return await change(lesson_id, *arguments)
+
+        monkeypatch.setattr(lessons.repository, "change", forgotten_first)
+        recall = await lessons.recall(TASK, k=3)
+        assert (recall.offered, recall.withheld, recall.left_out) == ((), (), ())
+        assert await lessons.get(lesson.id) is None
+
+
 async def test_with_retire_off_it_is_ranked_low_and_stays(make):
     async with make(credit=credit(0.5, retire=False)) as lessons:
         lesson = await lessons.record(TASK, Reflection(SINK), provenance=SOURCE)

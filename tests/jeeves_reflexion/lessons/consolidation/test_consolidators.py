@@ -109,7 +109,7 @@ def test_a_reply_is_read_bare_fenced_or_with_words_around(text):
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("merge all", "it must be a valid dictionary"),
+        ("merge all", "it must be a JSON object, not 'merge all'"),
         ({"op": "delete", "ids": ["L1"]}, "op must be 'add', 'edit', 'merge'"),
         ({"op": 3, "ids": ["L1"]}, "op must be 'add', 'edit', 'merge'"),
         ({"op": "retire", "ids": "L1"}, "ids must be a valid list"),

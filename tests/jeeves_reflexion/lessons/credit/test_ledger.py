@@ -341,8 +341,10 @@ async def test_entries_of_the_first_format_are_read(ledger, records):
     assert await ledger.forget("a") == 4
 
 
-async def test_an_entry_of_another_program_is_a_clear_error(ledger, records):
-    await records.append_once(OUTCOMES, "r1", {"score": 1.0, "with": 5})
+@pytest.mark.parametrize("wrong", [{"with": 5}, {"score": "much"}, {"counts": "much"}, {"before": [1]}])
+async def test_an_entry_of_another_program_is_a_clear_error(ledger, records, wrong):
+    entry = {"score": 1.0, "with": ["a"], "without": [], "draw": None, "recalled_at": 1.0, **wrong}
+    await records.append_once(OUTCOMES, "r1", entry)
     with pytest.raises(LessonStoreError, match="the verdict 'r1' can't be read"):
         await ledger.credits()
 

@@ -102,7 +102,7 @@ def spoiled(**changes):
         (spoiled(trust="mine"), "trust must be 'own', 'shared' or 'imported', not 'mine'"),
         (spoiled(tools="hammer"), "tools must be a valid tuple, not 'hammer'"),
         (spoiled(evidence=[1.5]), "evidence.0 must be a valid integer, not 1.5"),
-        (spoiled(metadata=[]), "metadata must be a valid dictionary"),
+        (spoiled(metadata=[]), "metadata must be a JSON object"),
         (spoiled(provenance={}), "provenance.run_id is missing"),
         (spoiled(surprise=1), "there is no field surprise"),
         (
