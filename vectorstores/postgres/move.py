@@ -100,7 +100,8 @@ class PostgresMove:
         self._opened = Transactions(Pool(place, options, about), about)
         moving = await self._transactions.write(self._prepare)
         if moving:
-            await self._transactions.write(self._add_indexes)
+            # A large table takes as long as it takes.
+            await self._transactions.write(self._add_indexes, size=(await self.progress()).total)
         return moving
 
     async def _prepare(self, connection: Connection) -> bool:
