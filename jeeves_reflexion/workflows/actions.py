@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio.to_thread
 
@@ -44,6 +44,8 @@ from jeeves_reflexion.workflows.steps import FATAL, Toolbox, Tools, judge, outpu
 from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, read_problems, refusal
 
+MOST_ITERATIONS: Final = 1000
+
 OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
 
 
@@ -74,6 +76,8 @@ async def reflection_loop(
     key or package that is missing, a machine that can't isolate code.
     """
     check_whole("max_iterations", max_iterations)
+    if max_iterations > MOST_ITERATIONS:  # a template may come to any number
+        raise ConfigurationError(f"max_iterations must be at most {MOST_ITERATIONS}, not {max_iterations}")
     if on_failure not in get_args(OnFailure):
         known = ", ".join(get_args(OnFailure))
         raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")

@@ -267,9 +267,7 @@ def _parts(uses: str, given: Mapping[str, Any], node: Place) -> dict[str, CodeSt
             return {"corrector": CodeStep(call["run"], place=place)}
         uses = call.get("corrector_action", LLM_CALL)
         asked = {key: call[key] for key in ("prompt", "model") if call.get(key) is not None}
-        step = CallStep(uses, asked, place=place)
-        check_templates(step.parameters, place)
-        return {"corrector": step}
+        return {"corrector": as_step(check_shape({"action": uses, **asked}, "step", place), place)}
     check_templates(call, place)
     return {"step": CallStep(uses, call, place=place)}
 

@@ -166,8 +166,12 @@ class _Run:
         await self._tell("workflow.node_started", node)
         try:
             result = await self._result(node)
-        except (SandboxUnavailableError, WorkflowError):
+        except SandboxUnavailableError:
             raise
+        except WorkflowError as error:
+            if f"node {node.name!r}" in str(error):
+                raise
+            raise type(error)(f"{node.place}: {error}") from error
         except SandboxError as error:
             raise WorkflowError(f"{node.place}: {error}") from error
         except ReflexionError as error:

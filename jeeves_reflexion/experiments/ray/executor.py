@@ -34,7 +34,7 @@ from jeeves_reflexion.experiments.ray.messages import (
     packed,
     packed_job,
 )
-from jeeves_reflexion.experiments.ray.worker import Worker
+from jeeves_reflexion.experiments.ray.worker import StartedAnewError, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.protocols import ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact
@@ -56,6 +56,9 @@ POLL_SECONDS: Final = 20.0
 
 START_SECONDS: Final = 180.0
 """So long a process may take to be there with its setup open, started anew as often as it dies meanwhile."""
+
+MOST_STARTS: Final = 3
+"""So often may Ray say that a process is dead and not to be started again before that is believed."""
 
 RESTART_SECONDS: Final = 0.3
 CALL_SECONDS: Final = 60.0
@@ -207,12 +210,13 @@ class RayExecutor:
 
     async def _opened(self, actor: Actor) -> Failed | None:
         """Have a process open its setup, also one that Ray is starting again; raises :class:`DiedError`."""
-        end = anyio.current_time() + START_SECONDS
+        end, for_good = anyio.current_time() + START_SECONDS, 0
         while True:
             try:
                 return await self._call(actor, actor.open.remote(), START_SECONDS)
-            except DiedError:
-                if anyio.current_time() + RESTART_SECONDS > end:
+            except DiedError as died:
+                for_good += isinstance(died.__cause__, self._ray.exceptions.ActorDiedError)
+                if for_good == MOST_STARTS or anyio.current_time() + RESTART_SECONDS > end:
                     raise
                 await anyio.sleep(RESTART_SECONDS)
 
@@ -226,6 +230,7 @@ class RayExecutor:
                 await self._call(actor, actor.begin.remote(number, data))
                 said = await self._listen(actor, number, calls, answering)
             except DiedError as died:
+                actor.drop.remote(number)  # cut off alone, it may be at it still
                 said = died
             else:
                 answering.cancel_scope.cancel()  # nobody waits for an answer any more
@@ -259,6 +264,8 @@ class RayExecutor:
         except TimeoutError:
             await self._kill(actor, no_restart=False)
             raise DiedError(f"it gave no answer for {seconds:.0f} s") from None
+        except StartedAnewError as error:
+            raise DiedError("it ended, and Ray started it again") from error
         except (said.RayActorError, said.WorkerCrashedError, said.NodeDiedError) as error:
             raise DiedError(last_words(str(error))) from error
         except (said.OutOfMemoryError, said.ObjectLostError) as error:

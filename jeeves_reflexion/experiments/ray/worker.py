@@ -127,6 +127,10 @@ class FarModel:
                 raise failure.raised()
 
 
+class StartedAnewError(Exception):
+    """A process knows nothing of a try: Ray started it in the place of the one that did."""
+
+
 class Worker:
     """The worker process as Ray sees it; each method is called in a thread of its own and returns soon.
 
@@ -168,19 +172,25 @@ class Worker:
             return None
 
     def begin(self, number: int, job: bytes) -> None:
-        """Begin a try; what it says is heard by :meth:`listen`."""
+        """Begin a try; what it says is heard by :meth:`listen`. Raises :class:`StartedAnewError`."""
+        if self._tools is None:
+            raise StartedAnewError
         self._talks[number] = talk = Talk()
         coroutine = partial(_make, job, talk, self._loop, self._where)
         self._trying[number] = self._portal.start_task_soon(coroutine)
 
     def listen(self, number: int, wait: float) -> Said | None:
-        """Return what a try says next; None if that is nothing for ``wait`` seconds."""
+        """Return what a try says in ``wait`` seconds, None if nothing. Raises :class:`StartedAnewError`."""
+        talk = self._talks.get(number)
+        if talk is None:
+            raise StartedAnewError
         try:
-            said = self._talks[number].said.get(timeout=wait)
+            said = talk.said.get(timeout=wait)
         except queue.Empty:
             return None
         if isinstance(said, Finished | Failed):
-            del self._talks[number], self._trying[number]
+            self._talks.pop(number, None)
+            self._trying.pop(number, None)
         return said
 
     def answer(self, number: int, asked: int, reply: Reply) -> None:
@@ -188,6 +198,13 @@ class Worker:
         talk = self._talks.get(number)
         if talk is not None:
             self._portal.start_task_soon(talk.answered, asked, reply)
+
+    def drop(self, number: int) -> None:
+        """Give up a try that nobody listens to any more; it is made again elsewhere."""
+        self._talks.pop(number, None)
+        trying = self._trying.pop(number, None)
+        if trying is not None:
+            trying.cancel()
 
     def stop(self) -> None:
         """Give up what is under way, and close what the setup opened."""

@@ -134,8 +134,11 @@ class SmallSetup:
             import nowhere_to_be_found  # noqa: F401
 
         async def hanging(task, session):
-            await anyio.Path(self.folder, "hanging").write_text(f"{os.getpid()} ")
-            await anyio.sleep(600)
+            try:
+                await anyio.Path(self.folder, "hanging").write_text(f"{os.getpid()} ")
+                await anyio.sleep(600)
+            finally:
+                Path(self.folder, "given up").touch()  # noqa: ASYNC240 - nothing can be awaited any more
 
         agent = partial(troubled, models=models) if self.agent == "troubled" else hanging
         yield Tools(lambda arm, seed: Reflexion(agent, evaluator=right, reflector=resuming.teach))

@@ -221,6 +221,7 @@ async def test_a_hanging_step_has_failed_and_the_loop_goes_on():
     [
         ({"max_iterations": 0}, "max_iterations"),
         ({"max_iterations": True}, "max_iterations"),
+        ({"max_iterations": 5000}, "max_iterations must be at most 1000, not 5000"),
         ({"on_failure": "shrug"}, "on_failure: must be one of return_best, return_last, raise"),
         ({"evaluator": {"type": "shema", "schema": {}}}, "did you mean 'schema'"),
         ({"evaluator": {"schema": {}}}, "type is missing"),

@@ -158,6 +158,15 @@ async def test_a_fallback_uses_the_best_attempt(here):
     assert (await run(["{}", "{}"]))["content"] == "Default content"
 
 
+async def test_a_node_whose_action_returns_no_json_is_named():
+    workflow = nodes("  - {name: odd, uses: my.own, output: it}")
+    workflow.register_action("my.own", lambda state, parameters: object())
+    with pytest.raises(
+        WorkflowError, match=r"line 2: node 'odd': the action my.own returned what is no JSON"
+    ):
+        await workflow.run()
+
+
 @both_loops
 async def test_own_actions_generate_correct_and_run_as_nodes():
     workflow = nodes("""
@@ -384,6 +393,18 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
         (
             "nodes: [{name: a, uses: reflection.correct, with: {run: x, prompt: y}}]",
             "one corrector is enough",
+        ),
+        (
+            "nodes: [{name: a, uses: reflection.correct, with: {corrector_action: llm.call, model: m}}]",
+            "node 'a', with: llm.call takes either prompt or messages",
+        ),
+        (
+            "nodes: [{name: a, uses: reflection.correct, with: {corrector_action: reflection.loop}}]",
+            "an action of nodes",
+        ),
+        (
+            "nodes: [{name: a, uses: reflection.correct, with: {corrector_action: ' '}}]",
+            "with.corrector_action: the action has no name",
         ),
         (
             "settings: {max_steps: 0}\nnodes: [{name: a, run: x}]",
