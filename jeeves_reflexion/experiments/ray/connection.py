@@ -104,6 +104,9 @@ class Connection:
         # Ray would write a token to ~/.ray/auth_token, for everybody on the machine to read, and leave it there.
         if not os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        # A node that is too busy to answer is not dead, and Ray ends the process whose node it takes for dead. That a
+        # node of this machine has ended, its process tells.
+        os.environ.setdefault("RAY_health_check_failure_threshold", "60")
         self._ours = True
         try:
             context = self._init(

@@ -22,6 +22,7 @@ os.environ |= {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_worker_niceness": "0",
+    "RAY_health_check_failure_threshold": "60",  # a busy machine is no dead one
 }
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra 'ray')")
