@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +34,7 @@ _ASK = (
 )
 
 
-class TextReviser:
+class TextReviser(ABC):
     """Revises a draft by asking for text, in one of four ways (the refine step of Self-Refine, Madaan et al. 2023).
 
     ``full_rewrite`` asks for a new text, ``incremental`` for the whole text with its good parts kept, ``targeted_edit``
@@ -63,9 +64,9 @@ class TextReviser:
             name: Template(read_prompt(given.get(name), _PACKAGE, f"{name}.md")) for name in _STRATEGIES
         }
 
+    @abstractmethod
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
         """Return the answer to a question about a revision, ``max_tokens`` long at most."""
-        raise NotImplementedError
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
         """Return the revised text; ``addressed`` are the issues that the model was shown."""

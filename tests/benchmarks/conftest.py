@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import anyio
 import filelock
 import pytest
+from chat_server import chat_server
 
 from benchmarks.alfworld.games import Game
 from benchmarks.alfworld.generator import generate_games
@@ -57,33 +56,12 @@ def endpoint() -> Iterator[tuple[str, list[str]]]:
     """A server that speaks the OpenAI chat protocol, and the systems prompts that it was asked with."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            system = body["messages"][0]["content"]
-            asked.append(system)
-            answer = {
-                "choices": [
-                    {"message": {"role": "assistant", "content": _said(system)}, "finish_reason": "stop"}
-                ],
-                "usage": {"prompt_tokens": 40, "completion_tokens": 10},
-            }
-            data = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def reply(body: dict[str, Any]) -> str:
+        asked.append(body["messages"][0]["content"])
+        return _said(asked[-1])
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1", asked
-        server.shutdown()
-        thread.join()
+    with chat_server(reply) as url:
+        yield url, asked
 
 
 def _said(system: str) -> str:

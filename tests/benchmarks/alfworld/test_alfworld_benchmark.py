@@ -9,13 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import ClassVar
 
 import anyio
 import pytest
+from chat_server import chat_server
 from click.testing import CliRunner
 
 from benchmarks.alfworld.agent import GameAgent, lessons_in
@@ -174,48 +172,27 @@ def test_nobody_at_the_endpoint_is_no_result(made_games, made_folder, tmp_path, 
     assert not (tmp_path / "out" / "report").exists()
 
 
-class Chat(BaseHTTPRequestHandler):
-    """An OpenAI-compatible endpoint: a player that only looks around, and a reflector with one lesson."""
-
-    asked: ClassVar[list[dict]] = []
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append(body)
-        reflecting = body["messages"][0]["content"].startswith("You write lessons")
-        text = "Search the fridge first." if reflecting else "> look\nYou see nothing."
-        answer = {
-            "model": body["model"],
-            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 5},
-        }
-        data = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
 def test_a_model_behind_an_endpoint_plays_reflects_and_recalls(made_games, made_folder, tmp_path):
-    Chat.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Chat) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        where = ["--model", "tiny", "--base-url", f"http://127.0.0.1:{server.server_port}/v1"]
+    asked = []
+
+    def reply(body):
+        """Only look around, and reflect in one lesson."""
+        asked.append(body)
+        reflecting = body["messages"][0]["content"].startswith("You write lessons")
+        return "Search the fridge first." if reflecting else "> look\nYou see nothing."
+
+    with chat_server(reply) as url:
+        where = ["--model", "tiny", "--base-url", url]
         few = ["--limit", "1", "--trials", "2", "--step-limit", "3", "--arms", "own"]
         arguments = options(made_folder, tmp_path / "out", *where, *few, "--json")
         result = CliRunner().invoke(program, ["bench", "alfworld", *arguments])
-        server.shutdown()
     assert result.exit_code == 0, result.output
     tried = [row for row in rows(tmp_path / "out") if row["kind"] == "tried"]
     assert [row["lesson"] for row in tried] == ["Search the fridge first."] * 2
     assert tried[1]["recalled"] == ["Search the fridge first."]
     assert [row["usage"]["agent"]["calls"] for row in tried] == [3, 3]
-    assert [row["usage"]["reflector"]["output_tokens"] for row in tried] == [5, 5]
-    systems = [body["messages"][0]["content"] for body in Chat.asked]
+    assert [row["usage"]["reflector"]["output_tokens"] for row in tried] == [10, 10]
+    systems = [body["messages"][0]["content"] for body in asked]
     assert sum("- Search the fridge first." in system for system in systems) == 3
 
 

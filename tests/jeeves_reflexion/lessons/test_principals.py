@@ -89,7 +89,7 @@ async def test_no_attack_of_the_corpus_that_passes_the_rules_reaches_a_reader(op
         except ConfigurationError:  # no advice at all
             continue
         taken += 1
-    assert await writer.count() == taken
+    assert await writer.count() == taken > len(passing) / 2
     assert await offered(opened("alice")) == await offered(opened()) == ()
 
 

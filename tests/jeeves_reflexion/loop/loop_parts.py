@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jeeves_reflexion import Attempt, Evaluation, Reflection, Reflexion, Session, Task, Trial
+from jeeves_reflexion import (
+    Attempt,
+    Evaluation,
+    LessonSettings,
+    Reflection,
+    Reflexion,
+    Session,
+    Task,
+    Trial,
+    VectorLessonStore,
+)
 from jeeves_reflexion.events import Event
+from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 BLOCK = "reflexion_lessons"
+
+
+def lesson_store(**settings) -> VectorLessonStore:
+    """A lesson store in memory, with these settings."""
+    under = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
+    return VectorLessonStore(under, settings=LessonSettings(**settings))
 
 
 class Player:

@@ -7,7 +7,7 @@ import tracemalloc
 
 import anyio
 import pytest
-from loop_parts import BLOCK, Grader, Player, Writer
+from loop_parts import BLOCK, Grader, Player, Writer, lesson_store
 from tables import table
 
 from jeeves_reflexion import (
@@ -28,11 +28,6 @@ from vectorstores import HashingEmbedder, InMemoryVectorStore
 pytestmark = pytest.mark.anyio
 
 
-def store(**settings) -> VectorLessonStore:
-    under = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
-    return VectorLessonStore(under, settings=LessonSettings(**settings))
-
-
 async def test_the_block_grows_by_one_lesson_per_attempt_without_a_store():
     agent = Player("a")
     await Reflexion(agent, evaluator=Grader(0.0), reflector=Writer()).run("x")
@@ -42,7 +37,7 @@ async def test_the_block_grows_by_one_lesson_per_attempt_without_a_store():
 
 async def test_with_a_store_the_block_is_rewritten_for_each_attempt():
     agent = Player("a")
-    lessons = store(picking=Picking(max_tokens=8))  # room for one lesson
+    lessons = lesson_store(picking=Picking(max_tokens=8))  # room for one lesson
     await Reflexion(agent, evaluator=Grader(0.0), reflector=Writer(), lesson_store=lessons).run(
         "find the key"
     )
@@ -51,7 +46,7 @@ async def test_with_a_store_the_block_is_rewritten_for_each_attempt():
 
 
 async def test_the_block_is_empty_when_nothing_is_recalled():
-    lessons = store()
+    lessons = lesson_store()
     loop = Reflexion(
         Player("a"), evaluator=Grader(0.0), reflector=Writer(), lesson_store=lessons, max_attempts=1
     )
@@ -69,7 +64,7 @@ async def test_no_more_than_top_k_lessons_are_shown():
         agent,
         evaluator=Grader(0.0),
         reflector=Writer(),
-        lesson_store=store(),
+        lesson_store=lesson_store(),
         max_attempts=5,
         top_k_lessons=2,
     )
@@ -78,7 +73,7 @@ async def test_no_more_than_top_k_lessons_are_shown():
 
 
 async def test_a_lesson_with_line_breaks_or_hidden_characters_is_one_line_of_the_block():
-    lessons = store()
+    lessons = lesson_store()
     writer = Writer(lambda number: "look\u2028left\u202e first")
     agent = Player("a")
     await Reflexion(agent, evaluator=Grader(0.0), reflector=writer, lesson_store=lessons, max_attempts=2).run(
@@ -125,7 +120,7 @@ async def test_two_runs_at_the_same_time_never_see_each_others_block(selective):
 
 
 async def test_lessons_of_one_run_are_there_for_the_next():
-    for memory in ({"memory": TransientMemory()}, {"lesson_store": store()}):
+    for memory in ({"memory": TransientMemory()}, {"lesson_store": lesson_store()}):
         await Reflexion(Player("a"), evaluator=Grader(0.0), reflector=Writer(), max_attempts=1, **memory).run(
             "find the key"
         )
@@ -191,7 +186,7 @@ async def test_lessons_reach_every_base(make, selective):
         make(seen),
         evaluator=Grader(0.0, 1.0),
         reflector=Writer(),
-        lesson_store=store() if selective else None,
+        lesson_store=lesson_store() if selective else None,
     )
     await loop.run("find the key")
     assert "lesson 1" not in seen[0]
@@ -300,7 +295,7 @@ async def test_a_secret_is_neither_in_the_block_nor_in_the_lesson():
 
 async def test_a_run_that_learned_the_same_twice_from_a_store_has_one_lesson_too():
     writer = Writer(lambda number: "look left")
-    loop = Reflexion(Player("a"), evaluator=Grader(0.0), reflector=writer, lesson_store=store())
+    loop = Reflexion(Player("a"), evaluator=Grader(0.0), reflector=writer, lesson_store=lesson_store())
     (lesson,) = (await loop.run("find the key")).lessons
     assert lesson.support == 3
 

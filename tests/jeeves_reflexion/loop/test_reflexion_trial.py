@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from loop_parts import BLOCK, Grader, Player, Writer, heard
+from loop_parts import BLOCK, Grader, Player, Writer, heard, lesson_store
 
 from jeeves_reflexion import (
-    LessonSettings,
     LessonStoreError,
     Reflexion,
     Task,
     TransientMemory,
-    VectorLessonStore,
 )
-from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
-
-
-def lessons(**settings) -> VectorLessonStore:
-    under = InMemoryVectorStore(HashingEmbedder(), namespace="tests")
-    return VectorLessonStore(under, settings=LessonSettings(**settings))
 
 
 def loop(agent=None, grader=None, **settings) -> Reflexion:
@@ -29,7 +21,7 @@ def loop(agent=None, grader=None, **settings) -> Reflexion:
 
 
 async def test_a_trial_commits_by_itself_unless_told_otherwise():
-    store = lessons()
+    store = lesson_store()
     reflexion = loop(lesson_store=store)
     task, session = Task("find the key"), reflexion.session()
     first = await reflexion.trial(task, [], session)
@@ -43,7 +35,7 @@ async def test_a_trial_commits_by_itself_unless_told_otherwise():
 
 
 async def test_committing_what_is_committed_changes_nothing():
-    store = lessons()
+    store = lesson_store()
     reflexion = loop(lesson_store=store)
     task, session = Task("find the key"), reflexion.session()
     trial = await reflexion.trial(task, [], session)
@@ -52,7 +44,7 @@ async def test_committing_what_is_committed_changes_nothing():
 
 
 async def test_lessons_held_back_become_visible_in_the_order_of_their_commits():
-    store = lessons()
+    store = lesson_store()
     tasks = [Task(f"find the {colour} key") for colour in ("red", "blue", "green")]
 
     async def reflect(task, trials):
@@ -79,7 +71,7 @@ async def test_lessons_held_back_become_visible_in_the_order_of_their_commits():
 
 
 async def test_provenance_says_where_a_lesson_came_from():
-    reflexion = loop(grader=Grader(0.25), lesson_store=lessons())
+    reflexion = loop(grader=Grader(0.25), lesson_store=lesson_store())
     session, ear = heard(reflexion)
     result = await reflexion.run(Task("find the key", kind="search", tools=("look",)), session=session)
     lesson = result.lessons[1]
@@ -90,7 +82,7 @@ async def test_provenance_says_where_a_lesson_came_from():
 
 
 async def test_outcomes_of_recalls_are_noted():
-    store = lessons()
+    store = lesson_store()
     result = await loop(grader=Grader(0.0, None, 1.0), lesson_store=store).run("find the key")
     recalls = [trial.recall.id for trial in result.trials]
     noted = [await store.outcome(recall, result.trials[0].evaluation) for recall in recalls]
@@ -98,7 +90,7 @@ async def test_outcomes_of_recalls_are_noted():
 
 
 async def test_a_store_that_cannot_recall_is_an_error_and_never_an_empty_recall():
-    store = lessons()
+    store = lesson_store()
     await store.close()
     agent = Player("a")
     with pytest.raises(LessonStoreError, match="could not recall lessons"):

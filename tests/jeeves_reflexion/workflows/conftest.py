@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_server import chat_server
 
 from jeeves_reflexion.sandbox import Ran
 
@@ -67,30 +65,9 @@ class Endpoint:
 def endpoint() -> Iterator[Endpoint]:
     served = Endpoint(["{}"])
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            served.asked.append(body)
-            text = served.replies.pop(0) if len(served.replies) > 1 else served.replies[0]
-            answer = {
-                "model": body["model"],
-                "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 40, "completion_tokens": 10},
-            }
-            data = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def reply(body: dict[str, Any]) -> str:
+        served.asked.append(body)
+        return served.replies.pop(0) if len(served.replies) > 1 else served.replies[0]
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        served.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with chat_server(reply) as served.url:
         yield served
-        http.shutdown()
-        thread.join()
