@@ -21,7 +21,7 @@ from jeeves_reflexion.experiments import (
     run_experiment,
     withholding_json,
 )
-from jeeves_reflexion.experiments.comparisons import counted
+from jeeves_reflexion.summary import counted
 from vectorstores import JSON, FaissVectorStore, VectorStore
 
 from ..report import tell_quarters, write_run_report

@@ -24,8 +24,8 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
-from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.location import run_location
+from jeeves_reflexion.summary import counted
 
 from ..options import (
     arms_option,

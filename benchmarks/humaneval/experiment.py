@@ -28,10 +28,10 @@ from jeeves_reflexion.experiments import (
     arm_lessons,
     estimate,
 )
-from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.executors import Tools
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.models import Prices
+from jeeves_reflexion.summary import counted
 from vectorstores import JSON, Embedder, VectorStore
 
 from ..report import write_run_report

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jeeves_reflexion.statistics import Z95, Difference
+from jeeves_reflexion.summary import counted
 
 LEVEL: Final = 0.05
 FEWEST: Final = 6
@@ -163,11 +164,6 @@ def detectable(standard_error: float, *, power: float = 0.8) -> float:
     if not standard_error > 0.0 or not 0.0 < power < 1.0:
         raise ValueError(f"a standard error of {standard_error} shows no difference with power {power}")
     return (Z95 + NormalDist().inv_cdf(power)) * standard_error
-
-
-def counted(n: int, unit: str) -> str:
-    """Return a number of things by their name in the singular, such as ``1 task`` or ``3 tasks``."""
-    return f"{n} {unit}{'s' * (n != 1)}"
 
 
 def in_words(found: Difference, n: int, *, what: str = "success", unit: str = "task") -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jeeves_reflexion.experiments.comparisons import counted
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.report.analysis import Compared, Part, Report
 from jeeves_reflexion.experiments.results import NOT_FINISHED, Curve
 from jeeves_reflexion.experiments.summary import COST_HEADS, cost_note, cost_rows, markdown_table
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import one_line
 
 SCALES: dict[JudgedBy, str] = {
