@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from string import Template
 from typing import get_args
 
@@ -17,14 +16,13 @@ from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models.ask import ask, asked_again
 from jeeves_reflexion.models.thoughts import spoken
 from jeeves_reflexion.protocols import Agent, ChatModel, Completion, Message, Sampling
-from jeeves_reflexion.revisers.edits import Edited, Markers, apply_edits, markers_for, parse_edits
+from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH, apply_edits, holds_markers, parse_edits
 from jeeves_reflexion.revisers.material import Shown, free_tag, material
 from jeeves_reflexion.revisers.scope import choose, issues_of, other_than
 from jeeves_reflexion.session import Session, current_scope
-from jeeves_reflexion.text import fence, read_prompt
+from jeeves_reflexion.text import bullets, fence, read_prompt
 from jeeves_reflexion.types import NO_USAGE, Task, Usage
 
-_PACKAGE = "jeeves_reflexion.revisers"
 _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
 _CUT = frozenset({"length", "content_filter"})
@@ -45,24 +43,18 @@ class TextReviser(ABC):
     (rewritten, where incremental is what failed before). Of edits that apply in part, those that do are kept. An
     empty reply is asked for once more, and the old text kept then. So is it when a reply breaks off, at the limit of
     ``request.max_tokens`` for one, unless it holds whole edits. What did not go as asked is in ``Revision.problems``.
+    A draft with a line that opens or closes a block itself is not edited, but revised as where no edit applies.
 
     Raises :class:`ConfigurationError` for an unknown strategy.
     """
 
-    def __init__(
-        self, strategy: Strategy, shown: Shown, prompts: Mapping[Strategy, str | Path] | None = None
-    ) -> None:
-        given = dict(prompts or {})
-        for name in (strategy, *given):
-            if name not in _STRATEGIES:
-                raise ConfigurationError(
-                    f"{name!r} is no revision strategy: take one of {', '.join(_STRATEGIES)}"
-                )
+    def __init__(self, strategy: Strategy, shown: Shown) -> None:
+        if strategy not in _STRATEGIES:
+            raise ConfigurationError(
+                f"{strategy!r} is no revision strategy: take one of {', '.join(_STRATEGIES)}"
+            )
         self.strategy: Strategy = strategy
         self._shown = shown
-        self._prompts = {
-            name: Template(read_prompt(given.get(name), _PACKAGE, f"{name}.md")) for name in _STRATEGIES
-        }
 
     @abstractmethod
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
@@ -72,19 +64,16 @@ class TextReviser(ABC):
         """Return the revised text; ``addressed`` are the issues that the model was shown."""
         hybrid = self.strategy == "hybrid"
         way, why = choose(request) if hybrid else (self.strategy, "the strategy asked for")
-        tag = free_tag(request.draft.output)
-        job = _Job(
-            task=task,
-            old=request.draft.output,
-            tag=tag,
-            material=material(task, request, tag, self._shown),
-            markers=markers_for(request.draft.output),
-            max_tokens=request.max_tokens,
-            why=why,
-            hybrid=hybrid,
-        )
+        old = request.draft.output
+        instead = other_than("incremental", request.failed)
+        if way == "targeted_edit" and holds_markers(old):
+            way, why = instead, f"{why}; the text has lines like those of an edit, so another way was taken"
+            hybrid = False
+        tag = free_tag(old)
+        shown = material(task, request, tag, self._shown)
+        job = _Job(task, old, tag, shown, request.max_tokens, why, hybrid)
         if way == "targeted_edit":
-            revision = await self._edit(job, other_than("incremental", request.failed))
+            revision = await self._edit(job, instead)
         else:
             revision = await self._write(job, way)
         return replace(revision, addressed=issues_of(request.feedback.public()))
@@ -100,11 +89,11 @@ class TextReviser(ABC):
             parsed = parse_edits(completion.text)
             # A long text with many edits takes a moment: not on the event loop.
             edited = await anyio.to_thread.run_sync(apply_edits, job.old, parsed.edits)
-            problems = (*_cut(completion), *parsed.problems, *_refused(edited))
+            problems = (*_cut(completion), *parsed.problems, *edited.refused)
             if edited.applied or (_cut(completion) and not parsed.edits):
                 why = f"{why}; at the second try" if again else why
                 return Revision(edited.text, "targeted_edit", why, problems=problems, usage=usage)
-            messages = asked_again(messages, completion, _no_edit(problems, job.markers))
+            messages = asked_again(messages, completion, _no_edit(problems))
         why += "; no edit applied in two tries, so another way was taken"
         revision = await self._write(replace(job, why=why, hybrid=False), instead)
         return replace(
@@ -130,27 +119,16 @@ class TextReviser(ABC):
         return job.unchanged(way, f"the reply was empty, twice{said}: the old text was kept", usage)
 
     def _messages(self, job: _Job, way: Strategy) -> list[Message]:
-        parts = [job.material]
-        if job.hybrid:
-            parts.append(self._prompts["hybrid"].safe_substitute(why=job.why))
-        parts.append(
-            self._prompts[way].safe_substitute(
-                search_marker=job.markers.search,
-                divider_marker=job.markers.divider,
-                replace_marker=job.markers.replace,
-            )
-        )
-        return [Message("user", "\n\n".join(parts))]
+        why = [Template(_prompt("hybrid")).substitute(why=job.why)] if job.hybrid else []
+        return [Message("user", "\n\n".join((job.material, *why, _prompt(way))))]
 
 
 class ModelReviser(TextReviser):
     """Revises a draft by a model's word; see :class:`TextReviser` for the ways.
 
     The model sees the task, the draft whole, what the verdict says of it (never what quotes gold), the evaluations of
-    the other drafts with ``include_reflection_history``, and their texts with ``include_prior_versions``. ``prompts``
-    replaces the instruction of a strategy, by text or by file; ``$search_marker``, ``$divider_marker`` and
-    ``$replace_marker`` in that of ``targeted_edit`` stand for the lines that make a block, ``$why`` in that of
-    ``hybrid`` for the reason. Raises ``ModelError`` when the model can't be reached.
+    the other drafts with ``include_reflection_history``, and their texts with ``include_prior_versions``. Raises
+    ``ModelError`` when the model can't be reached.
     """
 
     def __init__(
@@ -160,21 +138,14 @@ class ModelReviser(TextReviser):
         strategy: Strategy = "hybrid",
         include_prior_versions: bool = False,
         include_reflection_history: bool = True,
-        prompts: Mapping[Strategy, str | Path] | None = None,
-        system_prompt: str | Path | None = None,
-        sampling: Sampling | None = None,
     ) -> None:
-        shown = Shown(versions=include_prior_versions, evaluations=include_reflection_history)
-        super().__init__(strategy, shown, prompts)
+        super().__init__(strategy, Shown(include_prior_versions, include_reflection_history))
         self.model = model
-        self._system = Message("system", read_prompt(system_prompt, _PACKAGE, "system.md"))
-        self._sampling = sampling or Sampling()
+        self._system = Message("system", _prompt("system"))
 
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
         """Ask the model."""
-        limits = [limit for limit in (max_tokens, self._sampling.max_tokens) if limit is not None]
-        sampling = replace(self._sampling, max_tokens=min(limits, default=None))
-        return await ask(self.model, [self._system, *messages], sampling=sampling)
+        return await ask(self.model, [self._system, *messages], sampling=Sampling(max_tokens=max_tokens))
 
 
 class AgentReviser(TextReviser):
@@ -192,8 +163,7 @@ class AgentReviser(TextReviser):
         include_prior_versions: bool = False,
         include_reflection_history: bool = True,
     ) -> None:
-        shown = Shown(versions=include_prior_versions, evaluations=include_reflection_history, task=False)
-        super().__init__(strategy, shown)
+        super().__init__(strategy, Shown(include_prior_versions, include_reflection_history, task=False))
         self.agent = agent
 
     async def answer(self, task: Task, messages: Sequence[Message], max_tokens: int | None) -> Completion:
@@ -217,7 +187,6 @@ class _Job:
     old: str
     tag: str
     material: str
-    markers: Markers
     max_tokens: int | None
     why: str
     hybrid: bool
@@ -231,17 +200,16 @@ def _cut(completion: Completion) -> tuple[str, ...]:
     return (f"the reply broke off ({reason})",) if reason in _CUT else ()
 
 
-def _refused(edited: Edited) -> tuple[str, ...]:
-    return tuple(map(str, edited.refused))
-
-
-def _no_edit(problems: tuple[str, ...], markers: Markers) -> str:
-    found = "\n".join(f"- {problem}" for problem in problems) or "- it holds no block"
+def _no_edit(problems: tuple[str, ...]) -> str:
     return (
-        f"None of your answer could be applied to the draft:\n{found}\n\nAnswer with blocks of this form alone, with "
-        f"the lines above the divider copied exactly from the draft:\n\n{markers.search}\n...\n{markers.divider}\n...\n"
-        f"{markers.replace}"
+        f"None of your answer could be applied to the draft:\n{bullets(problems or ('it holds no block',))}\n\n"
+        "Answer with blocks of this form alone, with the lines above the divider copied exactly from the draft:\n\n"
+        f"{SEARCH}\n...\n{DIVIDER}\n...\n{REPLACE}"
     )
+
+
+def _prompt(name: str) -> str:
+    return read_prompt(None, "jeeves_reflexion.revisers", f"{name}.md")
 
 
 def whole_text(reply: str, old: str, tag: str) -> str:

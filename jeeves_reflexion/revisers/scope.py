@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jeeves_reflexion.drafts import RevisionRequest, Strategy
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import Evaluation
 
@@ -44,35 +44,6 @@ _NEXT: Mapping[Strategy, Strategy] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """How much is wrong with a text, and how long it is (in tokens, estimated).
-
-    ``points`` counts the issues, or the suggestions where no issue is named; ``failing`` is the share of criteria
-    below :data:`CRITERION_THRESHOLD`, ``None`` where none was scored.
-    """
-
-    tokens: int
-    points: int
-    score: float | None
-    failing: float | None
-
-    def __str__(self) -> str:
-        parts = [f"{self.points} issues" if self.points != 1 else "1 issue"]
-        parts.append("no score" if self.score is None else f"score {self.score:.2f}")
-        if self.failing is not None:
-            parts.append(f"{self.failing:.0%} of the criteria below {CRITERION_THRESHOLD}")
-        return ", ".join([*parts, f"about {self.tokens} tokens"])
-
-
-def scope_of(text: str, feedback: Evaluation) -> Scope:
-    """Measure how much a verdict says is wrong with a text."""
-    scores = feedback.criteria_scores.values()
-    failing = sum(score < CRITERION_THRESHOLD for score in scores) / len(scores) if scores else None
-    points = len(issues_of(feedback)) or len(feedback.suggestions)
-    return Scope(estimate_tokens(text), points, feedback.score, failing)
-
-
 def issues_of(feedback: Evaluation) -> tuple[str, ...]:
     """Return what a verdict says is wrong, its errors after its issues, each once."""
     errors = (f"{error.path}: {error.message}" if error.path else error.message for error in feedback.errors)
@@ -95,10 +66,7 @@ def choose(request: RevisionRequest) -> tuple[Strategy, str]:
     The strategy that failed is not chosen again: incremental takes the place of the other two, and a full rewrite
     that of incremental.
     """
-    text = request.draft.output
-    scope = scope_of(text, request.feedback)
-    way, reason = _by_scope(text, scope, request.max_tokens)
-    why = f"{reason} ({scope})"
+    way, why = _by_scope(request)
     if way == request.failed:
         way = _NEXT[way]
         why += f"; {WORDS[request.failed]} made it worse before, so {WORDS[way]}"
@@ -110,21 +78,29 @@ def other_than(way: Strategy, failed: Strategy | None) -> Strategy:
     return _NEXT[way] if way == failed else way
 
 
-def _by_scope(text: str, scope: Scope, max_tokens: int | None) -> tuple[Strategy, str]:
-    score = GOOD_SCORE if scope.score is None else scope.score
-    most_fail = (scope.failing or 0.0) > 0.5
-    few = scope.points <= max(FEW_ISSUES, scope.tokens / TOKENS_PER_FEW)
-    many = scope.points >= max(MANY_ISSUES, scope.tokens / TOKENS_PER_MANY)
-    too_long = max_tokens is not None and scope.tokens > max_tokens
+def _by_scope(request: RevisionRequest) -> tuple[Strategy, str]:
+    text, feedback, max_tokens = request.draft.output, request.feedback, request.max_tokens
+    tokens = estimate_tokens(text)
+    points = len(issues_of(feedback)) or len(feedback.suggestions)
+    scores = feedback.criteria_scores.values()
+    failing = sum(score < CRITERION_THRESHOLD for score in scores) / max(len(scores), 1)
+    score = GOOD_SCORE if feedback.score is None else feedback.score
+    few = points <= max(FEW_ISSUES, tokens / TOKENS_PER_FEW)
+    many = points >= max(MANY_ISSUES, tokens / TOKENS_PER_MANY)
+    too_long = max_tokens is not None and tokens > max_tokens
     rules: tuple[tuple[bool, Strategy, str], ...] = (
         (not text.strip(), "full_rewrite", "there is no text to keep"),
         (too_long, "targeted_edit", f"the whole text does not fit into {max_tokens} tokens"),
         (score < LOW_SCORE, "full_rewrite", "the score is low"),
-        (score < WEAK_SCORE and most_fail, "full_rewrite", "the score is low and most criteria fail"),
+        (score < WEAK_SCORE and failing > 0.5, "full_rewrite", "the score is low and most criteria fail"),
         (many, "full_rewrite", "many issues"),
-        (not scope.points, "incremental", "nothing to mend is named"),
-        (scope.tokens < SHORT, "incremental", "the text is short"),
-        (few and score >= GOOD_SCORE and not most_fail, "targeted_edit", "few issues"),
+        (not points, "incremental", "nothing to mend is named"),
+        (tokens < SHORT, "incremental", "the text is short"),
+        (few and score >= GOOD_SCORE and failing <= 0.5, "targeted_edit", "few issues"),
         (True, "incremental", "too much for edits, too little for a rewrite"),
     )
-    return next((way, reason) for holds, way, reason in rules if holds)
+    way, reason = next((way, reason) for holds, way, reason in rules if holds)
+    facts = ["no score" if feedback.score is None else f"score {feedback.score:.2f}"]
+    if scores:
+        facts.append(f"{failing:.0%} of the criteria below {CRITERION_THRESHOLD}")
+    return way, f"{reason} ({', '.join([counted(points, 'issue'), *facts])}, about {tokens} tokens)"

@@ -37,7 +37,8 @@ from jeeves_reflexion.reflections.forms import (
 )
 from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
-from jeeves_reflexion.revisers import Edit, apply_edits, markers_for, parse_edits
+from jeeves_reflexion.revisers import Edit, apply_edits, parse_edits
+from jeeves_reflexion.revisers.edits import holds_markers
 from jeeves_reflexion.revisers.model import whole_text
 from jeeves_reflexion.tasknotes.injection import as_data
 from jeeves_reflexion.tasknotes.strategy import read_sections
@@ -68,7 +69,7 @@ READERS = {
     "read_fields": partial(read_fields, names={"What happened?": "what", "why": "why"}),
     "read_sections": read_sections,
     "parse_edits": parse_edits,
-    "markers_for": markers_for,
+    "holds_markers": holds_markers,
     "whole_text": partial(whole_text, old="old", tag="text"),
     "lesson_of_markdown": lesson_of_markdown,
     "lesson of Markdown": lambda text: lesson_of_markdown(

@@ -67,8 +67,6 @@ def test_c09_an_invalid_strategy_is_rejected():
         ConfigurationError, match=r"'rewrite' is no revision strategy: take one of full_rewrite"
     ):
         ModelReviser(ScriptedModel([]), strategy="rewrite")
-    with pytest.raises(ConfigurationError, match="'edit' is no revision strategy"):
-        ModelReviser(ScriptedModel([]), prompts={"edit": "x"})
     assert ModelReviser(ScriptedModel([])).strategy == "hybrid"
     assert isinstance(ModelReviser(ScriptedModel([])), Reviser)
 
@@ -210,12 +208,8 @@ async def test_f02_a_strategy_asked_for_is_kept_and_told_that_it_failed():
 
 
 async def test_c12_max_tokens_bounds_the_reply():
-    _, model = await revised(["new"], "incremental", asked(max_tokens=300), sampling=Sampling(0.5))
-    assert model.calls[0].sampling == Sampling(0.5, max_tokens=300)
-    _, model = await revised(
-        ["", "new"], "incremental", asked(max_tokens=300), sampling=Sampling(max_tokens=200)
-    )
-    assert [call.sampling.max_tokens for call in model.calls] == [200, 200]
+    _, model = await revised(["", "new"], "incremental", asked(max_tokens=300))
+    assert [call.sampling.max_tokens for call in model.calls] == [300, 300]
     _, model = await revised(["new"], "incremental")
     assert model.calls[0].sampling == Sampling()
 
@@ -290,18 +284,20 @@ async def test_f02_and_rewritten_where_incremental_is_what_failed():
     assert (revision.output, revision.strategy) == ("new", "full_rewrite")
 
 
-async def test_a_text_with_marker_like_lines_is_edited_with_labelled_markers():
+async def test_an_underlined_heading_may_stand_in_a_text_that_is_edited():
     text = OLD.replace("# Harbour", "Harbour\r\n=======")
-    block = (
-        "<<<<<<< SEARCH edit\nHarbour\n=======\n======= edit\nThe Harbour\n===========\n>>>>>>> REPLACE edit"
-    )
-    revision, model = await revised([block], "targeted_edit", asked(text))
-    assert revision.output == text.replace("Harbour\r\n=======", "The Harbour\r\n===========")
-    assert "\n======= edit\n" in model.calls[0].messages[-1].content
-    without = "<<<<<<< SEARCH\nHarbour\n=======\n=======\nThe Harbour\n=======\n>>>>>>> REPLACE"
-    revision, model = await revised([without, block], "targeted_edit", asked(text))
-    assert revision.output == text.replace("Harbour\r\n=======", "The Harbour\r\n===========")
+    quoting = "<<<<<<< SEARCH\nHarbour\n=======\n=======\nThe Harbour\n=======\n>>>>>>> REPLACE"
+    block = "<<<<<<< SEARCH\nHarbour\n=======\nThe Harbour\n>>>>>>> REPLACE"
+    revision, model = await revised([quoting, block], "targeted_edit", asked(text))
+    assert revision.output == text.replace("Harbour\r\n", "The Harbour\r\n")
     assert "more than one line '======='" in model.calls[1].messages[-1].content
+
+
+@table("line", ["<<<<<<< SEARCH", ">>>>>>> REPLACE"])
+async def test_a_text_with_the_markers_of_an_edit_is_revised_in_another_way(line):
+    revision, model = await revised(["new"], "targeted_edit", asked(f"{OLD}\n{line}\n"))
+    assert (revision.output, revision.strategy, len(model.calls)) == ("new", "incremental", 1)
+    assert "lines like those of an edit" in revision.why
 
 
 @table("strategy", ["full_rewrite", "incremental"])
@@ -332,20 +328,6 @@ async def test_usage_is_summed_over_all_calls():
     ]
     revision, _ = await revised(replies, "targeted_edit")
     assert revision.usage == Usage(calls=4, input_tokens=40, output_tokens=10, cost_usd=2.0)
-
-
-async def test_prompts_are_data_by_text_or_file(tmp_path):
-    file = tmp_path / "mine.md"
-    file.write_text("Costs $5: $search_marker", encoding="utf-8")
-    revision, model = await revised(
-        [CRANES], prompts={"targeted_edit": file, "hybrid": "Because $why!"}, system_prompt="You mend."
-    )
-    system, user = model.calls[0].messages
-    assert system.content == "You mend."
-    assert user.content.endswith(f"Because {revision.why}!\n\nCosts $5: <<<<<<< SEARCH")
-    assert OLD in user.content
-    with pytest.raises(ConfigurationError, match="can't be read"):
-        ModelReviser(model, prompts={"incremental": tmp_path / "none.md"})
 
 
 async def test_what_the_model_raises_is_raised():

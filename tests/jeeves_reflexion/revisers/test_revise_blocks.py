@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from jeeves_reflexion.revisers import Edit, Markers, apply_edits, markers_for, parse_edits
+from jeeves_reflexion.revisers import Edit, apply_edits, parse_edits
 
 BLOCK = "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE"
 
@@ -22,7 +22,6 @@ BLOCK = "<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE"
         "1. This:\n" + "\n".join(f"   {line}" for line in BLOCK.split("\n")),
         BLOCK.replace("SEARCH", "search").replace("<<<<<<<", "<<<<<<"),
         f"The block has `<<<<<<< SEARCH` at its head and ======= in it.\n{BLOCK}",
-        f"{BLOCK}\n```\n>>>>>>> REPLACE\n",
     ],
 )
 def test_one_block_is_read_whatever_stands_around_it(reply):
@@ -48,8 +47,6 @@ def test_an_indentation_that_only_some_lines_share_is_kept():
     [
         ("<<<<<<< SEARCH\nold\n=======\nnew", "no line '>>>>>>> REPLACE' at its end: 'old ======= new'"),
         ("<<<<<<< SEARCH\nold\n>>>>>>> REPLACE", "no line '======='"),
-        ("<<<<<<< SEARCH edit\nold\n=======\nnew\n>>>>>>> REPLACE edit", "no line '======= edit'"),
-        (f"{BLOCK}\nmore of it\n>>>>>>> REPLACE", "a second line '>>>>>>> REPLACE' follows its end"),
     ],
 )
 def test_a_block_that_is_not_whole_is_a_problem_and_no_edit(reply, problem):
@@ -64,35 +61,9 @@ def test_whole_blocks_before_and_after_a_broken_one_are_read():
     assert len(parsed.problems) == 1
 
 
-def test_a_doubtful_end_takes_no_other_block_with_it():
-    parsed = parse_edits(f"{BLOCK}\n{BLOCK}\nx\n>>>>>>> REPLACE\ny\n>>>>>>> REPLACE")
-    assert parsed.edits == (Edit("old", "new"),)
-    assert len(parsed.problems) == 1
-
-
 def test_a_reply_without_blocks_holds_no_edits():
     assert parse_edits("The text is fine.") == parse_edits("")
     assert parse_edits("Title\n=======\n") == parse_edits("")
-
-
-UNDERLINED = "Title\n=======\n\nfirst\n\nOther\n=======\n\nsecond\n"
-
-
-def test_a_text_with_marker_like_lines_gets_markers_with_a_label():
-    assert markers_for("plain\n== \n<<<<<<< HEAD\n") == Markers()
-    markers = markers_for(UNDERLINED)
-    assert (markers.search, markers.divider, markers.replace) == (
-        "<<<<<<< SEARCH edit",
-        "======= edit",
-        ">>>>>>> REPLACE edit",
-    )
-    assert markers_for(f"{BLOCK}\n======= edit\n======= EDIT2\n").label == "edit3"
-
-
-def test_a_labelled_block_may_quote_and_put_in_marker_like_lines():
-    edit = Edit(UNDERLINED[:14], f"New\n=======\n{BLOCK}")
-    reply = f"Here:\n{markers_for(UNDERLINED).block(edit)}\n"
-    assert parse_edits(reply).edits == (edit,)
 
 
 def test_a_block_with_several_dividing_lines_is_no_edit():
@@ -112,13 +83,10 @@ pieces = st.lists(
             "<<<<<<< SEARCH",
             "=======",
             ">>>>>>> REPLACE",
-            "======= edit",
-            "<<<<<<< SEARCH edit",
             "```",
             " ",
             "a",
             "",
-            ">>>>>>> REPLACE edit",
             "=====",
             "  >>>>>>> REPLACE",
             "old\r",
@@ -155,24 +123,6 @@ def test_whatever_the_reply_edits_quote_it_and_change_nothing_but_what_they_quot
         assert result.text == text
 
 
-@given(st.one_of(st.text(), pieces))
-def test_no_line_of_a_text_is_taken_for_its_markers(text):
-    markers = markers_for(text)
-    ours = {markers.search, markers.divider, markers.replace}
-    assert not ours & {line.strip() for line in text.split("\n")}
-
-
-lines = st.lists(st.text(alphabet="ab<=> \t", max_size=6), max_size=5).map("\n".join)
-
-
-@given(pieces, st.lists(st.tuples(lines, lines), max_size=4))
-def test_what_is_written_with_the_markers_of_a_text_is_read_again(text, parts):
-    markers = markers_for(text + "\n" + "\n".join(a + "\n" + b for a, b in parts))
-    edits = tuple(Edit(*part) for part in parts)
-    reply = "prose\n".join(markers.block(edit) + "\n" for edit in edits)
-    assert parse_edits(reply).edits == edits
-
-
 def test_a_reply_of_nothing_but_dividers_takes_no_time():
     reply = "<<<<<<< SEARCH\n" + "x\n=======\n" * 20_000 + ">>>>>>> REPLACE"
     assert len(parse_edits(reply).problems) == 1
@@ -183,6 +133,6 @@ def test_blocks_quoted_in_prose_as_an_example_change_nothing_else():
     reply = f"I use this form:\n{BLOCK}\nNow:\n{BLOCK.replace('old', 'beta')}"
     edited = apply_edits(text, parse_edits(reply).edits)
     assert edited.text == "alpha\nnew\n"
-    assert [str(refused) for refused in edited.refused] == [
+    assert list(edited.refused) == [
         "the edit of 'old' was not applied: its search text does not stand in the text: quote the text exactly"
     ]

@@ -21,7 +21,7 @@ def reason(text: str, search: str, replace: str) -> str:
     result = apply_edits(text, [Edit(search, replace)])
     assert result.text == text
     assert not result.applied
-    return result.refused[0].reason
+    return result.refused[0].partition(" was not applied: ")[2]
 
 
 def test_r02_untouched_paragraphs_are_byte_identical():
@@ -55,9 +55,7 @@ def test_an_edit_that_changes_nothing_is_refused(search, replace):
 def test_an_overlapping_edit_is_refused_and_the_earlier_one_kept():
     result = apply_edits("abcdef", [Edit("cde", "X"), Edit("abc", "Y"), Edit("ab", "Z")])
     assert result.text == "ZXf"
-    assert [str(refused) for refused in result.refused] == [
-        "the edit of 'abc' was not applied: it overlaps the edit of 'cde'"
-    ]
+    assert list(result.refused) == ["the edit of 'abc' was not applied: it overlaps the edit of 'cde'"]
 
 
 @table(

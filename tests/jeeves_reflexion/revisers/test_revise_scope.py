@@ -8,7 +8,7 @@ from tables import table
 
 from jeeves_reflexion import Evaluation
 from jeeves_reflexion.drafts import Draft, RevisionRequest
-from jeeves_reflexion.revisers import choose, scope_of
+from jeeves_reflexion.revisers import choose
 from jeeves_reflexion.types import EvaluationError
 
 PAGE = "Some words of a page. " * 50  # 275 tokens
@@ -76,10 +76,9 @@ def test_f02_the_strategy_that_failed_is_not_chosen_again(asked, way, said):
 
 
 def test_errors_count_as_issues_and_the_same_words_once():
-    feedback = Evaluation(
-        0.5, issues=("a: no",), errors=(EvaluationError("a", "no"), EvaluationError("", "bad JSON"))
-    )
-    assert scope_of("text", feedback).points == 2
+    errors = (EvaluationError("a", "no"), EvaluationError("", "bad JSON"))
+    feedback = Evaluation(0.5, issues=("a: no",), errors=errors)
+    assert "(2 issues, " in choose(RevisionRequest(Draft(1, PAGE, feedback), feedback))[1]
 
 
 strategies = st.sampled_from([None, "full_rewrite", "targeted_edit", "incremental", "hybrid"])
