@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from jeeves_reflexion.errors import (
 )
 from jeeves_reflexion.files import sync_folder
 from jeeves_reflexion.protocols import Completion, Message, Sampling, ToolSpec
-from jeeves_reflexion.redaction import redact, redact_json
+from jeeves_reflexion.redaction import redact_json
 from jeeves_reflexion.session import logger
 from jeeves_reflexion.types import JSON
 
@@ -48,13 +49,13 @@ ErrorName: TypeAlias = Literal[
 ]
 
 # The general one last: an error is kept as the first that it is.
-_ERRORS: Final[Mapping[ErrorName, type[ModelError]]] = {
-    "ModelRequestError": ModelRequestError,
-    "ModelResponseError": ModelResponseError,
-    "ModelTimeoutError": ModelTimeoutError,
-    "ModelConnectionError": ModelConnectionError,
-    "ModelError": ModelError,
-}
+_ERRORS: Final[tuple[type[ModelError], ...]] = (
+    ModelRequestError,
+    ModelResponseError,
+    ModelTimeoutError,
+    ModelConnectionError,
+    ModelError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class RecordedError:
 
     def raised(self) -> ModelError:
         """Return the error to raise."""
-        kind = _ERRORS[self.error]
+        kind = next(kind for kind in _ERRORS if kind.__name__ == self.error)
         if issubclass(kind, ModelResponseError):
             return kind(self.message, status=self.status, said=self.said)
         return kind(self.message)
@@ -77,7 +78,7 @@ class RecordedError:
 
 def recorded_error(error: ModelError, *, native: bool) -> RecordedError:
     """Return what is kept of an error; a class of someone else's is kept as the one of ours that it is."""
-    name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
+    name = cast("ErrorName", next(kind.__name__ for kind in _ERRORS if isinstance(error, kind)))
     if isinstance(error, ModelResponseError):
         return RecordedError(name, str(error), error.status, error.said, native)
     return RecordedError(name, str(error), native=native)
@@ -118,23 +119,18 @@ def request_of(
         "schema": schema,
         "sampling": _given(asdict(sampling or Sampling())),
     }
-    cleaned = cast("dict[str, Any]", redact_json({name: value for name, value in asked.items() if value}))
-    return {**cleaned, "messages": [_without_secrets(message) for message in messages]}
+    kept = cast("dict[str, Any]", redact_json({name: value for name, value in asked.items() if value}))
+    return {**kept, "messages": [_recorded(message) for message in messages]}
 
 
-def _without_secrets(message: Message) -> dict[str, JSON]:
-    rest = _given({**asdict(message), "content": None})
-    return {**cast("dict[str, JSON]", redact_json(rest)), "content": _redacted(message.content)}
+@functools.lru_cache(maxsize=512)
+def _recorded(message: Message) -> JSON:
+    """A conversation is sent again with each turn: its messages are read once."""
+    return redact_json(_given(asdict(message)))
 
 
 def _given(settings: Mapping[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in settings.items() if value not in (None, ())}
-
-
-@functools.lru_cache(maxsize=512)
-def _redacted(text: str) -> str:
-    """A conversation is sent again with each turn: its messages are read once."""
-    return redact(text)
 
 
 def key_of(request: Request) -> str:
@@ -180,17 +176,15 @@ def _encoded(value: object, *, sort_keys: bool = False) -> bytes:
 class Cassette:
     """A file of exchanges, appended to by any number of tasks and processes of one machine.
 
-    ``torn`` says whether the last reading met an unfinished last line. Reading and writing block: call them in a
-    worker thread. What is wrong with the file is a :class:`~jeeves_reflexion.errors.ConfigurationError`.
+    Reading and writing block: call them in a worker thread. What is wrong with the file is a
+    :class:`~jeeves_reflexion.errors.ConfigurationError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.torn = False
 
     def exchanges(self) -> Iterator[Exchange]:
         """Read the exchanges in the order in which they were recorded; none where there is no file."""
-        self.torn = False
         try:
             with self.path.open("rb") as file:
                 for number, line in enumerate(file, 1):
@@ -203,7 +197,6 @@ class Cassette:
                             raise ConfigurationError(
                                 f"the cassette {self.path} can't be read: line {number}: {error}"
                             ) from error
-                        self.torn = True
                         logger.warning(
                             "the cassette %s: its last line, %d, is unfinished (its writer was stopped) and ignored",
                             self.path,
@@ -224,12 +217,8 @@ class Cassette:
             lock = self.path.with_name(f"{self.path.name}.lock")
             with filelock.FileLock(lock, timeout=LOCK_SECONDS):
                 new = not self.path.exists()
-                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-                handle = os.open(self.path, flags, mode=0o600)
-                try:
-                    _append(handle, data)
-                finally:
-                    os.close(handle)
+                with open(self.path, "a+b", buffering=0, opener=_for_this_user) as file:
+                    _append(file, data)
                 if new:
                     sync_folder(self.path.parent)
         except (OSError, filelock.Timeout) as error:
@@ -238,38 +227,31 @@ class Cassette:
             ) from error
 
 
-def _append(handle: int, data: bytes) -> None:
+def _append(file: io.FileIO, data: bytes) -> None:
     """Write whole lines behind the last whole line, or nothing."""
-    size = os.lseek(handle, 0, os.SEEK_END)
-    tail = _tail(handle, size)
-    if tail and not _whole(tail):
-        size -= len(tail)
-        os.ftruncate(handle, size)
-    elif tail:
-        data = b"\n" + data
+    size = file.seek(0, os.SEEK_END)
+    if size and _read(file, size - 1) != b"\n":
+        tail = _read(file, 0).rpartition(b"\n")[2]
+        try:
+            from_line(tail)
+            data = b"\n" + data
+        except ValueError:
+            size -= len(tail)
+            file.truncate(size)
     try:
         rest = memoryview(data)
         while rest:
-            rest = rest[os.write(handle, rest) :]
-        os.fsync(handle)
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
     except BaseException:
-        os.ftruncate(handle, size)
+        file.truncate(size)
         raise
 
 
-def _tail(handle: int, size: int) -> bytes:
-    """Return what stands behind the last end of a line."""
-    for start in (max(size - (1 << 16), 0), 0):
-        os.lseek(handle, start, os.SEEK_SET)
-        _, end, after = os.read(handle, size - start).rpartition(b"\n")
-        if end or not start:
-            break
-    return after
+def _read(file: io.FileIO, start: int) -> bytes:
+    file.seek(start)
+    return file.readall()
 
 
-def _whole(tail: bytes) -> bool:
-    try:
-        from_line(tail)
-    except ValueError:
-        return False
-    return True
+def _for_this_user(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import json
+import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 import anyio
 import anyio.lowlevel
@@ -17,14 +21,24 @@ import anyio.to_thread
 
 from jeeves_reflexion.errors import ConfigurationError, ModelAuthError, ModelError
 from jeeves_reflexion.models.ask import metered
-from jeeves_reflexion.models.cassette import Exchange, RecordedError, key_of, recorded_error, request_of
-from jeeves_reflexion.models.tape import Match, Source, Take, Tape
+from jeeves_reflexion.models.cassette import (
+    Cassette,
+    Exchange,
+    RecordedError,
+    Request,
+    key_of,
+    recorded_error,
+    request_of,
+)
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import JSON, NO_USAGE, Usage
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
+Match: TypeAlias = Literal["request", "position"]
 
+_LINES: Final = 12
+_WIDTH: Final = 160
 _place: Final[ContextVar[str]] = ContextVar("jeeves_reflexion_recording_place", default="")
 
 
@@ -50,15 +64,13 @@ def recording_at(place: str) -> Iterator[None]:
 class Counts:
     """What a :class:`RecordedModel` did so far: exchanges played from the recording, and calls of the real model.
 
-    ``asked_usage`` is what was paid for now, ``played_usage`` what was paid for when it was recorded. ``changed``
-    counts the exchanges played by position whose request was not the recorded one.
+    ``asked_usage`` is what was paid for now, ``played_usage`` what was paid for when it was recorded.
     """
 
     played: int = 0
     asked: int = 0
     played_usage: Usage = NO_USAGE
     asked_usage: Usage = NO_USAGE
-    changed: int = 0
 
 
 class RecordedModel:
@@ -85,7 +97,7 @@ class RecordedModel:
 
     def __init__(
         self,
-        tape: Source,
+        tape: str | os.PathLike[str] | Sequence[Exchange],
         model: ChatModel | None = None,
         *,
         mode: Mode | None = None,
@@ -93,21 +105,28 @@ class RecordedModel:
         name: str | None = None,
     ) -> None:
         self.mode: Mode = mode or ("auto" if model else "replay")
+        self._match = match
         self._model = model
-        self._tape = Tape(tape, match)
-        self._check(name)
-        if self.mode == "record":
-            self._tape.model = model.name if model else ""
+        self._given: Sequence[Exchange] = ()
+        self._cassette: Cassette | None = None
+        if isinstance(tape, str | os.PathLike):
+            self._cassette = Cassette(tape)
         else:
-            self._tape.load(model.name if model else name, errors=self.mode == "replay")
-        self._native = self._tape.native
+            self._given = tape
+        self._check(name)
+        self._name = model.name if model else name or ""
+        self._native = False
+        # Requests are most of a recording: they are read again where one is unknown.
+        self._answers: defaultdict[tuple[str, str], deque[Completion | RecordedError]] = defaultdict(deque)
         self._lock = threading.Lock()
         self._counts = Counts()
+        if self.mode != "record":
+            self._load()
 
     @property
     def name(self) -> str:
         """The real model's name, also when it is played."""
-        return self._tape.model
+        return self._name
 
     @property
     def supports_tools(self) -> bool:
@@ -118,11 +137,6 @@ class RecordedModel:
     def counts(self) -> Counts:
         """What was played and what was asked for so far."""
         return self._counts
-
-    @property
-    def torn(self) -> bool:
-        """Whether the cassette's last line was found unfinished, and was ignored."""
-        return self._tape.cassette is not None and self._tape.cassette.torn
 
     @metered
     async def complete(
@@ -135,16 +149,17 @@ class RecordedModel:
     ) -> Completion:
         """Play the recorded answer, or ask the real model and record its answer."""
         at = _place.get()
-        compared = self.mode != "replay" or self._tape.has_requests
-        request = request_of(self.name, messages, tools, schema, sampling) if compared else {}
-        key = key_of(request)
-        found = None if self.mode == "record" else self._tape.next(at, key)
+        request = request_of(self.name, messages, tools, schema, sampling)
+        track = self._track(at, request)
+        with self._lock:
+            answers = self._answers.get(track)
+            found = answers.popleft() if answers else None
         if found is not None:
             # As a real model would: cancellation and other tasks get their turn.
             await anyio.lowlevel.checkpoint()
-            return self._played(found, key)
+            return self._played(found)
         if self._model is None or self.mode == "replay":
-            raise UnknownRequestError(await anyio.to_thread.run_sync(self._tape.unknown, at, request))
+            raise UnknownRequestError(await anyio.to_thread.run_sync(self._unknown, at, request))
         exchange = Exchange(self.name, Completion(""), request, at, self._model.supports_tools)
         started = time.monotonic()
         try:
@@ -175,29 +190,61 @@ class RecordedModel:
     ) -> None:
         await self.aclose()
 
+    def __str__(self) -> str:
+        return f"the cassette {self._cassette.path}" if self._cassette else "the recording"
+
     def _check(self, name: str | None) -> None:
-        cassette, match = self._tape.cassette, self._tape.match
-        for label, value, known in (("mode", self.mode, get_args(Mode)), ("match", match, get_args(Match))):
+        for label, value, known in (
+            ("mode", self.mode, get_args(Mode)),
+            ("match", self._match, get_args(Match)),
+        ):
             if value not in known:
                 raise ConfigurationError(f"{label} must be one of {', '.join(known)}, not {value!r}")
         if self._model is None and self.mode != "replay":
             raise ConfigurationError(f"mode={self.mode!r} needs the real model: pass model=")
         if self._model is not None and name is not None:
             raise ConfigurationError("name chooses among recorded models: pass it without a model")
-        if self.mode != "replay" and cassette is None:
+        if self.mode != "replay" and self._cassette is None:
             raise ConfigurationError(f"mode={self.mode!r} needs the path of a cassette to write to")
-        if self.mode == "replay" and cassette is not None and not cassette.path.exists():
-            raise ConfigurationError(f"there is no cassette {cassette.path} to replay")
+        if self.mode == "replay" and self._cassette is not None and not self._cassette.path.exists():
+            raise ConfigurationError(f"there is no cassette {self._cassette.path} to replay")
 
-    def _played(self, take: Take, key: str) -> Completion:
-        answer = take.answer
+    def _exchanges(self) -> Iterable[Exchange]:
+        return self._given if self._cassette is None else self._cassette.exchanges()
+
+    def _track(self, at: str, request: Request | None) -> tuple[str, str]:
+        """Return what the exchanges have in common that are played in order."""
+        if self._match == "position":
+            return at, ""
+        if request is None:
+            raise ConfigurationError(
+                f"{self} holds answers without their requests: play it with match='position'"
+            )
+        return at, key_of(request)
+
+    def _load(self) -> None:
+        """Read the exchanges of the model, by default the only one that there is; failures for a replay alone."""
+        native: dict[str, bool] = {}
+        replays = self.mode == "replay"
+        for exchange in self._exchanges():
+            native.setdefault(exchange.model, exchange.native)
+            if self._name in ("", exchange.model) and (replays or isinstance(exchange.answer, Completion)):
+                self._answers[self._track(exchange.at, exchange.request)].append(exchange.answer)
+        known = ", ".join(sorted(native)) or "it is empty"
+        if replays and self._name and self._name not in native:
+            raise ConfigurationError(f"{self} has no model {self._name!r}: {known}")
+        if not self._name:
+            if len(native) != 1:
+                said = f"has models {known}: choose one by name=" if native else "is empty"
+                raise ConfigurationError(f"{self} {said}")
+            (self._name,) = native
+        self._native = native.get(self._name, False)
+
+    def _played(self, answer: Completion | RecordedError) -> Completion:
         usage = answer.usage if isinstance(answer, Completion) else NO_USAGE
         with self._lock:
             now = self._counts
-            changed = now.changed + (take.key not in ("", key))
-            self._counts = replace(
-                now, played=now.played + 1, played_usage=now.played_usage + usage, changed=changed
-            )
+            self._counts = replace(now, played=now.played + 1, played_usage=now.played_usage + usage)
         if isinstance(answer, RecordedError):
             # A model may find out at its first call that its server has no tools.
             self._native = self._native and answer.native
@@ -206,7 +253,42 @@ class RecordedModel:
 
     async def _keep(self, exchange: Exchange) -> None:
         """Write down what was paid for, also when the caller is being cancelled."""
-        cassette = self._tape.cassette
-        assert cassette is not None  # noqa: S101 - checked when this was made
+        assert self._cassette is not None  # noqa: S101 - checked when this was made
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(cassette.append, [replace(exchange, recorded=time.time())])
+            await anyio.to_thread.run_sync(self._cassette.append, [replace(exchange, recorded=time.time())])
+
+    def _unknown(self, at: str, request: Request) -> str:
+        """Say that a request has no answer (any more), and which recorded request comes nearest to it."""
+        here = f" at {at!r}" if at else ""
+        recorded = [each for each in self._exchanges() if each.model == self.name]
+        if self._match == "position":
+            times = sum(each.at == at for each in recorded)
+            return f"{self} has {times} exchanges{here}, and one more was asked for"
+        asked = _lines(request)
+        words = set(asked)
+        equal = [each for each in recorded if each.request == request]
+        if times := sum(each.at == at for each in equal):
+            return f"{self} has this request{here} only {times} times. It ends with:\n{asked[-1][-200:]}"
+        if not recorded:
+            return f"{self} has no request of {self.name!r}. This one{here} ends with:\n{asked[-1][-200:]}"
+        near = max(equal or recorded, key=lambda each: len(words.intersection(_lines(each.request or {}))))
+        there = f"at {near.at!r}" if near.at else "without a place"
+        if equal:
+            return f"{self} has this request {there}, and not{here or ' without a place'}"
+        compared = [*difflib.unified_diff(_lines(near.request or {}), asked, n=0, lineterm="")][2:]
+        lines = [f"{line[0]} {line[1:]}" for line in compared if line[0] in "-+"]
+        more = [f"... and {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
+        shown = "\n".join((*lines[:_LINES], *more))
+        return (
+            f"{self} has no such request{here}. The nearest, {there}, differs (- recorded, + asked):\n{shown}"
+        )
+
+
+def _lines(request: Mapping[str, Any]) -> list[str]:
+    """Return a request as a person reads it: its settings, then the messages line by line, long ones in parts."""
+    settings = {name: value for name, value in request.items() if name != "messages"}
+    texts = [json.dumps(settings, ensure_ascii=False, sort_keys=True)]
+    for message in request.get("messages", ()):
+        rest = {name: value for name, value in message.items() if name != "content"}
+        texts += [json.dumps(rest, ensure_ascii=False, sort_keys=True), *str(message["content"]).split("\n")]
+    return [text[at : at + _WIDTH] for text in texts for at in range(0, max(len(text), 1), _WIDTH)]
