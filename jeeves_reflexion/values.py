@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import numbers
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,18 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=type)
 
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "str": (str, "a text (str)"),
+    "int": (int, "a whole number"),
+    "float": (numbers.Real, "a number"),
+    "bool": (bool, "True or False"),
+    "Mapping": (Mapping, "a mapping"),
+}
+_CLASSES = frozenset({"EvaluationError", "Step", "ToolCall", "Usage"})
+_ANNOTATION = re.compile(
+    r"(?:tuple\[(?P<item>\w+), \.\.\.\]|(?P<kind>\w+)(?:\[.*\])?)(?P<optional> \| None)?"
+)
+
 
 def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     """Have a class of ``dataclass`` check its fields before its own ``__post_init__``.
@@ -26,16 +37,21 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
     numpy; a text, a mapping and a value of ours take their own. Raises ``TypeError`` naming the field, and
     ``ValueError`` for nan and for what no float can hold; or ``refusal`` for either.
     """
-    readers = {name: reader for name, kind in cls.__annotations__.items() if (reader := _reader(kind))}
+    known = _KINDS.keys() | _CLASSES
+    fields = [(name, _ANNOTATION.fullmatch(kind)) for name, kind in cls.__annotations__.items()]
+    kinds = [(name, *kind.groups()) for name, kind in fields if kind and {kind["item"], kind["kind"]} & known]
     after: Callable[..., None] | None = getattr(cls, "__post_init__", None)
 
     def __post_init__(self: Any, *init_vars: object) -> None:  # noqa: ANN401, N807 - of any such class
-        for name, reader in readers.items():
+        for name, item, kind, optional in kinds:
             given = getattr(self, name)
+            if given is None and optional:
+                continue
             try:
-                value = reader(given)
+                value = _items(item, given) if item else _value(kind, given)
             except (TypeError, ValueError) as error:
-                problem = f"{cls.__name__}.{name} must be {error}, not {given!r:.100}"
+                said = f"{error} or None" if optional else str(error)
+                problem = f"{cls.__name__}.{name} must be {said}, not {given!r:.100}"
                 raise (refusal or type(error))(problem) from None
             if value is not given:
                 object.__setattr__(self, name, value)
@@ -56,86 +72,34 @@ def plain_number(value: object) -> object:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def _kind(kind: type, said: str, *, refused: tuple[type, ...] = ()) -> Callable[[object], object]:
-    def read(value: object) -> object:
-        value = plain_number(value)
-        if not isinstance(value, kind) or isinstance(value, refused):
-            raise TypeError(said)
-        return value
-
-    return read
-
-
-def _items(value: object) -> tuple[object, ...]:
-    if isinstance(value, tuple):
-        return value
+def _items(kind: str, value: object) -> tuple[object, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError("a tuple")
-    return tuple(value)
-
-
-def _items_of(item: Callable[[object], object]) -> Callable[[object], object]:
-    def read(value: object) -> object:
-        items = _items(value)
-        try:
-            found = tuple(map(item, items))
-        except TypeError as error:
-            raise TypeError(f"a tuple, each {error}") from None
-        # the same tuple where nothing changed
-        return items if all(map(operator.is_, found, items)) else found
-
-    return read
-
-
-def _own(name: str) -> Callable[[object], object]:
-    def read(value: object) -> object:
-        if not any(cls.__name__ == name for cls in type(value).__mro__):
-            raise TypeError(f"of the class {name}")
-        return value
-
-    return read
-
-
-def _number(value: object) -> object:
-    value = plain_number(value)
-    if not isinstance(value, numbers.Real):
-        raise TypeError("a number")
     try:
-        number = float(value)
+        return tuple([_value(kind, item) for item in value])
+    except TypeError as error:
+        raise TypeError(f"a tuple, each {error}") from None
+
+
+def _value(kind: str, value: object) -> object:
+    """Return a value if it is of a kind; raises ``TypeError`` or ``ValueError`` that says what it must be."""
+    if kind in _CLASSES:
+        if not any(cls.__name__ == kind for cls in type(value).__mro__):
+            raise TypeError(f"of the class {kind}")
+        return value
+    accepted, said = _KINDS[kind]
+    value = value if isinstance(value, accepted) else plain_number(value)
+    if not isinstance(value, accepted) or (kind == "int" and isinstance(value, bool)):
+        raise TypeError(said)
+    if kind != "float":
+        return value
+    try:
+        number = float(value)  # type: ignore[arg-type] # a numbers.Real
     except OverflowError:
         raise ValueError("a number of float's range") from None
     if math.isnan(number):  # equal to nothing, and above and below nothing: no comparison would find it out
-        raise ValueError("a number")
+        raise ValueError(said)
     return number
-
-
-_READERS: Mapping[str, Callable[[object], object]] = {
-    "str": _kind(str, "a text (str)"),
-    "int": _kind(int, "a whole number", refused=(bool,)),
-    "Mapping": _kind(Mapping, "a mapping"),
-    "float": _number,
-    "bool": _kind(bool, "True or False"),
-    **{name: _own(name) for name in ("EvaluationError", "Step", "ToolCall", "Usage")},
-}
-
-
-def _optional(reader: Callable[[object], object]) -> Callable[[object], object]:
-    def read(value: object) -> object:
-        try:
-            return None if value is None else reader(value)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{error} or None") from None
-
-    return read
-
-
-def _reader(kind: str) -> Callable[[object], object] | None:
-    """Return what reads a field of this annotation; None where it is not checked."""
-    outer, _, inner = kind.removesuffix(" | None").partition("[")
-    reader = _items_of(_READERS[inner.partition(",")[0]]) if outer == "tuple" else _READERS.get(outer)
-    if reader is None or not kind.endswith(" | None"):
-        return reader
-    return _optional(reader)
 
 
 @dataclass(frozen=True, slots=True)
