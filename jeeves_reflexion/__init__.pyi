@@ -32,7 +32,6 @@ from jeeves_reflexion.errors import UnreadableReplyError as UnreadableReplyError
 from jeeves_reflexion.evaluators import Comparison as Comparison
 from jeeves_reflexion.evaluators import CriteriaEvaluator as CriteriaEvaluator
 from jeeves_reflexion.evaluators import Judge as Judge
-from jeeves_reflexion.evaluators import Panel as Panel
 from jeeves_reflexion.evaluators import RewardEvaluator as RewardEvaluator
 from jeeves_reflexion.evaluators import as_evaluator as as_evaluator
 from jeeves_reflexion.evaluators import parse_score as parse_score

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from jeeves_reflexion import Attempt, Evaluator, Refinement, RefinementOptions
-from jeeves_reflexion.evaluators import Panel
+from jeeves_reflexion import Attempt, Evaluation, Evaluator, Refinement, RefinementOptions, Task
+from jeeves_reflexion.evaluators.panel import median_of, side_by_side
 from jeeves_reflexion.refinement.convergence import Convergence
 
 from .actors import Judge, Mender, Writer
@@ -89,4 +89,8 @@ def gain_of_more(problem: Problem, rates: Rates, state: State, *, veto: bool = T
 
 def _judge(problem: Problem, rates: Rates, how: Play) -> Evaluator:
     judge = Judge(problem, rates, veto=how.veto)
-    return judge if how.panel == 1 else Panel(judge, how.panel)
+
+    async def panel(task: Task, attempt: Attempt) -> Evaluation:
+        return median_of(await side_by_side([lambda: judge(task, attempt)] * how.panel))
+
+    return panel

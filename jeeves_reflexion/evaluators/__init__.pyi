@@ -11,7 +11,6 @@ from jeeves_reflexion.evaluators.function import FunctionCheck as FunctionCheck
 from jeeves_reflexion.evaluators.function import RewardEvaluator as RewardEvaluator
 from jeeves_reflexion.evaluators.function import as_evaluator as as_evaluator
 from jeeves_reflexion.evaluators.judge import Judge as Judge
-from jeeves_reflexion.evaluators.panel import Panel as Panel
 from jeeves_reflexion.evaluators.regex import RegexCheck as RegexCheck
 from jeeves_reflexion.evaluators.scores import ParsedScore as ParsedScore
 from jeeves_reflexion.evaluators.scores import parse_score as parse_score

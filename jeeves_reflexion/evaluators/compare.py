@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -27,7 +26,6 @@ from jeeves_reflexion.models.replies import agreed, reading_of
 from jeeves_reflexion.protocols import ChatModel, Completion, Message
 from jeeves_reflexion.text import cut_middle, fence, read_prompt
 from jeeves_reflexion.types import JSON, NO_USAGE, Attempt, Evaluation, Task, Usage
-from jeeves_reflexion.values import check_share
 
 Against: TypeAlias = Literal["reference", "prior"]
 Better: TypeAlias = Literal["new", "old", "same"]
@@ -39,7 +37,6 @@ _SCHEMA: Mapping[str, JSON] = object_schema(
     {
         "rationale": {"type": "string"},
         "better": {"type": "string", "enum": ["A", "B", "same"]},
-        "margin": SHARE,
         "confidence": SHARE,
         "issues_a": TEXT_LIST,
         "issues_b": TEXT_LIST,
@@ -51,12 +48,11 @@ _SCHEMA: Mapping[str, JSON] = object_schema(
 class Compared:
     """Which of two texts is better, as a judge said who saw them in one order, or both ways round.
 
-    ``better`` is ``None`` where an answer could not be read. ``margin`` says by how much, in [0, 1], and is 0 for
-    ``same``. ``issues`` are those of the new text. ``agreed`` says whether the order made no difference.
+    ``better`` is ``None`` where an answer could not be read. ``issues`` are those of the new text. ``agreed`` says
+    whether the order made no difference.
     """
 
     better: Better | None
-    margin: float = 0.0
     confidence: float = 0.0
     issues: tuple[str, ...] = ()
     rationale: str = ""
@@ -72,32 +68,21 @@ class Comparison:
     contradict each other are ``same`` at a quarter of the confidence, one that decides while the other doesn't at
     half of it.
 
-    As an evaluator it scores 1.0 where the output is better, 0.0 where it is worse, and ``same`` (0.5) where neither
-    is; 1.0 there makes "as good as the reference" enough. Where the orders disagreed it is 0.5 in any case. Without
-    anything to compare with there is no score. ``prompt`` replaces the instructions, the form of the answer with
-    them. Raises ``ModelError`` when the model can't be reached.
+    As an evaluator it scores 1.0 where the output is better, 0.0 where it is worse, and 0.5 where neither is, or where
+    the orders disagreed. Without anything to compare with there is no score. Raises ``ModelError`` when the model can't
+    be reached.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        against: Against = "reference",
-        prior: str | None = None,
-        same: float = 0.5,
-        prompt: str | Path | None = None,
-    ) -> None:
-        check_terms(against, same)
+    def __init__(self, model: ChatModel, *, against: Against = "reference", prior: str | None = None) -> None:
+        check_terms(against)
         self.against = against
         self.prior = prior
         self._model = model
-        self._same = same
-        self._prompt = prompt
-        self._system = Message("system", read_prompt(prompt, "jeeves_reflexion.evaluators", "compare.md"))
+        self._system = Message("system", read_prompt(None, "jeeves_reflexion.evaluators", "compare.md"))
 
     def with_prior(self, text: str) -> Comparison:
         """Return the comparison with an earlier text."""
-        return Comparison(self._model, against="prior", prior=text, same=self._same, prompt=self._prompt)
+        return Comparison(self._model, against="prior", prior=text)
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
         """Compare the output and return the verdict."""
@@ -107,9 +92,7 @@ class Comparison:
             lacking = "the task has no reference" if gold else "there is no earlier text"
             return Evaluation(None, rationale=f"nothing to compare with: {lacking}", confidence=0.0)
         found = await self.compare(task, attempt.output, old)
-        score = {"new": 1.0, "old": 0.0, "same": self._same if found.agreed else 0.5, None: None}[
-            found.better
-        ]
+        score = {"new": 1.0, "old": 0.0, "same": 0.5, None: None}[found.better]
         return Evaluation(
             score,
             rationale=found.rationale,
@@ -148,11 +131,10 @@ class Comparison:
         return replace(opinion, usage=usage)
 
 
-def check_terms(against: object = "reference", same: object = 0.5) -> None:
-    """Raise :class:`ConfigurationError` unless these are terms of a :class:`Comparison`."""
+def check_terms(against: object = "reference") -> None:
+    """Raise :class:`ConfigurationError` unless this is what a :class:`Comparison` compares with."""
     if against not in get_args(Against):
         raise ConfigurationError(f"against must be one of {', '.join(get_args(Against))}, not {against!r}")
-    check_share("same", same)
 
 
 def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:
@@ -168,7 +150,6 @@ def _read(text: str, shown: Sequence[str], *, swapped: bool) -> Compared:
     confidence = share(fields.get("confidence"))
     return Compared(
         cast("Better", letter if letter == "same" else "new" if letter == new else "old"),
-        0.0 if letter == "same" else share(fields.get("margin")) or 0.0,
         UNSTATED_CONFIDENCE if confidence is None else confidence,
         field_list(fields, f"issues_{new.lower()}"),
         f"{field_text(fields, 'rationale', 'reason')} (text {new} is the new one)".strip(),
@@ -189,8 +170,7 @@ def _settled(one: Compared, other: Compared) -> Compared:
         )
     confidence = (one.confidence + other.confidence) / 2
     if one.better == other.better:
-        margin = (one.margin + other.margin) / 2
-        return Compared(one.better, margin, confidence, issues, one.rationale, usage=usage)
+        return Compared(one.better, confidence, issues, one.rationale, usage=usage)
     kept = 0.5 if "same" in {one.better, other.better} else 0.25
     said = f"the order of the texts made a difference: {one.better} is better, or {other.better}"
-    return Compared("same", 0.0, confidence * kept, issues, said, agreed=False, usage=usage)
+    return Compared("same", confidence * kept, issues, said, agreed=False, usage=usage)

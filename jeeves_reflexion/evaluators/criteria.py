@@ -55,7 +55,7 @@ CRITERIA_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The default criteria of the usual kinds of task."""
 
 GENERAL_CRITERIA = ("correctness", "completeness", "clarity", "relevance")
-"""The criteria of a task whose kind is unknown. They are ours; the seed names none."""
+"""The criteria of a task whose kind is unknown."""
 
 _KINDS = {
     "code": "code coding codegen programming program software python humaneval function implementation",
@@ -79,8 +79,7 @@ class QualityCriterion:
     - ``regex``: ``pattern``, and see :class:`~jeeves_reflexion.evaluators.regex.RegexCheck` for the rest
     - ``function``: ``function``, a callable as :func:`~jeeves_reflexion.evaluators.as_evaluator` takes it, and
       ``timeout`` in seconds (60)
-    - ``compare``: ``against`` (``reference`` or ``prior``) and ``same``, see
-      :class:`~jeeves_reflexion.evaluators.Comparison`; this kind is ours, the seed has the other three
+    - ``compare``: ``against`` (``reference`` or ``prior``), see :class:`~jeeves_reflexion.evaluators.Comparison`
 
     A configuration that is given is checked at once; what is missing is noticed when an evaluator is made of the
     criterion. Raises :class:`ConfigurationError`.

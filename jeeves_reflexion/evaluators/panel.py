@@ -10,28 +10,9 @@ from typing import TypeVar
 import anyio
 
 from jeeves_reflexion.errors import first_of, hopeless
-from jeeves_reflexion.protocols import Evaluator
-from jeeves_reflexion.types import NO_USAGE, Attempt, Evaluation, Task
-from jeeves_reflexion.values import check_whole
+from jeeves_reflexion.types import NO_USAGE, Evaluation
 
 T = TypeVar("T")
-
-
-class Panel:
-    """Asks an evaluator ``n`` times at once and returns the median verdict; see :func:`median_of`.
-
-    It is for evaluators that vary: one that is asked at temperature 0 says the same ``n`` times. An odd ``n`` has a
-    middle one.
-    """
-
-    def __init__(self, evaluator: Evaluator, n: int = 3) -> None:
-        check_whole("the number of members of a panel", n)
-        self._evaluator = evaluator
-        self._n = n
-
-    async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:
-        """Return the median verdict on an attempt."""
-        return median_of(await side_by_side([lambda: self._evaluator(task, attempt)] * self._n))
 
 
 def median_of(verdicts: Sequence[Evaluation]) -> Evaluation:

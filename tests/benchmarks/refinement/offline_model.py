@@ -20,7 +20,7 @@ from jeeves_reflexion import (
     ToolSpec,
     Usage,
 )
-from jeeves_reflexion.revisers import Edit, markers_for
+from jeeves_reflexion.revisers.edits import DIVIDER, REPLACE, SEARCH
 from jeeves_reflexion.text import estimate_tokens
 from jeeves_reflexion.types import JSON
 
@@ -90,8 +90,7 @@ class OfflineModel:
         named = places_named(self._problem, issues)
         chance = self._chance("reviser", text)
         new = self._problem.write(mended(self._problem.state(text), named, self._rates, chance))
-        markers = markers_for(text)
-        return markers.block(Edit(text, new)) if markers.search in prompt else new
+        return "\n".join((SEARCH, text, DIVIDER, new, REPLACE)) if SEARCH in prompt else new
 
     def _chance(self, role: str, text: str) -> random.Random:
         """Return the dice of one call: the same question about the same text, asked again, is thrown for anew."""

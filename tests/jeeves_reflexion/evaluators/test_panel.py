@@ -7,29 +7,19 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import table
 
-from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, Task, Usage
-from jeeves_reflexion.evaluators import Panel
+from jeeves_reflexion import Evaluation, Usage
 from jeeves_reflexion.evaluators.panel import median_of
 
-TASK, ATTEMPT = Task("x"), Attempt("y")
 
-
-@pytest.mark.anyio
-async def test_an_evaluator_is_asked_n_times_and_the_median_counts():
-    verdicts = iter(
+def test_the_median_counts_with_the_words_of_the_member_who_gave_it():
+    verdict = median_of(
         [
             Evaluation(0.9, passed=True, criteria_scores={"a": 0.9}, issues=("x",), usage=Usage(1, 5)),
             Evaluation(0.4, passed=False, criteria_scores={"a": 0.4}, issues=("y",), usage=Usage(1, 5)),
             Evaluation(0.7, passed=True, criteria_scores={"a": 0.7}, issues=("z",), usage=Usage(1, 5)),
         ]
     )
-
-    async def evaluator(task, attempt):
-        return next(verdicts)
-
-    verdict = await Panel(evaluator, 3)(TASK, ATTEMPT)
     assert (verdict.score, verdict.passed, verdict.issues) == (0.7, True, ("z",))
     assert verdict.criteria_scores == {"a": 0.7}
     assert verdict.confidence == pytest.approx(0.5)
@@ -61,9 +51,3 @@ def test_a_tie_of_words_leaves_the_decision_open():
 def test_gold_marks_of_any_member_are_kept():
     marked = Evaluation(0.1, quotes_gold=frozenset({"issues"}))
     assert median_of([Evaluation(0.9), Evaluation(0.9), marked]).quotes_gold == {"issues"}
-
-
-@table("n", [0, -1, 1.5, True, "3"])
-def test_a_panel_of_nobody_is_refused(n):
-    with pytest.raises(ConfigurationError, match="panel"):
-        Panel(lambda task, attempt: None, n)
