@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
-import contextvars
 import functools
 import inspect
-import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
@@ -61,16 +57,14 @@ def is_for(parameter: inspect.Parameter, kind: type, *names: str) -> bool:
     return parameter.name in names or parameter.annotation is kind or parameter.annotation == kind.__name__
 
 
-async def run(function: Callable[..., object], call: Callable[[], object], *, daemon: bool = False) -> object:
+async def run(function: Callable[..., object], call: Callable[[], object]) -> object:
     """Return what ``call``, a call of ``function``, comes to.
 
     A sync function runs in a worker thread, which is left behind when the caller is cancelled; the end of the process
-    waits for it, unless ``daemon`` is set.
+    waits for it.
     """
     if is_async(function):
         value = call()
-    elif daemon:
-        value = await _in_daemon_thread(call)
     else:
         outcome = await anyio.to_thread.run_sync(_outcome, call, abandon_on_cancel=True, limiter=_limiter())
         value = outcome.result()
@@ -98,26 +92,6 @@ def _limiter() -> anyio.CapacityLimiter:
     except LookupError:
         _limiters.set(found := anyio.CapacityLimiter(_THREADS))
         return found
-
-
-async def _in_daemon_thread(call: Callable[[], T]) -> T:
-    token: Any = anyio.lowlevel.current_token()
-    loop = getattr(token, "native_token", token)  # since anyio 4.11 it wraps that of the library
-    soon = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-    done, outcomes = anyio.Event(), list[concurrent.futures.Future[T]]()
-
-    def work() -> None:
-        outcomes.append(_outcome(call))
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            soon(done.set)
-
-    def start() -> None:
-        # From a worker thread, whose context is as the caller's but of no event loop.
-        threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
-
-    await anyio.to_thread.run_sync(start, limiter=_limiter())
-    await done.wait()
-    return outcomes[0].result()
 
 
 async def aside(work: Callable[[str], T], text: str) -> T:

@@ -34,14 +34,9 @@ def wilson(successes: int, n: int, *, z: float = Z95) -> Share:
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"no share of {successes} in {n}")
-    p = successes / n
-    centre = p + z * z / (2 * n)
-    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
+    low, high = _bounds(Mean(successes / n, n), z)
     # At the ends the bound is exact, which rounding would miss by a hair.
-    low = 0.0 if successes == 0 else (centre - spread) / scale
-    high = 1.0 if successes == n else (centre + spread) / scale
-    return Share(successes, n, low, high)
+    return Share(successes, n, low if successes else 0.0, high if successes < n else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _HISTORIES = (
 _EXPECTED = "it must take (prompt), (task), (prompt, session) or (task, session)"
 
 
-def as_agent(function: Callable[..., object], *, daemon: bool = False) -> Agent:
+def as_agent(function: Callable[..., object]) -> Agent:
     """Return an agent that calls a function; an object that is an agent already is returned as it is.
 
     The function is sync or async and takes a task or its prompt, and a session if it wants one: the first
@@ -45,13 +45,12 @@ def as_agent(function: Callable[..., object], *, daemon: bool = False) -> Agent:
     which are metered. One that takes no session finds the lessons in its prompt, fenced, as data. There
     is a ``UserWarning`` where its object seems to keep a conversation: the lessons of one attempt would stay in
     it and act in all later ones. A sync function runs in a worker thread, which is left behind when the run is
-    cancelled or late. The end of the process waits for it; with ``daemon`` it does not, and the function may be stopped
-    anywhere.
+    cancelled or late; the end of the process waits for it.
 
     Its attributes ``retry_safe``, ``reset`` and ``model`` are kept. Raises :class:`ConfigurationError` if it
     can't be called so.
     """
-    return function if _is_agent(function) else FunctionAgent(function, daemon=daemon)
+    return function if _is_agent(function) else FunctionAgent(function)
 
 
 class FunctionAgent:
@@ -61,8 +60,7 @@ class FunctionAgent:
     reset: Callable[[Task, Session], Awaitable[None]]
     model: object
 
-    def __init__(self, function: Callable[..., object], *, daemon: bool = False) -> None:
-        self._daemon = daemon
+    def __init__(self, function: Callable[..., object]) -> None:
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self._function = function
         self._form = _form(function, self.name)
@@ -83,7 +81,7 @@ class FunctionAgent:
             call = functools.partial(call, *(() if named else (session,)), **named)
         meter = Meter()
         try:
-            value = await run(self._function, call, daemon=self._daemon)
+            value = await run(self._function, call)
         except Exception:
             meter.charge_unknown()  # it may have asked a model before it failed
             raise

@@ -9,7 +9,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import anyio
 import docstring_parser
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that a model may call; make one with :func:`as_tool` or :func:`tool`.
+    """A function that a model may call; make one with :func:`as_tool`.
 
     ``timeout`` is in seconds; ``max_tokens`` is what a result is cut to, from the middle.
     """
@@ -119,33 +119,6 @@ class Tool:
         return positional, named
 
 
-@overload
-def tool(
-    function: Callable[..., object],
-    /,
-    *,
-    name: str | None = ...,
-    timeout: float | None = ...,
-    max_tokens: int = ...,
-) -> Tool: ...
-@overload
-def tool(
-    *, name: str | None = ..., timeout: float | None = ..., max_tokens: int = ...
-) -> Callable[[Callable[..., object]], Tool]: ...
-def tool(
-    function: Callable[..., object] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    timeout: float | None = None,
-    max_tokens: int = 2000,
-) -> Tool | Callable[[Callable[..., object]], Tool]:
-    """Make a tool of a function, as a decorator with or without settings; see :func:`as_tool`."""
-    if function is not None:
-        return as_tool(function, name=name, timeout=timeout, max_tokens=max_tokens)
-    return functools.partial(as_tool, name=name, timeout=timeout, max_tokens=max_tokens)
-
-
 def as_tool(
     function: Callable[..., object] | Tool,
     *,
@@ -153,7 +126,7 @@ def as_tool(
     timeout: float | None = None,
     max_tokens: int = 2000,
 ) -> Tool:
-    """Make a tool of a typed sync or async function; a tool is returned as it is.
+    """Make a tool of a typed sync or async function, also as ``@as_tool``; a tool is returned as it is.
 
     Its JSON schema comes from the signature and the docstring (Google, NumPy, reST or epydoc style);
     ``Annotated[..., Field(description=...)]`` goes before the docstring. Raises :class:`ConfigurationError`

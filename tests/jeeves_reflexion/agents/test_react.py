@@ -7,7 +7,7 @@ import json
 import pytest
 from tables import table
 
-from jeeves_reflexion.agents import ReAct, tool
+from jeeves_reflexion.agents import ReAct, as_tool
 from jeeves_reflexion.errors import (
     BudgetExceededError,
     ConfigurationError,
@@ -269,6 +269,6 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ConfigurationError, match="max_turns"):
         ReAct(model, max_turns=0)
     with pytest.raises(ConfigurationError, match="two tools have one name: look, look"):
-        ReAct(model, [look, tool(look)])
+        ReAct(model, [look, as_tool(look)])
     with pytest.raises(ConfigurationError, match="Finish"):
-        ReAct(model, [tool(look, name="finish")])
+        ReAct(model, [as_tool(look, name="finish")])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from tables import table
 
-from jeeves_reflexion.agents import Tool, as_tool, tool
+from jeeves_reflexion.agents import Tool, as_tool
 from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ToolError
 
 asynchronous = pytest.mark.anyio
@@ -241,18 +241,13 @@ async def test_methods_objects_partials_and_positional_parameters_are_tools_too(
     assert await short.call('{"query": "x"}') == '["x-new-0"]'
 
 
-def test_the_decorator_takes_settings_or_none():
-    @tool
+def test_it_is_a_decorator_and_leaves_a_tool_as_it_is():
+    @as_tool
     def plain(x: int) -> int:
-        return x
-
-    @tool(name="renamed", timeout=3, max_tokens=9)
-    def other(x: int) -> int:
         return x
 
     assert isinstance(plain, Tool)
     assert (plain.name, plain.timeout) == ("plain", None)
-    assert (other.name, other.timeout, other.max_tokens) == ("renamed", 3, 9)
     assert as_tool(plain) is plain
 
 
