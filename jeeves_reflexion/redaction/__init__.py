@@ -4,8 +4,7 @@ Redaction is code, applied at every write. A find is replaced by ``[REDACTED:kin
 How secrets look is data: ``patterns.toml`` beside this module; what a pattern can't say is a function in ``checks``.
 """
 
-from jeeves_reflexion.redaction.patterns import PATTERNS, Pattern
 from jeeves_reflexion.redaction.records import redact_id, redact_json, redact_record, redacting
-from jeeves_reflexion.redaction.scan import redact
+from jeeves_reflexion.redaction.scan import PATTERNS, redact
 
-__all__ = ["PATTERNS", "Pattern", "redact", "redact_id", "redact_json", "redact_record", "redacting"]
+__all__ = ["PATTERNS", "redact", "redact_id", "redact_json", "redact_record", "redacting"]

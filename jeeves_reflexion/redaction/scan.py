@@ -4,10 +4,66 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
-from jeeves_reflexion.redaction.patterns import PATTERNS, Pattern
+from jeeves_reflexion.redaction import checks
 
+Check = Callable[[re.Match[str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One kind of secret and how it looks.
+
+    The named group of the expression that took part, or else the whole match, is the value to hide. The expression is
+    tried only on a text that holds one of ``needs`` (in small letters), if there are any; ``check`` has the last word
+    on a match.
+    """
+
+    kind: str
+    expression: str
+    needs: tuple[str, ...] = ()
+    check: Check | None = None
+
+
+def _read(path: Path) -> tuple[Pattern, ...]:
+    kinds: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    words: dict[str, str] = {}
+    for name, text in kinds.pop("words").items():
+        words[name] = _filled(text, words)
+    return tuple(
+        Pattern(
+            kind,
+            _filled(row["expression"], words),
+            tuple(row.get("needs", ())),
+            _check_named(row["check"]) if "check" in row else None,
+        )
+        for kind, rows in kinds.items()
+        for row in rows
+    )
+
+
+def _check_named(name: str) -> Check:
+    kind, _, module = name.partition(":")
+    if kind == "stdnum":
+        return partial(checks.national, module)
+    found: Check = getattr(checks, name)
+    return found
+
+
+def _filled(text: str, words: dict[str, str]) -> str:
+    for name, word in words.items():
+        text = text.replace(f"{{{name}}}", word)
+    return text
+
+
+PATTERNS: tuple[Pattern, ...] = _read(Path(__file__).with_name("patterns.toml"))
+_compiled = cache(re.compile)  # when it is first needed
 _MARK = re.compile(r"\[REDACTED:[a-z_]{1,40}\]")
 _UNNAMED = re.compile(
     r"\S{16}|[0-9](?:[^0-9A-Za-z\n]{0,3}[0-9]){5}|\.[0-9]{1,3}\.[0-9]|::|:[0-9a-fA-F]{1,4}:|-[0-9a-fA-F]{2}-"
@@ -20,7 +76,7 @@ _ROUNDS = 8
 _Span = tuple[int, int, str]
 
 
-def redact(text: str, patterns: Sequence[Pattern] = PATTERNS) -> str:
+def redact(text: str) -> str:
     """Return the text with every secret of a known kind replaced by ``[REDACTED:kind]``.
 
     Redacting twice is redacting once: what a replacement brings to light is replaced too, in rounds of one reading
@@ -29,7 +85,7 @@ def redact(text: str, patterns: Sequence[Pattern] = PATTERNS) -> str:
     """
     for _ in range(_ROUNDS):
         read, places = _as_read(text)
-        found = sorted(_found(read, patterns), key=lambda span: span[:2])
+        found = sorted(_found(read), key=lambda span: span[:2])
         spans = _apart(found, [mark.span() for mark in _MARK.finditer(read)]) if found else []
         if not spans:
             return text
@@ -63,14 +119,13 @@ def _as_read(text: str) -> tuple[str, list[int] | None]:
     return "".join([plain[at] for at in places]), places
 
 
-def _found(text: str, patterns: Sequence[Pattern]) -> Iterator[_Span]:
+def _found(text: str) -> Iterator[_Span]:
     """What the patterns find: from where to where, and of which kind."""
     lowered = text.lower()
-    needs = _NEEDS if patterns is PATTERNS else {need for each in patterns for need in each.needs}
-    held = {need for need in needs if need in lowered}
-    for pattern in patterns if patterns is not PATTERNS or _UNNAMED.search(text) else _NAMED:
+    held = {need for need in _NEEDS if need in lowered}
+    for pattern in PATTERNS if _UNNAMED.search(text) else _NAMED:
         if not pattern.needs or not held.isdisjoint(pattern.needs):
-            for match in pattern.regex.finditer(text):
+            for match in _compiled(pattern.expression).finditer(text):
                 if pattern.check is None or pattern.check(match):
                     name = next((each for each in match.re.groupindex if match[each] is not None), 0)
                     yield *match.span(name), pattern.kind
