@@ -25,7 +25,6 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "clarity": "A reader of the intended kind understands each sentence at once; words are plain and exact.",
         "coherence": "Parts follow from one another; no part contradicts or repeats another.",
         "completeness": "Everything that the task asks for is there; no part is missing or left for later.",
-        "conciseness": "Nothing could be left out without loss.",
         "correctness": "It does what the task asks, without mistakes in substance; code returns what it should.",
         "depth": "It goes beyond the obvious: causes, consequences, and what speaks against.",
         "edge_cases": "Empty, extreme, malformed and repeated inputs are handled as a careful user would expect.",
@@ -35,9 +34,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "objectivity": "Evidence for and against is weighed fairly; facts and opinions are kept apart.",
         "readability": "Another developer can read and change it easily: names, small parts, comments that say why.",
         "relevance": "All of it serves the question asked; nothing is beside the point.",
-        "safety": "It does and advises no harm; risks are named.",
         "structure": "The order helps the reader: parts are of one kind each, in the order in which they are needed.",
-        "style": "It keeps to the conventions that its kind of text or code has.",
         "syntax": "It is well-formed in its language or format and can be parsed without errors.",
         "tone": "The manner suits the reader and the occasion, and stays the same throughout.",
     }

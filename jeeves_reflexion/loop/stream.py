@@ -20,38 +20,20 @@ class EventStream(Generic[T]):
 
     def __init__(self, receive: MemoryObjectReceiveStream[Event]) -> None:
         self._receive = receive
-        self._result: RunResult[T] | None = None
-        self._failure: BaseException | None = None
+        self.outcome: RunResult[T] | BaseException | None = None
+        """How the run ended: its result, or what it raised, which is raised where the block ends; None before."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._receive.__aiter__()
 
     @property
-    def finished(self) -> bool:
-        """Whether the run is over, in whatever way."""
-        return self._result is not None or self._failure is not None
-
-    @property
     def result(self) -> RunResult[T]:
         """The result of the run; raises :class:`SessionError` before its end, and for a run that failed."""
-        if self._failure is not None:
-            raise SessionError(f"the run failed: {self._failure}") from self._failure
-        if self._result is None:
+        if isinstance(self.outcome, BaseException):
+            raise SessionError(f"the run failed: {self.outcome}") from self.outcome
+        if self.outcome is None:
             raise SessionError("the run is not over yet: read its events to the end first")
-        return self._result
-
-    def set_result(self, result: RunResult[T]) -> None:
-        """Note how the run ended; called by the loop."""
-        self._result = result
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What ended the run without a result, if anything did; it is raised where the block ends."""
-        return self._failure
-
-    def set_failure(self, failure: BaseException) -> None:
-        """Note what ended the run without a result; called by the loop."""
-        self._failure = failure
+        return self.outcome
 
 
 @contextlib.asynccontextmanager
@@ -74,11 +56,11 @@ async def run_streaming(
     async def drive() -> None:
         async with send:
             try:
-                stream.set_result(await run(session.listening(forward)))
+                stream.outcome = await run(session.listening(forward))
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:  # noqa: BLE001 - raised again below, outside of the task group's own group
-                stream.set_failure(error)
+                stream.outcome = error
 
     outside: BaseException | None = None
     async with receive, anyio.create_task_group() as group:
@@ -89,10 +71,10 @@ async def run_streaming(
             raise
         except BaseException as error:  # noqa: BLE001 - raised again below, as itself
             outside = error
-        failure = stream.failure
-        if not stream.finished:
+        if stream.outcome is None:
             group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+        ended = stream.outcome  # the cancellation that leaving the block brings is no failure of the run
+    if isinstance(ended, BaseException):
+        raise ended
     if outside is not None:
         raise outside

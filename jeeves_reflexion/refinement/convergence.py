@@ -6,9 +6,8 @@ without a score are passed over by the checks on scores.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -36,30 +35,18 @@ class Convergence:
     - repeated issues: the last ``repeated_issues`` verdicts name the same issues, in any order, but for case and white
       space. A verdict without an issue repeats none.
 
-    The last two never end a run while scores rise: a gain of more than ``epsilon`` among the drafts compared.
-
-    ``stability``, ``same_issues`` and ``embedder`` do nothing any more and warn: texts that an embedder finds alike
-    may say different things ("18 of 20 tests fail", "9 of 20 tests fail").
+    The last two never end a run while scores rise: a gain of more than ``epsilon`` among the drafts compared. Texts are
+    never held against each other by an embedder, which may find different ones alike ("18 of 20 tests fail", "9 of 20
+    tests fail").
     """
 
     plateau_iterations: int = 2
     improvement_threshold: float = 0.05
     detect_oscillation: bool = True
     epsilon: float = 0.005
-    stability: InitVar[float | None] = None
     repeated_issues: int = 4
-    same_issues: InitVar[float | None] = None
-    embedder: InitVar[object] = None
 
-    def __post_init__(self, stability: float | None, same_issues: float | None, embedder: object) -> None:
-        unused = {"stability": stability, "same_issues": same_issues, "embedder": embedder}
-        if given := [name for name, value in unused.items() if value is not None]:
-            warnings.warn(
-                f"Convergence({', '.join(given)}) has no effect any more: drafts and issues are compared as they are"
-                " written, and not by an embedder",
-                DeprecationWarning,
-                stacklevel=4,
-            )
+    def __post_init__(self) -> None:
         check_whole("plateau_iterations", self.plateau_iterations)
         check_whole("repeated_issues", self.repeated_issues, least=2)
         check_share("improvement_threshold", self.improvement_threshold)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from string import Template
 from typing import Final, TypeAlias, get_args
 
@@ -17,7 +16,7 @@ from jeeves_reflexion.models.sections import says_nothing
 from jeeves_reflexion.protocols import ChatModel, Message, Sampling
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Inbox, Listener, Session, logger
-from jeeves_reflexion.text import cut_middle, fence, read_prompt, render_steps
+from jeeves_reflexion.text import fence, read_prompt, render_steps
 from jeeves_reflexion.types import Attempt, Step, Task
 from jeeves_reflexion.values import check_whole, is_number
 
@@ -25,6 +24,7 @@ StepCritic: TypeAlias = Callable[[Task, Attempt, Trigger], Awaitable[str]]
 """Says what is wrong with the steps so far, in a few sentences, or nothing."""
 
 _STEADY: Final = Sampling(temperature=0.0)
+_STEPS_TOKENS: Final = 3000
 _WORD: Final = re.compile(r"[\w.-]+")
 
 
@@ -79,26 +79,19 @@ def known_triggers(names: Collection[str]) -> None:
 
 
 class ModelStepCritic:
-    """Asks a model what is wrong with an agent's steps so far.
+    """Asks a model what is wrong with an agent's steps so far. An answer of "none" is no critique.
 
-    ``prompt`` (a text, or a ``Path`` to one) may name ``$trigger``. An answer of "none" is no critique. Raises
-    ``ModelError``.
+    Raises ``ModelError``.
     """
 
-    def __init__(
-        self, model: ChatModel, *, prompt: str | Path | None = None, steps_tokens: int = 3000
-    ) -> None:
+    def __init__(self, model: ChatModel) -> None:
         self.model = model
-        self._prompt = Template(read_prompt(prompt, "jeeves_reflexion.refinement", "steps.md"))
-        self._tokens = steps_tokens
 
     async def __call__(self, task: Task, attempt: Attempt, trigger: Trigger) -> str:
         """Return the critique; empty where there is none."""
-        system = self._prompt.safe_substitute(trigger=trigger.replace("_", " "))
-        material = [
-            fence("task", task.prompt),
-            fence("steps", cut_middle(render_steps(attempt.steps, self._tokens), self._tokens)),
-        ]
+        prompt = Template(read_prompt(None, "jeeves_reflexion.refinement", "steps.md"))
+        system = prompt.substitute(trigger=trigger.replace("_", " "))
+        material = [fence("task", task.prompt), fence("steps", render_steps(attempt.steps, _STEPS_TOKENS))]
         messages = [Message("system", system), Message("user", "\n\n".join(material))]
         text = (await ask(self.model, messages, sampling=_STEADY)).text.strip()
         return "" if says_nothing(text) else text

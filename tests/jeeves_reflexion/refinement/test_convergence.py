@@ -1,6 +1,5 @@
 """When the inner loop stops by itself, and which draft it calls the best."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -170,15 +169,6 @@ def test_v01_plateau_is_no_improvement_on_the_best_for_n_revisions(scores, n):
     found = reason(*scores, plateau_iterations=n, detect_oscillation=False, improvement_threshold=0.0)
     stuck = len(scores) > n and max(scores[-n:]) <= max(scores[:-n]) + 0.005 + 1e-12
     assert (found is REASON.PLATEAU) is stuck
-
-
-def test_options_of_the_embedder_that_is_gone_still_work_and_warn():
-    with pytest.warns(
-        DeprecationWarning, match=r"Convergence\(stability, same_issues, embedder\) has no effect"
-    ):
-        old = Convergence(2, 0.05, True, 0.005, 0.98, 4, 0.95, object())
-    assert old == Convergence()
-    assert replace(old, repeated_issues=5).repeated_issues == 5
 
 
 @table(
