@@ -89,7 +89,6 @@ from jeeves_reflexion.reflectors import LessonReflector as LessonReflector
 from jeeves_reflexion.reflectors import as_reflector as as_reflector
 from jeeves_reflexion.revisers import AgentReviser as AgentReviser
 from jeeves_reflexion.revisers import ModelReviser as ModelReviser
-from jeeves_reflexion.revisers import as_reviser as as_reviser
 from jeeves_reflexion.sandbox import Guarantees as Guarantees
 from jeeves_reflexion.sandbox import Ran as Ran
 from jeeves_reflexion.sandbox import Sandbox as Sandbox

@@ -52,11 +52,6 @@ def takes(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-def is_for(parameter: inspect.Parameter, kind: type, *names: str) -> bool:
-    """Whether a parameter is called by one of these names, or annotated as of this kind."""
-    return parameter.name in names or parameter.annotation is kind or parameter.annotation == kind.__name__
-
-
 async def run(function: Callable[..., object], call: Callable[[], object]) -> object:
     """Return what ``call``, a call of ``function``, comes to.
 

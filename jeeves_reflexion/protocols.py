@@ -49,7 +49,7 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class Reviser(Protocol):
-    """Makes a better text of a draft that was judged."""
+    """Makes a better text of a draft that was judged; an async function is one."""
 
     async def __call__(self, task: Task, request: RevisionRequest) -> Revision:
         """Return the revised text; the task has no gold in it."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import anyio
 
-from jeeves_reflexion.callables import is_for, run, signature_of, takes
+from jeeves_reflexion.callables import run, signature_of, takes
 from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described, hopeless
 from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Attempt, Evaluation, Task
@@ -44,7 +44,8 @@ class FunctionEvaluator:
             raise ConfigurationError(f"evaluator {self.name}: it must take (task, attempt) or (output)")
         if two and one:
             first = next(iter(signature.parameters.values()))
-            return is_for(first, Task, "task") or first.kind is first.VAR_POSITIONAL
+            named = first.name == "task" or first.annotation in (Task, "Task")
+            return named or first.kind is first.VAR_POSITIONAL
         return two
 
     async def __call__(self, task: Task, attempt: Attempt) -> Evaluation:

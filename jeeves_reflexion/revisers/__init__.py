@@ -1,4 +1,4 @@
-"""Revisers: they make a better text of a draft that was judged. ``ModelReviser(model)``, ``as_reviser(function)``."""
+"""Revisers: they make a better text of a draft that was judged. ``ModelReviser(model)``."""
 
 from vectorstores.lazy import attach
 
