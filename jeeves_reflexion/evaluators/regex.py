@@ -53,7 +53,7 @@ class RegexCheck:
             raise ConfigurationError(f"the pattern {pattern!r} must be a text, not bytes")
         if not timeout > 0:
             raise ConfigurationError(f"timeout must be above 0 seconds, not {timeout!r}")
-        self._wanted = must_match
+        self._wanted = bool(must_match)
         self._message = message
         self._timeout = timeout
 

@@ -109,8 +109,10 @@ class RecordedModel:
         self._model = model
         self._given: Sequence[Exchange] = ()
         self._cassette: Cassette | None = None
+        self._tape = "the recording"
         if isinstance(tape, str | os.PathLike):
             self._cassette = Cassette(tape)
+            self._tape = f"the cassette {self._cassette.path}"
         else:
             self._given = tape
         self._check(name)
@@ -149,7 +151,8 @@ class RecordedModel:
     ) -> Completion:
         """Play the recorded answer, or ask the real model and record its answer."""
         at = _place.get()
-        request = request_of(self.name, messages, tools, schema, sampling)
+        compared = self.mode != "replay" or self._match == "request"
+        request = request_of(self.name, messages, tools, schema, sampling) if compared else {}
         track = self._track(at, request)
         with self._lock:
             answers = self._answers.get(track)
@@ -190,9 +193,6 @@ class RecordedModel:
     ) -> None:
         await self.aclose()
 
-    def __str__(self) -> str:
-        return f"the cassette {self._cassette.path}" if self._cassette else "the recording"
-
     def _check(self, name: str | None) -> None:
         for label, value, known in (
             ("mode", self.mode, get_args(Mode)),
@@ -218,7 +218,7 @@ class RecordedModel:
             return at, ""
         if request is None:
             raise ConfigurationError(
-                f"{self} holds answers without their requests: play it with match='position'"
+                f"{self._tape} holds answers without their requests: play it with match='position'"
             )
         return at, key_of(request)
 
@@ -232,11 +232,11 @@ class RecordedModel:
                 self._answers[self._track(exchange.at, exchange.request)].append(exchange.answer)
         known = ", ".join(sorted(native)) or "it is empty"
         if replays and self._name and self._name not in native:
-            raise ConfigurationError(f"{self} has no model {self._name!r}: {known}")
+            raise ConfigurationError(f"{self._tape} has no model {self._name!r}: {known}")
         if not self._name:
             if len(native) != 1:
                 said = f"has models {known}: choose one by name=" if native else "is empty"
-                raise ConfigurationError(f"{self} {said}")
+                raise ConfigurationError(f"{self._tape} {said}")
             (self._name,) = native
         self._native = native.get(self._name, False)
 
@@ -263,25 +263,27 @@ class RecordedModel:
         recorded = [each for each in self._exchanges() if each.model == self.name]
         if self._match == "position":
             times = sum(each.at == at for each in recorded)
-            return f"{self} has {times} exchanges{here}, and one more was asked for"
+            return f"{self._tape} has {times} exchanges{here}, and one more was asked for"
         asked = _lines(request)
         words = set(asked)
         equal = [each for each in recorded if each.request == request]
         if times := sum(each.at == at for each in equal):
-            return f"{self} has this request{here} only {times} times. It ends with:\n{asked[-1][-200:]}"
+            return (
+                f"{self._tape} has this request{here} only {times} times. It ends with:\n{asked[-1][-200:]}"
+            )
         if not recorded:
-            return f"{self} has no request of {self.name!r}. This one{here} ends with:\n{asked[-1][-200:]}"
+            return (
+                f"{self._tape} has no request of {self.name!r}. This one{here} ends with:\n{asked[-1][-200:]}"
+            )
         near = max(equal or recorded, key=lambda each: len(words.intersection(_lines(each.request or {}))))
         there = f"at {near.at!r}" if near.at else "without a place"
         if equal:
-            return f"{self} has this request {there}, and not{here or ' without a place'}"
+            return f"{self._tape} has this request {there}, and not{here or ' without a place'}"
         compared = [*difflib.unified_diff(_lines(near.request or {}), asked, n=0, lineterm="")][2:]
         lines = [f"{line[0]} {line[1:]}" for line in compared if line[0] in "-+"]
         more = [f"... and {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
         shown = "\n".join((*lines[:_LINES], *more))
-        return (
-            f"{self} has no such request{here}. The nearest, {there}, differs (- recorded, + asked):\n{shown}"
-        )
+        return f"{self._tape} has no such request{here}. The nearest, {there}, differs (- recorded, + asked):\n{shown}"
 
 
 def _lines(request: Mapping[str, Any]) -> list[str]:
