@@ -264,9 +264,9 @@ class RecordedModel:
         if self._match == "position":
             times = sum(each.at == at for each in recorded)
             return f"{self._tape} has {times} exchanges{here}, and one more was asked for"
-        asked = _lines(request)
+        asked, key = _lines(request), key_of(request)
         words = set(asked)
-        equal = [each for each in recorded if each.request == request]
+        equal = [each for each in recorded if key_of(each.request or {}) == key]
         if times := sum(each.at == at for each in equal):
             return (
                 f"{self._tape} has this request{here} only {times} times. It ends with:\n{asked[-1][-200:]}"
