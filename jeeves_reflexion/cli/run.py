@@ -121,16 +121,15 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
 )
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=COUNT, default=3, show_default=True)
+@click.option("--max-attempts", metavar="N", type=COUNT, default=3)
 @click.option(
     "--threshold",
     metavar="X",
     type=click.FloatRange(0, 1),
     default=0.8,
-    show_default=True,
     help="The score from 0 to 1 that passes.",
 )
-@top_k_option(default=5, show_default=True, help="How many lessons an attempt may recall.")
+@top_k_option(default=5, help="How many lessons an attempt may recall.")
 @lessons_option
 @namespace_option
 @click.option(

@@ -88,7 +88,7 @@ def import_(
     async def planned(store: VectorLessonStore | None) -> ImportPlan:
         return await plan_import(store, lines, approve=approve, source=source.name)
 
-    new_store = create and origin_at(library.address) is None
+    new_store = create and origin_at(library.store_address) is None
     plan = anyio.run(planned, None) if new_store else library.within(planned)
     answer: dict[str, object] = {
         name: [line.lesson.id for line in getattr(plan, name)] for name in ("added", "changed", "same")

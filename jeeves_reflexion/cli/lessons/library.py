@@ -70,7 +70,7 @@ class Library(Answers):
         async def opened() -> T:
             async with (
                 store_errors("use the lessons"),
-                open_store(self.address, self.namespace, embedder) as store,
+                open_store(self.store_address, self.namespace, embedder) as store,
             ):
                 with self.screen.busy(doing):
                     return await work(store)

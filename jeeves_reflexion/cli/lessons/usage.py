@@ -137,7 +137,7 @@ def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str
 @click.argument("task")
 @kind_option
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
-@top_k_option(default=5, show_default=True, help="How many at most.")
+@top_k_option(default=5, help="How many at most.")
 @credit_option
 @over_lessons()
 def why(

@@ -30,9 +30,6 @@ def answer(task, session):
     country = task.prompt.split()[-1]
     return CITIES[country] if "capital" in session.blocks["reflexion_lessons"] else country
 
-def make(seed):
-    return lambda task, session: f"seed {seed}"
-
 def teach(task, trials):
     return "Name the capital of the country that is asked for."
 
@@ -120,14 +117,6 @@ def test_a_table_for_a_person(cli, here):
     assert "oracle-judged" in result.stdout
     assert "| retry | 0/6" in result.stdout
     assert "No call of a model was reported" in result.stdout
-
-
-def test_an_agent_made_for_each_seed(cli, here):
-    result = cli(*arguments(here, "--agent", f"{here}:make", "--arms", "react", "--seeds", "3,4"))
-    assert result.exit_code == 0, result.stderr
-    lines = map(json.loads, Path("out/journal.jsonl").read_text().splitlines())
-    outputs = {(line["seed"], line["result"]["attempt"]["output"]) for line in lines}
-    assert outputs == {(3, "seed 3"), (4, "seed 4")}
 
 
 def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path):
@@ -324,7 +313,7 @@ def test_nobody_reflects_or_tries(cli, here):
 def test_a_file_that_is_not_there(cli, here):
     result = cli("bench", "nothing.jsonl", "--agent", f"{here}:answer")
     assert result.exit_code == 2
-    assert "Invalid value for 'TASKS.jsonl': File 'nothing.jsonl' does not exist." in result.stderr
+    assert "Invalid value for 'TASKS': File 'nothing.jsonl' does not exist." in result.stderr
 
 
 # -- the file

@@ -61,17 +61,17 @@ def test_show_as_json(cli, notes):
     assert (shown["version"], shown["run_count"], shown["reflection"]["suggestions"]) == (2, 2, ["Be brief."])
 
 
-def test_history_shows_versions_scores_and_what_was_taken_back(cli, notes):
+def test_show_tells_versions_scores_and_what_was_taken_back(cli, notes):
     assert cli("notes", "rollback", TASKS[0]).stdout == "rolled back from version 2 to 1\n"
-    result = cli("notes", "history", TASKS[0])
-    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    result = cli("notes", "show", TASKS[0])
+    rows = [line.split("\t") for line in result.stdout.splitlines() if "\t" in line]
     assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
         ("0", "0.50", "1 run", ""),
         ("1", "-", "no runs", "current"),
         ("2", "0.75", "1 run", "taken back"),
     ]
     assert "2 -> 1: by hand" in result.stderr
-    found = json.loads(cli("notes", "history", TASKS[0], "--json").stdout)["history"]
+    found = json.loads(cli("notes", "show", TASKS[0], "--json").stdout)["history"]
     assert [change["kind"] for change in found["changes"]][-1] == "rolled_back_by_hand"
 
 
@@ -126,8 +126,6 @@ def test_what_is_not_found_is_said(cli, notes):
 def test_text_of_a_model_moves_no_cursor(cli, place):
     made = TaskReflection.of_first_run("a\x1b[2Jb\rc", "A text.")
     anyio.run(SqliteReflectionStore(place).store, task_identity("x"), made)
-    shown = (
-        cli("notes", "show", "x").stdout + cli("notes", "list").stdout + cli("notes", "history", "x").stdout
-    )
+    shown = cli("notes", "show", "x").stdout + cli("notes", "list").stdout
     assert "\x1b" not in shown
     assert "\r" not in shown
