@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
@@ -60,14 +60,12 @@ class Notes(Answers):
             if identity and (found := await store.history(identity)) is not None:
                 return found
         start = task.strip().lower()
-        if len(start) < _SHORTEST_ID:
-            raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
         matches = [each for each in await _all(store) if each.identity.startswith(start)]
-        if not matches:
-            raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {self.where}")
-        if len(matches) > 1:
-            ids = ", ".join(each.identity[:16] for each in matches[:5])
-            raise ReflectionStoreError(f"{len(matches)} tasks {self.where} begin with {task!r}: {ids}")
+        if len(matches) != 1 or len(start) < _SHORTEST_ID:
+            several = f": {len(matches)} ids begin so" if len(matches) > 1 else ""
+            raise ReflectionStoreError(
+                f"there are no notes on the task {redact(task)!r} {self.where}{several}"
+            )
         return matches[0]
 
 
@@ -144,23 +142,15 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 
 
 @notes.command()
-@click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
+@click.argument("task")
 @_over_notes(yes_option)
-def forget(answers: Notes, tasks: Sequence[str]) -> None:
-    """Remove the notes of tasks for good, all versions."""
-
-    async def named(store: VersionedReflectionStore) -> dict[str, NoteHistory]:
-        found = [await answers.one(store, task) for task in tasks]
-        return {each.identity: each for each in found}
-
-    async def forgotten(store: VersionedReflectionStore) -> list[str]:
-        return [identity for identity in found if await store.forget(identity)]
-
-    found = answers.within(named)
-    number = counted(len(found), "task")
-    rows = [{"id": each.identity[:_SHORT_ID], "description": each.description} for each in found.values()]
-    if answers.agreed(f"Forget the notes of {number} for good?", {}, rows):
-        answers.give({"forgotten": answers.within(forgotten)}, f"forgot the notes of {number}")
+def forget(answers: Notes, task: str) -> None:
+    """Remove a task's notes for good, all versions."""
+    found = answers.within(lambda store: answers.one(store, task))
+    row = {"id": found.identity[:_SHORT_ID], "description": found.description}
+    if answers.agreed("Forget these notes for good?", {}, [row]):
+        answers.within(lambda store: store.forget(found.identity))
+        answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
 
 
 async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
@@ -190,13 +180,11 @@ def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str
     current = "current" if number == history.current else ""
     return {
         "version": str(number),
-        "date": "-" if version is None else _when(version.reflection.reflected_at),
+        "date": _when(version.reflection.reflected_at) if version else "-",
         "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
         "runs": counted(len(scores), "run"),
         "state": "taken back" if version and version.withdrawn else current,
-        "text": "no notes"
-        if version is None
-        else abridge(version.reflection.refined_description, 2 * _EXCERPT),
+        "text": abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes",
     }
 
 

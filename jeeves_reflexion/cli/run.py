@@ -52,7 +52,6 @@ class Watch(Trace):
     def opened(self, n_lessons: int) -> None:
         """Say which store is in use."""
         self.display.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
-        self.display.waiting_for("opening the lessons")
 
     def farewell(self) -> str:
         """Say what an interrupt leaves behind."""
@@ -173,7 +172,7 @@ def run(
     shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
     watch = Watch(screen, shown)
     try:
-        with screen.busy(), nullcontext() if agent is None else of_user(agent):
+        with nullcontext() if agent is None else of_user(agent):
             loaded = None if agent is None else load("--agent", agent)
             result = anyio.run(_run, options, endpoint, address, loaded, watch)
     except KeyboardInterrupt:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import click
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -82,7 +80,6 @@ class Screen:
         self.quiet = quiet
         self._err = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._out = Console(markup=False, emoji=False, highlight=False)
-        self._status: Status | None = None
 
     # -- stdout
 
@@ -129,23 +126,8 @@ class Screen:
         """Say what went wrong, on one line."""
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
 
-    @contextmanager
-    def busy(self, doing: str = "starting") -> Iterator[None]:
-        """Show a person what is being waited for, as :meth:`waiting_for` says it from then on."""
-        if self.quiet or not doing or not self._err.is_terminal:
-            yield
-            return
-        self._status = self._err.status(Text(doing), spinner="line")
-        try:
-            with self._status:
-                yield
-        finally:
-            self._status = None
-
     def waiting_for(self, what: str) -> None:
-        """Name what is being waited for."""
-        if self._status is not None:
-            self._status.update(Text(one_line(visible(what))))
+        """Show nothing: a line can't be taken back."""
 
     def _say(self, text: Text, indent: int) -> None:
         self._err.print(Text(" " * indent) + text, soft_wrap=True)

@@ -80,8 +80,7 @@ def run(
     key_of(endpoint)  # a key that is not there is told before anything else
     begin, loaded = _read_state(state), Workflow.load(file)
     screen = Screen(quiet=quiet or as_json)
-    with screen.busy():
-        final = anyio.run(partial(_run, loaded, begin, endpoint, screen, **how))
+    final = anyio.run(partial(_run, loaded, begin, endpoint, screen, **how))
     screen.document(final)
     ctx.exit(1 if final.get("success") is False else 0)
 
@@ -164,7 +163,6 @@ def show(screen: Screen, event: Event) -> None:
     match event:
         case events.AgentEvent(name="workflow.node_started", data=data):
             screen.note(f"node {data['node']}", "bold")
-            screen.waiting_for(f"node {data['node']}")
         case events.DraftJudged(number=number, satisfactory=passed, score=score, issues=issues):
             verdict, said = (
                 "valid" if passed else "not valid",

@@ -43,7 +43,7 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
-    found = library.within(lambda store: _plan(store, model, endpoint), doing="consolidating")
+    found = library.within(lambda store: _plan(store, model, endpoint))
     answer: dict[str, object] = {
         "operations": [step.operation for step in found.steps],
         "review": [[lesson.id for lesson in group] for group in found.review],

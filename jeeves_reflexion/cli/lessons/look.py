@@ -74,7 +74,7 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
 @over_lessons()
 def search(library: Library, text: str, k: int) -> None:
     """Find the active lessons nearest to TEXT, the nearest first."""
-    found = library.within(lambda store: store.search(text, k=k), doing="searching")
+    found = library.within(lambda store: store.search(text, k=k))
     library.give(
         {"lessons": [{"similarity": each.similarity, "lesson": each.lesson} for each in found]},
         rows=(row(each.lesson, similarity=f"{each.similarity:.2f}") for each in found),
@@ -137,10 +137,7 @@ def add(
     if not task.strip():
         raise click.UsageError("the task is empty: say what the lesson is to be recalled for")
     written = library.within(
-        lambda store: store.add(text, task, kind=kind, by=library.by),
-        embedder,
-        create=create,
-        doing="storing",
+        lambda store: store.add(text, task, kind=kind, by=library.by), embedder, create=create
     )
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
@@ -192,10 +189,13 @@ def reembed(library: Library, embedder: NamedEmbedder) -> None:
     stopped goes on where it was. Programs that have the store open have to open it again afterwards.
     """
     existing(library.store_address)
-    new, screen = embedder_for(embedder, None, library.store_address), library.screen
+    new, tenths = embedder_for(embedder, None, library.store_address), set[int]()
 
-    def show(step: Reembedding) -> None:
-        screen.waiting_for(f"embedded {step.done} of {step.total}")
+    def tell(step: Reembedding) -> None:
+        tenth = 10 * step.done // max(step.total, 1)
+        if tenth not in tenths:
+            tenths.add(tenth)
+            library.screen.note(f"embedded {step.done} of {step.total}")
 
     with lesson_store_errors():
         if library.dry_run:
@@ -211,7 +211,6 @@ def reembed(library: Library, embedder: NamedEmbedder) -> None:
             }
             library.give({"dry_run": True, **told}, details=({"address": library.shown}, told))
             return
-        with screen.busy():
-            done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=show))
+        done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=tell))
     said = f"all {done.total} entries of {library.shown} are found by {embedder} now"
     library.give({"embedder": embedder, "embedded": done.total}, said)

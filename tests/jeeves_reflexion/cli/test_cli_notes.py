@@ -86,17 +86,11 @@ def test_rollback_goes_to_a_version_and_to_none(cli, notes):
 def test_forget_asks_and_takes_no_for_an_answer(cli, notes):
     refused = cli("notes", "forget", TASKS[0], stdin="n\n")
     assert (refused.exit_code, TASKS[0] in refused.stderr) == (1, True)
-    assert len(cli("notes", "list").stdout.splitlines()) == 2
-    assert cli("notes", "forget", TASKS[0], stdin="y\n").stdout == "forgot the notes of 1 task\n"
-    assert len(cli("notes", "list").stdout.splitlines()) == 1
-
-
-def test_forget_removes_nothing_unless_all_are_found(cli, notes):
-    assert cli("notes", "forget", "-y", TASKS[0], "Another task").exit_code == 5
-    assert len(cli("notes", "list").stdout.splitlines()) == 2
+    assert cli("notes", "forget", "Another task", "-y").exit_code == 5
     assert cli("notes", "forget", "--json", TASKS[0]).exit_code == 2
-    gone = json.loads(cli("notes", "forget", "--json", "-y", *TASKS).stdout)["forgotten"]
-    assert gone == notes
+    assert len(cli("notes", "list").stdout.splitlines()) == 2
+    assert cli("notes", "forget", TASKS[0], stdin="y\n").stdout == f"forgot the notes {notes[0][:8]}\n"
+    assert json.loads(cli("notes", "forget", "--json", "-y", TASKS[1]).stdout)["forgotten"] == notes[1]
     assert "there are no task notes" in cli("notes", "list").stderr
 
 
@@ -119,8 +113,8 @@ def test_an_identity_of_ones_own_is_found(cli, place):
 
 
 def test_what_is_not_found_is_said(cli, notes):
-    for name, code in [("abc", 2), ("beef", 5), ("No such task", 5)]:
-        assert cli("notes", "show", name).exit_code == code
+    for name in ("abc", "beef", "No such task", " "):
+        assert cli("notes", "show", name).exit_code == 5
 
 
 def test_text_of_a_model_moves_no_cursor(cli, place):
