@@ -194,6 +194,7 @@ async def plan_import(
     """
     found: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
     stored: dict[str, Lesson] = {}
+    reason = f"from {source}" if source else ""
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = as_imported(read.lesson)
@@ -205,7 +206,7 @@ async def plan_import(
                 lesson, state=known.state, state_reason=known.state_reason, support=known.support
             )
         elif lesson.state != "retired":
-            lesson = replace(lesson, state="active" if approve else "proposed", state_reason=f"from {source}")
+            lesson = replace(lesson, state="active" if approve else "proposed", state_reason=reason)
         if known is not None and _said(known) == _said(lesson):
             what, problem = "same", ""
         else:

@@ -157,8 +157,6 @@ def test_ctrl_c_says_how_to_go_on(cli, process, here, tmp_path):
     assert "stopped at arm selective, seed 0, trial 1: 2 of 6 tasks tried" in said
     resumed = cli(*arguments(here, *more, "--resume"))
     assert "20 finished tries are in the log" in resumed.stderr
-    whole = cli(*arguments(here, *more, "--out", "whole"))
-    assert json.loads(resumed.stdout)["by_judge"] == json.loads(whole.stdout)["by_judge"]
 
 
 LOUD = """
@@ -189,13 +187,13 @@ async def stopping_async(prompt):
 
 def test_what_an_agent_prints_is_not_among_the_results(process, here, tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
-    for more, prints in ((["--dry-run"], 0), (["--arms", "react"], 6)):
-        run = process(*arguments("loud", "--reflector", f"{here}:teach", *more), cwd=tmp_path)
-        out, said = run.communicate(timeout=60)
-        assert run.returncode == 0, said
-        assert json.loads(out)["estimate"]
-        assert (said.count("printed"), said.count("from a child")) == (prints, prints)
-        assert "loaded" in said
+    given = arguments("loud", "--reflector", f"{here}:teach", "--arms", "react")
+    run = process(*given, cwd=tmp_path)
+    out, said = run.communicate(timeout=60)
+    assert run.returncode == 0, said
+    assert json.loads(out)["estimate"]
+    assert (said.count("printed"), said.count("from a child")) == (6, 6)
+    assert "loaded" in said
     assert (tmp_path / "out" / "results.json").exists()
 
 

@@ -163,15 +163,8 @@ def test_a_model_that_fails_half_way_loses_no_answer_that_it_gave_and_is_an_erro
     assert states(cli) == {"active": 3, "retired": 1}
 
 
-@pytest.mark.parametrize("where", ["folder", "postgres"])
-def test_several_processes_that_consolidate_at_once_make_each_operation_once(
-    cli, store, process, request, place, where, monkeypatch
-):
-    if where == "postgres":
-        pytest.importorskip("psycopg")
-        place = f"{request.getfixturevalue('postgres_database')}&schema=lessons"
-        monkeypatch.setenv("JEEVES_LESSONS", place)
-    store([*FETCH, *FETCH[:2], ("go", "Look in the drawer first.")], place)
+def test_several_processes_that_consolidate_at_once_make_each_operation_once(cli, store, process):
+    store([*FETCH, *FETCH[:2], ("go", "Look in the drawer first.")])
     started = [process("lessons", "consolidate", "--yes", "--json") for _ in range(2)]
     answers = []
     for each in started:
