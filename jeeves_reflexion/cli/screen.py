@@ -126,9 +126,6 @@ class Screen:
         """Say what went wrong, on one line."""
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
 
-    def waiting_for(self, what: str) -> None:
-        """Show nothing: a line can't be taken back."""
-
     def _say(self, text: Text, indent: int) -> None:
         self._err.print(Text(" " * indent) + text, soft_wrap=True)
 
