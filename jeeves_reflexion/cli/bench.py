@@ -10,7 +10,6 @@ import click
 
 from jeeves_reflexion.cli import task_run
 from jeeves_reflexion.cli.bench_options import (
-    embedder_option,
     executor_options,
     folder_options,
     holdout_option,
@@ -18,32 +17,29 @@ from jeeves_reflexion.cli.bench_options import (
     recall_options,
     spending_options,
 )
-from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option, remember_json
+from jeeves_reflexion.cli.options import (
+    debug_option,
+    embedder_option,
+    endpoint_options,
+    json_option,
+    remember_json,
+)
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 
 GROUP = "jeeves_reflexion.benchmarks"
 
 
-def _file(ctx: click.Context, _: click.Parameter, value: Path) -> Path:
-    # Not by click, which names an argument by its metavar, and the usage has this one's already.
-    if not value.exists() or value.is_dir():
-        what = "is a directory" if value.is_dir() else "does not exist"
-        raise click.BadParameter(f"File '{value}' {what}.", ctx, param_hint="'TASKS.jsonl'")
-    return value
-
-
 @click.command("TASKS.jsonl", short_help="Your own tasks: JSON lines with a prompt each.")
-@click.argument("tasks", metavar="", type=click.Path(path_type=Path), callback=_file)
+@click.argument("tasks", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--agent",
     metavar="MODULE:NAME",
-    help="Your agent: a callable, any agent, or a function of (seed) that makes one.  [default: ReAct over --model]",
+    help="Your agent: a callable, or any agent.  [default: ReAct over --model]",
 )
 @click.option(
     "--evaluator",
     metavar="WHO",
     default="exact",
-    show_default=True,
     help="exact: the output is the reference (case and white space aside). judge: --model judges, without the "
     "reference. Or MODULE:NAME, a callable of (task, attempt) or (output).",
 )
@@ -70,16 +66,12 @@ def _file(ctx: click.Context, _: click.Parameter, value: Path) -> Path:
     "--arms",
     metavar="A,B",
     default="retry,selective",
-    show_default=True,
     help="By commas: react, retry, last-attempt, reflexion (or own), monotonic, selective, irrelevant; with a k:"
     " selective@1.",
 )
 @plan_options("task", k=3, workers=4)
 @executor_options
 @holdout_option("task")
-@click.option(
-    "--split-seed", type=int, default=0, show_default=True, help="Draws the tasks that are held out."
-)
 @folder_options
 @spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_early_option
+from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_option
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -43,24 +43,21 @@ def cores() -> int:
 def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
     """Return what adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``, with tasks called ``unit``."""
     return options_of(
-        click.option(
-            "--trials", metavar="N", type=COUNT, default=4, show_default=True, help=f"Tries per {unit}."
-        ),
+        click.option("--trials", metavar="N", type=COUNT, default=4, help=f"Tries per {unit}."),
         click.option(
             "--seeds",
             metavar="A,B",
             callback=numbers,
             default="0",
-            show_default=True,
             help="By commas; each repeats it all.",
         ),
-        top_k_option(default=k, show_default=True, help="Lessons recalled per try."),
+        top_k_option(default=k, help="Lessons recalled per try."),
         click.option(
             "--workers",
             metavar="N",
             type=COUNT,
             default=workers,
-            show_default="one a core" if callable(workers) else True,
+            show_default="one a core" if callable(workers) else None,
             help=f"{unit.capitalize()}s at a time.",
         ),
     )
@@ -73,7 +70,6 @@ def holdout_option(unit: str) -> Callable[[F], F]:
         metavar="SHARE",
         type=Number(0, 1, max_open=True),
         default=0.0,
-        show_default=True,
         help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
         "learned.",
     )
@@ -103,39 +99,21 @@ spending_options = options_of(
         help="What one try takes, for the estimate before the run.",
     ),
 )
-embedder_option = click.option(
-    "--embedder",
-    type=click.Choice(["auto", "minilm", "hashing"]),
-    default="auto",
-    show_default=True,
-    help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
-    " hashing where that is not installed.",
-)
 recall_options = options_of(
     click.option(
         "--min-similarity",
         metavar="X",
         type=Number(-1, 1),
         default=0.3,
-        show_default=True,
         help="Floor of recall, a cosine.",
     ),
-    click.option(
-        "--withhold",
-        metavar="SHARE",
-        type=Number(0, 0.5),
-        default=0.0,
-        show_default=True,
-        help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
-    ),
-    withhold_early_option,
+    withhold_option,
 )
 cluster_options = options_of(
     click.option(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
-        show_default=True,
         help="Who makes the tries: this process, or worker processes on a Ray cluster.",
     ),
     click.option(
@@ -166,20 +144,6 @@ def check_executor(options: Mapping[str, Any]) -> None:
     """Raise ``click.UsageError`` for options of a cluster without ``--executor ray``."""
     if options["executor"] != "ray" and (options["ray_address"] or options["ray_working_dir"]):
         raise click.UsageError("--ray-address and --ray-working-dir go with --executor ray")
-
-
-def check_early(share: float | None, early: float | None) -> None:
-    """Raise ``click.UsageError`` for ``--withhold-early`` without a share above 0 that it comes down to."""
-    if early is None:
-        return
-    if not share:
-        raise click.UsageError(
-            "--withhold-early goes with --withhold SHARE, above 0: that is the share that it comes down to"
-        )
-    if early < share:
-        raise click.UsageError(
-            f"--withhold-early is the larger share, that of the first recalls: {early} is below --withhold {share}"
-        )
 
 
 def check_folder(options: Mapping[str, Any]) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.options import Asking, answered_by, renamed
+from jeeves_reflexion.cli.options import (
+    F,
+    debug_option,
+    gathered,
+    json_option,
+    namespace_option,
+    yes_option,
+)
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
@@ -20,7 +27,7 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
-from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
+from jeeves_reflexion.tasknotes.evolution import NoteVersion, document_of, reflection_document
 from jeeves_reflexion.text import abridge
 
 T = TypeVar("T")
@@ -30,17 +37,47 @@ _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-_over_notes = answered_by(
-    lambda where: Answers(where, default_notes_place()),
-    renamed(
+class Notes(Answers):
+    """The task notes of one address and namespace, opened for each piece of work and closed after it."""
+
+    @staticmethod
+    def default_address() -> str:
+        """Return ``JEEVES_NOTES``, else a file among the user's data."""
+        return default_notes_place()
+
+    def within(self, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
+        """Open the store, do something with it, and close it."""
+
+        async def opened() -> T:
+            async with open_notes(self.store_address, namespace=self.namespace, create=False) as store:
+                return await work(store)
+
+        return anyio.run(opened)
+
+    async def one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
+        """Return the notes of a task, by its description or by its id, whole or cut short."""
+        for identity in (task_identity(task), task.strip()):
+            if identity and (found := await store.history(identity)) is not None:
+                return found
+        start = task.strip().lower()
+        matches = [each for each in await _all(store) if each.identity.startswith(start)]
+        if len(matches) != 1 or len(start) < _SHORTEST_ID:
+            several = f": {len(matches)} ids begin so" if len(matches) > 1 else ""
+            raise ReflectionStoreError(
+                f"there are no notes on the task {redact(task)!r} {self.where}{several}"
+            )
+        return matches[0]
+
+
+def _over_notes(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    address_option = click.option(
         "--notes",
-        "--place",
         "address",
         metavar="ADDRESS",
-        help="A SQLite file, a folder of notes, the folder of a lesson store, or a postgresql:// address."
+        help="A SQLite file, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
-    ),
-)
+    )
+    return gathered("answers", Notes, *options, address_option, namespace_option, json_option, debug_option)
 
 
 @click.group()
@@ -52,10 +89,10 @@ def notes() -> None:
 
 
 @notes.command("list")
-@_over_notes
-def list_(answers: Answers) -> None:
+@_over_notes()
+def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs, description."""
-    found = _within(answers, _all)
+    found = answers.within(_all)
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
         rows=map(_row, found),
@@ -65,21 +102,16 @@ def list_(answers: Answers) -> None:
 
 @notes.command()
 @click.argument("task")
-@_over_notes
-def show(answers: Answers, task: str) -> None:
-    """Show what the next run of a task gets to read."""
-    found = _within(answers, lambda store: _one(answers, store, task))
+@_over_notes()
+def show(answers: Notes, task: str) -> None:
+    """Show what the next run of a task gets to read, its versions with the scores of their runs, its changes."""
+    found = answers.within(lambda store: answers.one(store, task))
     told = _document(found)
-    answers.give({"notes": told}, details=({**told, "reflection": None}, told["reflection"] or {}))
-
-
-@notes.command()
-@click.argument("task")
-@_over_notes
-def history(answers: Answers, task: str) -> None:
-    """Show a task's versions with the scores of their runs, and what was taken back and why."""
-    found = _within(answers, lambda store: _one(answers, store, task))
-    answers.give({"history": document_of(found)}, rows=_versions(found))
+    answers.give(
+        {"notes": told, "history": document_of(found)},
+        details=({**told, "reflection": None}, told["reflection"] or {}),
+        rows=[_version(found, each) for each in (None, *found.versions)],
+    )
     for change in found.changes:
         if change.kind != "stored":
             at = _when(change.at, "%Y-%m-%d %H:%M")
@@ -94,15 +126,15 @@ def history(answers: Answers, task: str) -> None:
     type=click.IntRange(min=0),
     help="The version to go to; 0 is no notes.  [default: the one that the current was made of]",
 )
-@_over_notes
-def rollback(answers: Answers, task: str, to: int | None) -> None:
+@_over_notes()
+def rollback(answers: Notes, task: str, to: int | None) -> None:
     """Go back to an earlier version of a task's notes; nothing is lost by it."""
 
     async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
-        old = await _one(answers, store, task)
+        old = await answers.one(store, task)
         return old, await store.rollback(old.identity, to=to)
 
-    old, new = _within(answers, rolled_back)
+    old, new = answers.within(rolled_back)
     said = f"rolled back from version {old.current} to {new.current}"
     if old.current == new.current:
         said = f"version {new.current} is the current one already"
@@ -110,52 +142,15 @@ def rollback(answers: Answers, task: str, to: int | None) -> None:
 
 
 @notes.command()
-@click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@_over_notes
-def forget(answers: Answers, tasks: Sequence[str], *, yes: bool) -> None:
-    """Remove the notes of tasks for good, all versions."""
-
-    async def named(store: VersionedReflectionStore) -> dict[str, NoteHistory]:
-        found = [await _one(answers, store, task) for task in tasks]
-        return {each.identity: each for each in found}
-
-    async def forgotten(store: VersionedReflectionStore) -> list[str]:
-        return [identity for identity in found if await store.forget(identity)]
-
-    found = _within(answers, named)
-    number = counted(len(found), "task")
-    rows = [{"id": each.identity[:_SHORT_ID], "description": each.description} for each in found.values()]
-    if answers.agreed(Asking(yes, dry_run=False), f"Forget the notes of {number} for good?", {}, rows):
-        answers.give({"forgotten": _within(answers, forgotten)}, f"forgot the notes of {number}")
-
-
-def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
-
-    async def opened() -> T:
-        async with open_notes(answers.address, namespace=answers.namespace, create=False) as store:
-            return await work(store)
-
-    return anyio.run(opened)
-
-
-async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> NoteHistory:
-    """Return the notes of a task, by its description or by its id, whole or cut short."""
-    for identity in (task_identity(task), task.strip()):
-        if identity and (found := await store.history(identity)) is not None:
-            return found
-    start = task.strip().lower()
-    if not start or set(start) - set("0123456789abcdef"):
-        raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {answers.where}")
-    if len(start) < _SHORTEST_ID:
-        raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
-    matches = [each for each in await _all(store) if each.identity.startswith(start)]
-    if not matches:
-        raise ReflectionStoreError(f"there are no notes on a task {task!r} {answers.where}")
-    if len(matches) > 1:
-        ids = ", ".join(each.identity[:16] for each in matches[:5])
-        raise ReflectionStoreError(f"{len(matches)} tasks {answers.where} begin with {task!r}: {ids}")
-    return matches[0]
+@click.argument("task")
+@_over_notes(yes_option)
+def forget(answers: Notes, task: str) -> None:
+    """Remove a task's notes for good, all versions."""
+    found = answers.within(lambda store: answers.one(store, task))
+    row = {"id": found.identity[:_SHORT_ID], "description": found.description}
+    if answers.agreed("Forget these notes for good?", {}, [row]):
+        answers.within(lambda store: store.forget(found.identity))
+        answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
 
 
 async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
@@ -179,26 +174,17 @@ def _row(history: NoteHistory) -> dict[str, str]:
     }
 
 
-def _versions(history: NoteHistory) -> Iterator[dict[str, str]]:
-    """One row for each version, after one for the runs without notes."""
-    yield _version(history, 0, history.baseline, "no notes")
-    for each in history.versions:
-        shown = _version(history, each.number, each.scores, each.reflection.refined_description)
-        yield (
-            shown
-            | {"date": _when(each.reflection.reflected_at)}
-            | ({"state": "taken back"} if each.withdrawn else {})
-        )
-
-
-def _version(history: NoteHistory, number: int, scores: Sequence[float], text: str) -> dict[str, str]:
+def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str]:
+    """One row for a version; None is for the runs without notes."""
+    number, scores = (0, history.baseline) if version is None else (version.number, version.scores)
+    current = "current" if number == history.current else ""
     return {
         "version": str(number),
-        "date": "",
+        "date": _when(version.reflection.reflected_at) if version else "-",
         "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
         "runs": counted(len(scores), "run"),
-        "state": "current" if number == history.current else "",
-        "text": abridge(text, 2 * _EXCERPT),
+        "state": "taken back" if version and version.withdrawn else current,
+        "text": abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes",
     }
 
 

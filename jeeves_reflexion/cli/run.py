@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import click
 
-from jeeves_reflexion.cli.bench_options import check_early
 from jeeves_reflexion.cli.connections import ProvenModel, credit_of, model_at, open_or_make
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.options import (
@@ -27,7 +26,7 @@ from jeeves_reflexion.cli.options import (
     namespace_option,
     quiet_option,
     top_k_option,
-    withhold_early_option,
+    withhold_option,
 )
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.user_code import load, of_user
@@ -53,7 +52,6 @@ class Watch(Trace):
     def opened(self, n_lessons: int) -> None:
         """Say which store is in use."""
         self.display.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
-        self.display.waiting_for("opening the lessons")
 
     def farewell(self) -> str:
         """Say what an interrupt leaves behind."""
@@ -74,7 +72,6 @@ class Watch(Trace):
 
 def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
     """Return a run's result: what matters first, then every trial whole."""
-    store = {"place": address, "address": address, "namespace": namespace}
     return {
         "run_id": result.run_id,
         "passed": result.passed,
@@ -88,7 +85,7 @@ def result_document(result: RunResult, address: str | None, namespace: str) -> d
         "seconds": result.seconds,
         "usage": {**{str(role): spent for role, spent in result.usage.items()}, "total": result.total_usage},
         "lessons": result.lessons,
-        "store": None if address is None else store,
+        "store": None if address is None else {"address": address, "namespace": namespace},
         "task": result.task.public(),
         "trials": result.trials,
     }
@@ -97,13 +94,10 @@ def result_document(result: RunResult, address: str | None, namespace: str) -> d
 def _check(options: Mapping[str, Any]) -> None:
     if options["address"] is not None and options["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
-    if options["withhold"] is not None and options["credit"] is False:
-        raise click.UsageError("--withhold and --no-credit exclude each other")
-    if options["no_lessons"] and (options["credit"] or options["withhold"] is not None):
+    if options["no_lessons"] and (options["credit"] or options["withhold"]):
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
-    check_early(options["withhold"], options["withhold_early"])
     if not options["task"].strip():
         raise click.UsageError("the task is empty: say what is asked")
 
@@ -126,16 +120,15 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
 )
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=COUNT, default=3, show_default=True)
+@click.option("--max-attempts", metavar="N", type=COUNT, default=3)
 @click.option(
     "--threshold",
     metavar="X",
     type=click.FloatRange(0, 1),
     default=0.8,
-    show_default=True,
     help="The score from 0 to 1 that passes.",
 )
-@top_k_option(default=5, show_default=True, help="How many lessons an attempt may recall.")
+@top_k_option(default=5, help="How many lessons an attempt may recall.")
 @lessons_option
 @namespace_option
 @click.option(
@@ -143,13 +136,7 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 )
 @embedder_option
 @credit_option
-@click.option(
-    "--withhold",
-    metavar="SHARE",
-    type=Number(0, 0.5),
-    help="Withhold each lesson from this share of its recalls, so that what it does is known; means --credit.",
-)
-@withhold_early_option
+@withhold_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-seconds",
@@ -185,7 +172,7 @@ def run(
     shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
     watch = Watch(screen, shown)
     try:
-        with screen.busy(), nullcontext() if agent is None else of_user(agent):
+        with nullcontext() if agent is None else of_user(agent):
             loaded = None if agent is None else load("--agent", agent)
             result = anyio.run(_run, options, endpoint, address, loaded, watch)
     except KeyboardInterrupt:
@@ -228,5 +215,5 @@ async def _run(
 
 
 def _lessons(options: Mapping[str, Any], address: str) -> VectorLessonStore:
-    credit = credit_of(options["credit"], withhold=options["withhold"], early=options["withhold_early"])
+    credit = credit_of(asked=options["credit"], withhold=options["withhold"])
     return open_or_make(address, options["namespace"], options["embedder"], LessonSettings(credit=credit))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import inspect
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ import anyio
 import click
 
 from jeeves_reflexion.agents import ReAct
-from jeeves_reflexion.cli.bench_options import check_early, check_executor, check_folder, check_prices
+from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices
 from jeeves_reflexion.cli.connections import embedder_for, model_at
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.user_code import load, of_user
@@ -65,7 +64,6 @@ _CONFIGURED: Final = (
     "model",
     "min_similarity",
     "withhold",
-    "withhold_early",
 )
 
 
@@ -93,7 +91,6 @@ def order_of(options: Mapping[str, Any]) -> Order:
     """Return what the options ask for; raises ``click.UsageError`` for what can't go together."""
     check_folder(options)
     check_executor(options)
-    check_early(options["withhold"], options["withhold_early"])
     prices, endpoint = check_prices(options), options["endpoint"]
     judging = options["evaluator"] == "judge"
     if options["judged_by"] == "oracle" and judging:
@@ -109,7 +106,6 @@ def order_of(options: Mapping[str, Any]) -> Order:
         workers=options["workers"],
         k=options["k"],
         holdout=options["holdout"],
-        split_seed=options["split_seed"],
         judged_by=options["judged_by"] or ("self" if judging else "oracle"),
         max_cost_usd=options["max_cost"],
         on_stop="wait",
@@ -226,11 +222,9 @@ class TaskSetup:
     def _loop(self, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
         options, plan = self.order.options, self.order.plan
         scope = self.location.scope(store, arm, seed)
-        settings = recall_settings(
-            options["min_similarity"], withhold=options["withhold"], early=options["withhold_early"]
-        )
+        settings = recall_settings(options["min_similarity"], withhold=options["withhold"])
         return Reflexion(
-            _agent_for(parts.agent, seed),
+            parts.agent,
             model=parts.model,
             evaluator=parts.evaluator,
             reflector=parts.reflector or (None if parts.model else _no_reflector),
@@ -274,22 +268,6 @@ def load_parts(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> 
         None if reflector is None else load("--reflector", reflector),
         model,
     )
-
-
-def _agent_for(agent: Any, seed: int) -> Any:  # noqa: ANN401 - whatever a user wrote
-    """Return an agent, or what it makes for a seed where it is a function whose one parameter is called ``seed``."""
-    try:
-        makes_agents = list(inspect.signature(agent).parameters) == ["seed"]
-    except (TypeError, ValueError):
-        makes_agents = False  # the loop says what is wrong with it
-    if not makes_agents:
-        return agent
-    made = agent(seed=seed)
-    if not callable(made):
-        raise ConfigurationError(
-            f"--agent returned a {type(made).__name__} for seed={seed}, which is no agent"
-        )
-    return made
 
 
 def _verdict(option: str, name: str, tasks: Sequence[Task]) -> Any:  # noqa: ANN401 - an evaluator of whatever form

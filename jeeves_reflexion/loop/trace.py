@@ -31,10 +31,6 @@ class Display(Protocol):
         """Write a line; ``style`` is a colour or weight for displays that have such."""
         ...
 
-    def waiting_for(self, what: str) -> None:
-        """Say what the run does now, for displays that can take it back."""
-        ...
-
 
 class PlainDisplay:
     """Lines on stderr, without colours."""
@@ -42,9 +38,6 @@ class PlainDisplay:
     def note(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """Write a line."""
         print(" " * indent + visible(text), file=sys.stderr, flush=True)
-
-    def waiting_for(self, what: str) -> None:
-        """Do nothing: a line can't be taken back."""
 
 
 class Trace:
@@ -63,7 +56,6 @@ class Trace:
         match event:
             case AttemptStarted():
                 self.display.note(f"attempt {event.attempt} of {event.max_attempts}", "bold")
-                self.display.waiting_for("recalling lessons")
             case LessonsRecalled():
                 self._recalled(event)
             case AttemptFinished():
@@ -89,7 +81,6 @@ class Trace:
         self.display.note(f"recalled {counted(event.n_recalled, 'lesson')}{withheld}", "dim", indent=2)
         for lesson in event.lessons:
             self.display.note(f"- {lesson}", "dim", indent=4)
-        self.display.waiting_for("working")
 
     def _attempted(self, event: AttemptFinished) -> None:
         if event.output.strip():
@@ -99,19 +90,16 @@ class Trace:
             self.display.note(f"the attempt failed: {event.error}", "yellow", indent=2)
         elif event.interrupted:
             self.display.note(f"the attempt was cut short: {event.interrupted}", "yellow", indent=2)
-        self.display.waiting_for("judging")
 
     def _judged(self, event: Evaluated) -> None:
         score = "no score" if event.score is None else f"score {event.score:.2f}"
         verdict = "passed" if event.passed else "could not be judged" if event.score is None else "not passed"
         self.display.note(f"{score}: {verdict}", "green" if event.passed else "yellow", indent=2)
-        self.display.waiting_for("reflecting")
 
     def _learned(self, event: LessonProduced | LessonPersisted | LessonDropped) -> None:
         match event:
             case LessonProduced(lesson=lesson):
                 self._produced = lesson
-                self.display.waiting_for("storing the lesson")
             case LessonPersisted(lesson=stored):
                 self.kept += stored is not None
                 text = stored.text if stored else self._produced

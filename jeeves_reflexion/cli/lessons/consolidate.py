@@ -9,10 +9,16 @@ import click
 
 from jeeves_reflexion.cli.connections import ProvenModel, model_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
-from jeeves_reflexion.cli.options import Asking, Endpoint, asking_options, by_option, endpoint_options
+from jeeves_reflexion.cli.options import (
+    Endpoint,
+    by_option,
+    dry_run_option,
+    endpoint_options,
+    yes_option,
+)
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
-from jeeves_reflexion.lessons.consolidation.plans import MOST, Plan, apply, clusters, plan
+from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson, Lift
 
@@ -29,17 +35,15 @@ _REVIEW: Final = (
     help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
 )
 @endpoint_options
-@by_option
-@asking_options
-@over_lessons
-def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str, asking: Asking) -> None:
+@over_lessons(by_option, yes_option, dry_run_option)
+def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
-    found, in_parts = library.within(lambda store: _plan(store, model, endpoint), doing="consolidating")
+    found = library.within(lambda store: _plan(store, model, endpoint))
     answer: dict[str, object] = {
         "operations": [step.operation for step in found.steps],
         "review": [[lesson.id for lesson in group] for group in found.review],
@@ -48,28 +52,21 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str
     if not library.as_json:
         _show(library, found)
     if not found.steps:
-        library.give({"dry_run": asking.dry_run, **answer}, note="nothing to consolidate")
-    elif library.agreed(asking, f"Make {counted(len(found.steps), 'operation')}?", answer):
-        applied = library.within(lambda store: apply(found, store.repository, by=by))
+        library.give({"dry_run": library.dry_run, **answer}, note="nothing to consolidate")
+    elif library.agreed(f"Make {counted(len(found.steps), 'operation')}?", answer):
+        applied = library.within(lambda store: apply(found, store.repository, by=library.by))
         skipped = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
         for each in skipped:
             library.screen.note(f"skipped: {each['operation']}: {each['why']}")
         counts = {"done": len(applied.done), "already": len(applied.already), "skipped": skipped}
-        again = in_parts and any(step.operation.kind == "merge" for step in applied.done)
-        library.give(
-            {"dry_run": False, **answer, **counts},
-            f"made {counted(len(applied.done), 'operation')}",
-            note=f"more than {MOST} lessons that are alike are looked at in parts: what is left of these may be merged"
-            " further, until nothing is left to consolidate"
-            if again
-            else "",
-        )
+        said = f"made {counted(len(applied.done), 'operation')}"
+        library.give({"dry_run": False, **answer, **counts}, said)
     if found.stopped is not None:
         raise found.stopped
 
 
-async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> tuple[Plan, bool]:
-    """What a model, or the rules, would do, and whether some lessons were looked at in parts."""
+async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> Plan:
+    """What a model, or the rules, would do."""
     lessons = await all_lessons(store)
     known_of = await store.ledger.credits(max_age=0.0)
 
@@ -77,14 +74,13 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint)
         return known_of.lift(lesson.id)
 
     groups = await clusters(store.repository, lessons)
-    in_parts = any(len(group) == MOST for group in groups)
     if model is None:
         grouped = {lesson.id for group in groups for lesson in group}
         # Those that are like no other: the rules look at their effect alone.
         alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
-        return await plan([*groups, *alone], RuleConsolidator(known=known)), in_parts
+        return await plan([*groups, *alone], RuleConsolidator(known=known))
     async with model_at(endpoint, model) as asked:
-        return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known)), in_parts
+        return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known))
 
 
 def _show(library: Library, found: Plan) -> None:

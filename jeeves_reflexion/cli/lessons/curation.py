@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final
 
 import click
 
 from jeeves_reflexion.cli.lessons.library import Found, Library, brief, change_of, over_lessons, row, short
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
-from jeeves_reflexion.cli.options import Asking, Number, Why, asking_options, options_of, why_options
+from jeeves_reflexion.cli.options import (
+    Number,
+    by_option,
+    dry_run_option,
+    options_of,
+    reason_option,
+    yes_option,
+)
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import Rollback, has_before
-from jeeves_reflexion.lessons.records import MERGED_INTO
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson
 
-
-class _Rule(NamedTuple):
-    """What a decision is called when it is done, and what it may be about; ``held``: texts in quarantine, too."""
-
-    done: str
-    states: tuple[str, ...]
-    held: bool = False
-
-
-_RULES: Final = {
-    "approve": _Rule("approved", ("proposed", "active"), held=True),
-    "reject": _Rule("rejected", ("proposed",), held=True),
-    "retire": _Rule("retired", ("active", "proposed")),
-    "restore": _Rule("restored", ("retired",)),
-    # Some may have been merged into it before.
-    "merge": _Rule("merged", ("active", "proposed", "retired")),
+_DONE: Final = {"approve": "approved", "reject": "rejected", "retire": "retired"}
+_MAY_BE: Final = {
+    "approve": ("proposed", "active", "quarantine"),
+    "reject": ("proposed", "quarantine"),
+    "retire": ("active", "proposed"),
 }
 _waiting = (
     click.argument("lesson_ids", metavar="[ID...]", nargs=-1),
@@ -45,7 +41,7 @@ _waiting = (
 
 
 @click.command(short_help="What waits for a decision.")
-@over_lessons
+@over_lessons()
 def review(library: Library) -> None:
     """Show what waits for approve or reject: proposed lessons, and texts in quarantine."""
     waiting = library.within(lambda store: library.curator(store).waiting())
@@ -70,44 +66,48 @@ def _decision(
     decision: Decision, short_help: str, text: str, *arguments: Callable[[Any], Any]
 ) -> click.Command:
     """Return the command that decides on each of several lessons; on none of them unless it can be done to all."""
-    rule = _RULES[decision]
+    done = _DONE[decision]
 
     @click.command(decision, short_help=short_help, help=text)
-    @options_of(*arguments, why_options, asking_options, over_lessons)
-    def command(
-        library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking, *, everything: bool = False
-    ) -> None:
+    @options_of(*arguments, over_lessons(by_option, reason_option, yes_option, dry_run_option))
+    def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
         if everything == bool(lesson_ids):
             raise click.UsageError(f"name the lessons to {decision}, or say --all")
-        if decision == "retire" and not why.reason:
+        if decision == "retire" and not library.reason:
             raise click.UsageError("a lesson is retired for a reason: say it with --reason")
 
         async def decidable(store: VectorLessonStore) -> list[Found]:
             if everything:
                 return [Found(lesson) for lesson in (await library.curator(store).waiting()).proposed]
-            return await _fit(library, store, lesson_ids, decision)
+            return await library.find(store, lesson_ids)
 
         found = library.within(decidable)
+        for each in found:
+            if each.state not in _MAY_BE[decision]:
+                wanted = " or ".join(_MAY_BE[decision])
+                raise LessonStoreError(
+                    f"lesson {each.lesson.id} is {each.state}; to {decision} one, it must be {wanted}"
+                )
         lost = decision == "reject" and any(each.held for each in found)
         number, end = counted(len(found), "lesson"), ", texts in quarantine for good" if lost else ""
-        answer = {rule.done: [each.lesson.id for each in found]}
+        answer = {done: [each.lesson.id for each in found]}
         rows = [brief(each.lesson, state=each.state) for each in found]
         sure = not found or (len(found) == 1 and not lost)
-        if library.agreed(asking, f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
+        if library.agreed(f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
             if found:
-                library.within(lambda store: _decide(library.curator(store, why.by), decision, found, why))
-            library.give(answer, f"{rule.done} {number}")
+                library.within(lambda store: _decide(library, library.curator(store), decision, found))
+            library.give(answer, f"{done} {number}")
 
     return command
 
 
-async def _decide(curator: Curator, decision: Decision, found: Sequence[Found], why: Why) -> None:
+async def _decide(library: Library, curator: Curator, decision: Decision, found: Sequence[Found]) -> None:
     lessons = [each.lesson.id for each in found if each.held is None]
-    await curator.decide(decision, lessons, reason=why.reason)
+    await curator.decide(decision, lessons, reason=library.reason)
     for each in found:
         if each.held is not None:
             one = curator.approve if decision == "approve" else curator.reject
-            await one(each.lesson.id, reason=why.reason)
+            await one(each.lesson.id, reason=library.reason)
 
 
 approve = _decision(
@@ -129,55 +129,34 @@ retire = _decision(
     "Keep lessons, and recall them no more; --reason is required.",
     lesson_ids,
 )
-restore = _decision("restore", "Recall retired lessons again.", "Recall retired lessons again.", lesson_ids)
-
-
-async def _fit(
-    library: Library, store: VectorLessonStore, lesson_ids: Sequence[str], verb: str
-) -> list[Found]:
-    """Return what ids stand for; raises if something can't be done to one of them."""
-    found, rule = await library.find(store, lesson_ids), _RULES[verb]
-    for each in found:
-        if each.held is not None and not rule.held:
-            raise LessonStoreError(f"{each.lesson.id} is in quarantine: approve or reject it")
-        if each.held is None and each.lesson.state not in rule.states:
-            wanted = " or ".join(rule.states)
-            raise LessonStoreError(
-                f"lesson {each.lesson.id} is {each.lesson.state}; to {verb} one, it must be {wanted}"
-            )
-    return found
 
 
 @click.command(short_help="Say a lesson in other words.")
 @lesson_id
 @click.argument("text")
-@why_options
-@over_lessons
-def edit(library: Library, lesson_id: str, text: str, why: Why) -> None:
+@over_lessons(by_option, reason_option)
+def edit(library: Library, lesson_id: str, text: str) -> None:
     """Say a lesson in other words; TEXT is checked as any lesson is."""
 
     async def edited(store: VectorLessonStore) -> tuple[Lesson, Lesson]:
         before = await library.one(store, lesson_id)
-        return before, await library.curator(store, why.by).edit(before.id, text, reason=why.reason)
+        return before, await library.curator(store).edit(before.id, text, reason=library.reason)
 
     before, after = library.within(edited)
-    library.give({"lesson": after}, _told(before, after, "changed"))
+    change = change_of(before, after) or "is so already"
+    library.give({"lesson": after}, rows=[{"id": short(after.id), "change": change}])
 
 
 @click.command(short_help="Let one lesson speak for others.")
 @click.argument("into", metavar="INTO")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @click.option("--text", metavar="TEXT", help="New words for the one that stays.")
-@why_options
-@asking_options
-@over_lessons
-def merge(
-    library: Library, into: str, others: Sequence[str], text: str | None, why: Why, asking: Asking
-) -> None:
+@over_lessons(by_option, reason_option, yes_option, dry_run_option)
+def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
     """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
 
     async def checked(store: VectorLessonStore) -> list[Lesson]:
-        found = [each.lesson for each in await _fit(library, store, (into, *others), "merge")]
+        found = list({(one := await library.one(store, each)).id: one for each in (into, *others)}.values())
         if len(found) == 1:
             raise click.UsageError("a merge takes at least one other lesson, and none into itself")
         if text is not None:
@@ -187,22 +166,18 @@ def merge(
 
     kept, *found = library.within(checked)
     ids = [each.id for each in found]
-    before = [each.id for each in found if each.metadata.get(MERGED_INTO) == kept.id]
     rows = [{**brief(kept, what="stays"), "lesson": text or kept.text}]
     rows += [brief(each, what="retired") for each in found]
-    answer = {"merged": [each for each in ids if each not in before], "merged_before": before}
     question = f"Merge {counted(len(ids), 'lesson')} into {short(kept.id)}?"
-    if not library.agreed(asking, question, {"into": kept.id, **answer}, rows):
+    if not library.agreed(question, {"into": kept.id, "merged": ids}, rows):
         return
 
     async def made(store: VectorLessonStore) -> Lesson:
-        curator = library.curator(store, why.by)
-        return await curator.merge(kept.id, ids, text=text, reason=why.reason)
+        return await library.curator(store).merge(kept.id, ids, text=text, reason=library.reason)
 
     merged = library.within(made)
-    done = f"merged {counted(len(ids) - len(before), 'lesson')} into {short(kept.id)}"
-    known = f"; {counted(len(before), 'lesson')} merged into it before" if before else ""
-    library.give({"lesson": merged, **answer}, f"{done}, learned {merged.support} times now{known}")
+    said = f"merged {counted(len(ids), 'lesson')} into {short(kept.id)}, learned {merged.support} times now"
+    library.give({"lesson": merged, "merged": ids}, said)
 
 
 @click.command(short_help="Take changes of a lesson back.")
@@ -211,47 +186,38 @@ def merge(
     "--to",
     metavar="N",
     type=click.IntRange(min=0),
-    help='The change to go back to, as "history" numbers them; 0 is what was before the first.'
+    help='The change to go back to, as "show" numbers them; 0 is what was before the first.'
     "  [default: the last but one]",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@why_options
-@over_lessons
-def rollback(library: Library, lesson_id: str, to: int | None, why: Why, *, dry_run: bool) -> None:
+@over_lessons(by_option, reason_option, dry_run_option)
+def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
     Lessons that were merged into it since come back. How often it was learned since still counts. A text that was let
     in from quarantine goes back there before its first change.
     """
 
-    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Lesson, Rollback, dict[str, list[str]]]:
-        curator = library.curator(store, why.by)
+    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Rollback]:
+        curator = library.curator(store)
         before = await library.one(store, lesson_id)
         number = await _last_but_one(curator, before.id) if to is None else to
         undo = await curator.preview(before.id, to=number)
-        others = {
-            name: [each for each in ids if await store.get(each) is not None]
-            for name, ids in (("back", undo.back), ("again", undo.again))
-        }
-        after = undo.lesson
-        if not dry_run:
-            after = await curator.rollback(before.id, to=number, reason=why.reason)
-        return before, after, undo, others
+        if not library.dry_run:
+            after = await curator.rollback(before.id, to=number, reason=library.reason)
+            undo = replace(undo, lesson=after)
+        return before, undo
 
-    before, after, undo, others = library.within(rolled_back)
-    rows, said = [], f"put {short(after.id)} back into quarantine"
-    if dry_run:
-        change = "; ".join(filter(None, ("goes back into quarantine" * undo.held, change_of(before, after))))
-        rows, said = [{"id": short(after.id), "change": change or "is so already"}], ""
-    elif not undo.held:
-        said = _told(before, after, "rolled back")
-    about = {"dry_run": True} if dry_run else {}
-    library.give({**about, "lesson": after, "quarantine": undo.held, **others}, said, rows=rows)
-    for what, name in (("not merged into it any more", "back"), ("merged into it again", "again")):
-        if others[name]:
-            library.screen.note(f"{what}: {', '.join(map(short, others[name]))}")
-    if dry_run:
-        library.screen.note("nothing was changed: a dry run", "dim")
+    before, undo = library.within(rolled_back)
+    change = "goes back into quarantine" if undo.held else change_of(before, undo.lesson) or "is so already"
+    about = {"dry_run": library.dry_run, "quarantine": undo.held, "back": undo.back, "again": undo.again}
+    library.give(
+        {"lesson": undo.lesson, **about},
+        rows=[{"id": short(before.id), "change": change}],
+        note="nothing was changed: a dry run" if library.dry_run else "",
+    )
+    for what, others in (("not merged into it any more", undo.back), ("merged into it again", undo.again)):
+        if others:
+            library.screen.note(f"{what}: {', '.join(map(short, others))}")
 
 
 async def _last_but_one(curator: Curator, lesson_id: str) -> int:
@@ -264,11 +230,6 @@ async def _last_but_one(curator: Curator, lesson_id: str) -> int:
     raise LessonStoreError(f"lesson {lesson_id} was never changed: there is nothing to go back to")
 
 
-def _told(before: Lesson, after: Lesson, done: str) -> str:
-    what = change_of(before, after)
-    return f"{done} {short(after.id)}: {what}" if what else f"{short(after.id)} is so already"
-
-
 @click.command(short_help="Say afterwards how a run went.")
 @click.argument("run")
 @click.argument("score", type=Number(0, 1))
@@ -276,14 +237,13 @@ def _told(before: Lesson, after: Lesson, done: str) -> str:
     "--attempt", metavar="N", type=click.IntRange(min=0), help="Which attempt.  [default: the last]"
 )
 @click.option("--task", metavar="ID", help="Which task, of a run that did several.")
-@why_options
-@over_lessons
-def outcome(
-    library: Library, run: str, score: float, attempt: int | None, task: str | None, why: Why
-) -> None:
+@over_lessons(by_option, reason_option)
+def outcome(library: Library, run: str, score: float, attempt: int | None, task: str | None) -> None:
     """Say afterwards how an attempt of RUN went: SCORE from 0 to 1 counts instead of what was noted before."""
     noted = library.within(
-        lambda store: store.feedback(run, score, by=why.by, reason=why.reason, attempt=attempt, task_id=task)
+        lambda store: store.feedback(
+            run, score, by=library.by, reason=library.reason, attempt=attempt, task_id=task
+        )
     )
     was = "none counted until now" if noted.before is None else f"{noted.before:.2f} counted until now"
     said = f"noted {score:.2f} for attempt {noted.attempt} of run {run}; {was}"

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from jeeves_reflexion.cli.lessons import lessons
-from jeeves_reflexion.cli.options import Sections
 from jeeves_reflexion.cli.screen import Screen
 
 TASK = "Put a clean mug on the desk beside the lamp of the bedroom, but not on the book that lies open there."
@@ -27,9 +25,9 @@ def lines(result):
 
 
 def test_nothing_is_wider_than_the_terminal(cli, fill, width):
-    for arguments in [["list"], ["search", TASK], ["why", TASK], ["stats"], ["history"], ["show"]]:
+    for arguments in [["list"], ["search", TASK], ["why", TASK], ["stats"], ["show"]]:
         (lesson_id,) = fill([(TASK, LESSON)])
-        given = [*arguments, lesson_id] if arguments[0] in ("history", "show") else arguments
+        given = [*arguments, lesson_id] if arguments[0] == "show" else arguments
         shown = lines(cli("lessons", *given))
         assert max(map(len, shown)) <= width
         if arguments[0] != "stats":
@@ -58,12 +56,3 @@ def test_a_hostile_text_moves_no_cursor(capsys, width):
     assert "\r" not in shown
     assert "owned" not in shown
     assert shown.count("red red [bold]this[/bold] !") == 2
-
-
-def test_every_command_stands_in_one_section_of_the_help(cli):
-    assert isinstance(lessons, Sections)
-    named = [each.name for commands in lessons.sections.values() for each in commands]
-    assert sorted(named) == sorted(lessons.commands)
-    shown = cli("lessons", "--help").stdout
-    assert "..." not in shown.split("See:")[1]
-    assert all(f"\n  {name} " in shown for name in named)

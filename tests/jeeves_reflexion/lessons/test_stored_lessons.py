@@ -19,7 +19,7 @@ from jeeves_reflexion import (
     Reflexion,
     Task,
 )
-from jeeves_reflexion.lessons.exchange.files import from_line, to_line
+from jeeves_reflexion.lessons.exchange import from_line, to_line
 from jeeves_reflexion.lessons.gate import clean
 from jeeves_reflexion.lessons.history import HISTORY, Change
 from jeeves_reflexion.reflections.lesson_files import lesson_markdown, lesson_of_markdown
