@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_ai import Agent, FunctionToolResultEvent, ModelResponse, ToolReturnPart, UsageLimitExceeded
+from pydantic_ai import Agent, FunctionToolResultEvent, ModelResponse, UsageLimitExceeded
 from pydantic_ai.agent import AbstractAgent
 
 from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
@@ -52,13 +52,9 @@ async def _tell(response: ModelResponse, events: Any, trace: Trace) -> None:  # 
             continue
         part = event.part
         call = calls.get(part.tool_call_id)
-        if isinstance(part, ToolReturnPart):
-            result, failed = part.content, part.outcome != "success"
-        else:
-            result, failed = part.model_response(), True
-        await trace.tool(
-            part.tool_name or "", call.args if call else "", result, thought=thought, failed=failed
-        )
+        arguments = call.args if call else ""
+        failed = part.outcome != "success"
+        await trace.tool(part.tool_name, arguments, part.content, thought=thought, failed=failed)
         thought = ""
 
 

@@ -31,9 +31,9 @@ class FakeModel(Model):
     async def get_response(
         self,
         system_instructions: str | None,
-        input: Any,
+        input: Any,  # noqa: A002 - the name that the SDK has
         *args: Any,
-        **named: Any,  # noqa: A002 - the SDK's name
+        **named: Any,
     ) -> ModelResponse:
         items = [{"role": "user", "content": input}] if isinstance(input, str) else input
         replies = [

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, blocks
-from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart
+from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, ModelRetry, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.output import PromptedOutput
 from pydantic_ai.usage import RequestUsage, UsageLimits
@@ -63,3 +63,16 @@ class TestPydanticAI(Conformance):
     def test_a_conversation_of_its_own_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="message_history"):
             adapt(PydanticAI().agent(Script(LOOKS)), message_history=[])
+
+    async def test_a_tool_that_asks_for_another_try_is_a_failed_step(self) -> None:
+        script = Script((Turn("", (("count", {}),)), Turn("It is 40.")))
+        agent = PydanticAI().agent(script)
+
+        @agent.tool_plain  # type: ignore[untyped-decorator]
+        def count() -> str:
+            raise ModelRetry("count again")
+
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        [step] = attempt.steps
+        assert (step.action, step.failed) == ("count {}", True)
+        assert "count again" in step.observation
