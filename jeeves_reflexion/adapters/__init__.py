@@ -5,39 +5,66 @@ A framework's module is imported only for an object that comes from it, so none 
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
 from jeeves_reflexion.adapters.base import Adapter as Adapter
 from jeeves_reflexion.adapters.base import Trace as Trace
+from jeeves_reflexion.callables import signature_of
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 
 # By the package that defines an agent's class, or a class that it derives from: our module, and the extra.
 _FRAMEWORKS = {
     "agents": ("openai_agents", "openai-agents"),
+    "autogen_agentchat": ("autogen", "autogen"),
     "langchain_core": ("langgraph", "langgraph"),
     "langgraph": ("langgraph", "langgraph"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "smolagents": ("smolagents", "smolagents"),
 }
+_NAMES = "autogen, langchain, langgraph, openai-agents, pydantic-ai, smolagents"
 
 
 def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of the adapter
-    """Return an agent of LangGraph, LangChain, OpenAI Agents or pydantic-ai as one that a loop can run.
+    """Return an agent of another framework as one that a loop can run.
 
     ``options`` go to the framework's own call; see the adapter of each. ``Reflexion(base=agent)`` does the same
-    without options. Raises :class:`ConfigurationError` for an object of no framework that is known.
+    without options. A function with a parameter ``lessons`` makes a fresh agent for each attempt, for frameworks whose
+    agents take their instructions when they are made::
+
+        adapt(lambda lessons: CodeAgent(tools, model, instructions=lessons))
+
+    Raises :class:`ConfigurationError` for an object of no framework that is known.
     """
+    if (inspect.isroutine(agent) or isinstance(agent, functools.partial)) and _takes_lessons(agent):
+        return _Factory(agent, options)
     found = adapter_of(agent, **options)
     if found is None:
         raise ConfigurationError(
-            f"{type(agent).__name__} comes from no framework with an adapter (langchain, langgraph, openai-agents, "
-            "pydantic-ai): wrap it in a function, `async def agent(prompt): ...`"
+            f"{type(agent).__name__} comes from no framework with an adapter ({_NAMES}): wrap it in a function, "
+            "`async def agent(prompt): ...`"
         )
     return found
 
 
 def adapter_of(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - as above
-    """Return the adapter of an agent; None for an object of no framework that is known."""
+    """Return the adapter of an agent; None for an object of no framework that is known.
+
+    Raises :class:`ConfigurationError` for an agent that has to be made anew for each attempt.
+    """
+    found = _find(agent, options)
+    if found is not None and found.made_per_attempt:
+        raise ConfigurationError(
+            f"a {type(agent).__name__} takes its instructions when it is made: pass a function that makes one, "
+            f"adapt(lambda lessons: {type(agent).__name__}(...)), with the lessons among its instructions"
+        )
+    return found
+
+
+def _find(agent: object, options: Mapping[str, Any]) -> Adapter | None:
     packages = {kind.__module__.partition(".")[0] for kind in type(agent).__mro__}
     for package in sorted(packages & _FRAMEWORKS.keys()):
         module, extra = _FRAMEWORKS[package]
@@ -51,3 +78,28 @@ def adapter_of(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401
         if found is not None:
             return found
     return None
+
+
+class _Factory(Adapter):
+    """Makes an agent for each attempt, with the lessons in its instructions."""
+
+    def __init__(self, make: Callable[..., object], options: Mapping[str, Any]) -> None:
+        super().__init__(make)
+        self.name = getattr(make, "__name__", "agent").strip("<>")
+        self._options = options
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Make an agent and run it once."""
+        made = self.agent(lessons=lessons)
+        if inspect.isawaitable(made):
+            made = await made
+        found = _find(made, self._options)
+        if found is None:
+            raise ConfigurationError(
+                f"{self.name} made a {type(made).__name__}, which comes from no framework with an adapter ({_NAMES})"
+            )
+        return await found.attempt(prompt, "", trace)
+
+
+def _takes_lessons(function: object) -> TypeGuard[Callable[..., object]]:
+    return callable(function) and "lessons" in signature_of(function, "the function").parameters

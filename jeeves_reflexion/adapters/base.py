@@ -73,6 +73,8 @@ class Adapter(ABC):
     """
 
     retry_safe: bool = True
+    made_per_attempt: bool = False
+    """Whether lessons reach its instructions only when an agent is made: then a function makes one each time."""
 
     def __init__(self, agent: Any) -> None:  # noqa: ANN401 - whatever the framework has
         self.agent = agent

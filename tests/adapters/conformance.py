@@ -6,7 +6,7 @@ derives from :class:`Conformance`.
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -60,8 +60,9 @@ class Script:
 
     turns: Sequence[Turn]
     shown: list[tuple[str, str]] = field(default_factory=list)
-    waiting: asyncio.Event = field(default_factory=asyncio.Event)
-    stopped: bool = False
+    waiting: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     def turn(self, instructions: str, conversation: str, answered: int) -> Turn:
         """Note what the model sees (its instructions, and everything else), and return what it answers."""
@@ -82,25 +83,42 @@ class Script:
         try:
             await anyio.sleep_forever()
         finally:
-            self.stopped = True
+            self.stopped.set()
+        return ""
+
+    def wait_in_thread(self) -> str:
+        """Return when the test lets it."""
+        self.waiting.set()
+        self.released.wait()
+        self.stopped.set()
         return ""
 
 
 class Framework(ABC):
     """How a framework makes an agent."""
 
-    reports_usage = True
     typed = True
     raises = False
     """Whether what a tool raises ends the framework's run."""
+    threads = False
+    """Whether it runs in a worker thread, where a tool can't be cancelled."""
+    factory = False
+    """Whether an agent is made for each attempt."""
 
     @abstractmethod
-    def agent(self, script: Script, *, typed: bool = False) -> Any:
+    def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
         """Return an agent with the instructions ``OWN``, the tools of the script and its turns."""
+
+    def base(self, script: Script, *, typed: bool = False) -> Any:
+        """Return what a user gives to the loop."""
+        if self.factory:
+            return adapt(lambda lessons: self.agent(script, typed=typed, lessons=lessons))
+        return self.agent(script, typed=typed)
 
     def adapted(self, script: Script, *, typed: bool = False) -> Adapter:
         """Return the agent as one of ours."""
-        return adapt(self.agent(script, typed=typed))
+        base = self.base(script, typed=typed)
+        return base if self.factory else adapt(base)
 
 
 LOOKS = (Turn("I look at the table.", (("look", {"x": 3}),)), Turn("It is 40."))
@@ -201,9 +219,8 @@ class Conformance:
         assert attempt.error is None
         assert attempt.interrupted is None
         assert attempt.usage.cost_usd is None
-        if self.framework.reports_usage:
-            assert (attempt.usage.calls, attempt.usage.tokens) == (2, 30)
-            assert attempt.usage.unreported == 0
+        assert (attempt.usage.calls, attempt.usage.tokens) == (2, 30)
+        assert attempt.usage.unreported == 0
 
     async def test_usage_that_is_not_reported_is_unknown(self) -> None:
         script = Script((Turn("It is 40.", usage=None),))
@@ -224,17 +241,16 @@ class Conformance:
         agent = self.framework.adapted(script)
         async with anyio.create_task_group() as group:
             group.start_soon(agent, Task("Wait."), Session())
-            await script.waiting.wait()
+            assert await anyio.to_thread.run_sync(script.waiting.wait, 30, abandon_on_cancel=True)
             group.cancel_scope.cancel()
-        assert script.stopped
+        script.released.set()
+        assert await anyio.to_thread.run_sync(script.stopped.wait, 30)
         assert len(script.shown) == 1
 
     async def test_a_token_budget_stops_between_calls(self) -> None:
-        if not self.framework.reports_usage:
-            pytest.skip("the framework's fake model reports no usage")
         script = Script(LOOKS)
         loop = Reflexion(
-            self.framework.agent(script),
+            self.framework.base(script),
             evaluator=lambda output: 1.0,
             reflector=lambda task, trials: LESSON,
             options=LoopOptions(budget=Budget(max_tokens=12)),
@@ -248,7 +264,7 @@ class Conformance:
         script = Script(LOOKS)
         scores = iter((0.0, 1.0))
         loop = Reflexion(
-            self.framework.agent(script),
+            self.framework.base(script),
             evaluator=lambda output: next(scores),
             reflector=lambda task, trials: LESSON,
         )
@@ -259,7 +275,7 @@ class Conformance:
 
     async def test_a_lesson_that_is_withheld_or_forgotten_leaves_no_trace(self) -> None:
         script = Script(LOOKS)
-        agent = self.framework.agent(script)
+        agent = self.framework.base(script)
         task = Task("What is in row 3?", id="row")
         credit = Credit(Withholding(share=0.5))
         store = VectorLessonStore(InMemoryVectorStore(), settings=LessonSettings(credit=credit))

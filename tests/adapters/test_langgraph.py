@@ -55,7 +55,7 @@ class LangChain(Framework):
 
     raises = True
 
-    def agent(self, script: Script, *, typed: bool = False) -> Any:
+    def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
         tools = [tool(script.look), tool(script.broken), tool(script.wait)]
         form = ProviderStrategy(Total) if typed else None
         return create_agent(FakeModel(script=script), tools, system_prompt=OWN, response_format=form)

@@ -76,7 +76,7 @@ def _usage(turn: Turn) -> Usage:
 class OpenAIAgents(Framework):
     """A model of the SDK's own interface is the fake."""
 
-    def agent(self, script: Script, *, typed: bool = False) -> Any:
+    def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
         tools = [function_tool(script.look), function_tool(script.broken), function_tool(script.wait)]
         output = Total if typed else None
         return Agent("clerk", instructions=OWN, model=FakeModel(script), tools=tools, output_type=output)

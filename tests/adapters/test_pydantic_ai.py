@@ -23,7 +23,7 @@ class PydanticAI(Framework):
 
     raises = True
 
-    def agent(self, script: Script, *, typed: bool = False) -> Any:
+    def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
         def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             answered = sum(isinstance(message, ModelResponse) for message in messages)
             seen = [part for m in messages if isinstance(m, ModelRequest) for part in m.parts]
