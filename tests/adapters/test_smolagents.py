@@ -21,16 +21,10 @@ class FakeModel(Model):
         self._script = script
 
     def generate(self, messages: list[Any], **named: Any) -> ChatMessage:
-        texts = [
-            (
-                m.role,
-                m.content if isinstance(m.content, str) else "".join(p.get("text", "") for p in m.content),
-            )
-            for m in messages
-        ]
+        texts = [(message.role, _text(message.content)) for message in messages]
         system = "\n".join(text for role, text in texts if role == MessageRole.SYSTEM)
         rest = "\n".join(text for role, text in texts if role != MessageRole.SYSTEM)
-        answered = sum(role == MessageRole.TOOL_CALL for role, _ in texts)
+        answered = sum(role == MessageRole.TOOL_RESPONSE for role, _ in texts)
         turn = self._script.turn(system, rest, answered)
         calls = turn.calls or (("final_answer", {"answer": turn.text}),)
         wanted = [
@@ -41,6 +35,10 @@ class FakeModel(Model):
         ]
         usage = TokenUsage(*turn.usage) if turn.usage else None
         return ChatMessage(MessageRole.ASSISTANT, turn.text if turn.calls else "", wanted, token_usage=usage)
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def _tool(function: Any, inputs: dict[str, Any]) -> Tool:
