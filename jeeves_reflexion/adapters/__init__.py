@@ -19,13 +19,15 @@ from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 # By the package that defines an agent's class, or a class that it derives from: our module, and the extra.
 _FRAMEWORKS = {
     "agents": ("openai_agents", "openai-agents"),
+    "agno": ("agno", "agno"),
     "autogen_agentchat": ("autogen", "autogen"),
+    "google.adk": ("google_adk", "google-adk"),
     "langchain_core": ("langgraph", "langgraph"),
     "langgraph": ("langgraph", "langgraph"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "smolagents": ("smolagents", "smolagents"),
 }
-_NAMES = "autogen, langchain, langgraph, openai-agents, pydantic-ai, smolagents"
+_NAMES = "agno, autogen, google-adk, langchain, langgraph, openai-agents, pydantic-ai, smolagents"
 
 
 def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of the adapter
@@ -65,9 +67,10 @@ def adapter_of(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401
 
 
 def _find(agent: object, options: Mapping[str, Any]) -> Adapter | None:
-    packages = {kind.__module__.partition(".")[0] for kind in type(agent).__mro__}
-    for package in sorted(packages & _FRAMEWORKS.keys()):
-        module, extra = _FRAMEWORKS[package]
+    defined = {f"{kind.__module__}." for kind in type(agent).__mro__}
+    for package, (module, extra) in _FRAMEWORKS.items():
+        if not any(name.startswith(f"{package}.") for name in defined):
+            continue
         try:
             found: Adapter | None = import_module(f"{__name__}.{module}").adapter(agent, **options)
         except ImportError as error:
