@@ -18,6 +18,7 @@ from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 
 # By the package that defines an agent's class, or a class that it derives from: our module, and the extra.
 _FRAMEWORKS = {
+    "agent_framework": ("agent_framework", "agent-framework"),
     "agents": ("openai_agents", "openai-agents"),
     "agno": ("agno", "agno"),
     "autogen_agentchat": ("autogen", "autogen"),
@@ -27,7 +28,9 @@ _FRAMEWORKS = {
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "smolagents": ("smolagents", "smolagents"),
 }
-_NAMES = "agno, autogen, google-adk, langchain, langgraph, openai-agents, pydantic-ai, smolagents"
+_NAMES = (
+    "agent-framework, agno, autogen, google-adk, langchain, langgraph, openai-agents, pydantic-ai, smolagents"
+)
 
 
 def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of the adapter
