@@ -25,12 +25,11 @@ _FRAMEWORKS = {
     "google.adk": ("google_adk", "google-adk"),
     "langchain_core": ("langgraph", "langgraph"),
     "langgraph": ("langgraph", "langgraph"),
+    "llama_index.core": ("llama_index", "llama-index"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "smolagents": ("smolagents", "smolagents"),
 }
-_NAMES = (
-    "agent-framework, agno, autogen, google-adk, langchain, langgraph, openai-agents, pydantic-ai, smolagents"
-)
+_NAMES = "agent-framework, agno, autogen, google-adk, langchain, langgraph, llama-index, openai-agents, pydantic-ai, smolagents"
 
 
 def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of the adapter
