@@ -61,7 +61,7 @@ class _Plugin(BasePlugin):
         if not llm_response.partial:
             self._thought = _text(llm_response.content)
 
-    async def after_tool_callback(  # type: ignore[override]
+    async def after_tool_callback(
         self,
         *,
         tool: Any,  # noqa: ANN401
@@ -71,7 +71,7 @@ class _Plugin(BasePlugin):
     ) -> None:
         await self._tell(tool.name, tool_args, result, failed=False)
 
-    async def on_tool_error_callback(  # type: ignore[override]
+    async def on_tool_error_callback(
         self,
         *,
         tool: Any,  # noqa: ANN401

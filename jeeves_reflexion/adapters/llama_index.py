@@ -14,7 +14,7 @@ from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
 
 
 class LlamaIndexAgent(Adapter):
-    """A ``FunctionAgent``, ``ReActAgent`` or ``CodeActAgent``; ``options`` go to its ``run``, such as ``max_iterations``."""
+    """A ``FunctionAgent``, ``ReActAgent`` or ``CodeActAgent``; ``options`` go to its ``run``."""
 
     def __init__(self, agent: BaseWorkflowAgent, **options: Any) -> None:  # noqa: ANN401 - its own
         super().__init__(agent)

@@ -64,7 +64,7 @@ class _Hooks(RunHooks[Any]):
         self._trace = trace
         self._thought = ""
         # A tool that raises answers the model with the SDK's own words, unless it has others of its own.
-        self._failure = default_tool_error_function(None, ValueError("")).rstrip(". ")  # type: ignore[arg-type]
+        self._failure = default_tool_error_function(None, ValueError("")).rstrip(". ")
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401
         messages = [item for item in response.output if isinstance(item, ResponseOutputMessage)]
