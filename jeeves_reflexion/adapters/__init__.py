@@ -29,7 +29,7 @@ _FRAMEWORKS = {
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "smolagents": ("smolagents", "smolagents"),
 }
-_NAMES = "agent-framework, agno, autogen, google-adk, langchain, langgraph, llama-index, openai-agents, pydantic-ai, smolagents"
+_NAMES = ", ".join(sorted({extra for _, extra in _FRAMEWORKS.values()}))
 
 
 def adapt(agent: object, **options: Any) -> Adapter:  # noqa: ANN401 - those of the adapter
