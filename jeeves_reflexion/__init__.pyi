@@ -1,3 +1,4 @@
+from jeeves_reflexion.adapters import adapt as adapt
 from jeeves_reflexion.agents import FunctionAgent as FunctionAgent
 from jeeves_reflexion.agents import ReAct as ReAct
 from jeeves_reflexion.agents import Tool as Tool
@@ -46,6 +47,9 @@ from jeeves_reflexion.lessons import Withholding as Withholding
 from jeeves_reflexion.loop.factory import DEFAULT_EVALUATOR_PROMPT as DEFAULT_EVALUATOR_PROMPT
 from jeeves_reflexion.loop.factory import DEFAULT_REFLECTOR_PROMPT as DEFAULT_REFLECTOR_PROMPT
 from jeeves_reflexion.loop.factory import LoopOptions as LoopOptions
+from jeeves_reflexion.loop.learner import Advice as Advice
+from jeeves_reflexion.loop.learner import Learner as Learner
+from jeeves_reflexion.loop.learner import reflexive as reflexive
 from jeeves_reflexion.loop.lesson_address import default_place as default_place
 from jeeves_reflexion.loop.lesson_address import open_lessons as open_lessons
 from jeeves_reflexion.loop.note_address import PostgresReflectionStore as PostgresReflectionStore

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from jeeves_reflexion import summary
 from jeeves_reflexion.values import NO_USAGE as NO_USAGE  # noqa: PLC0414 - a value like the others
 from jeeves_reflexion.values import UNKNOWN_USAGE as UNKNOWN_USAGE  # noqa: PLC0414 - as above
-from jeeves_reflexion.values import Hider, checked
+from jeeves_reflexion.values import Hider, checked, parametrised
 from jeeves_reflexion.values import Usage as Usage  # noqa: PLC0414 - as above
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -67,6 +67,7 @@ class Step:
     failed: bool = False
 
 
+@parametrised
 @dataclass(frozen=True, slots=True)
 @checked
 class Attempt(Generic[T]):
@@ -270,6 +271,7 @@ class Recall:
         return tuple(item.lesson.text for item in self.offered)
 
 
+@parametrised
 @dataclass(frozen=True, slots=True)
 class Trial(Generic[T]):
     """One turn of the loop: what was recalled, done, judged and learned.
@@ -294,6 +296,7 @@ class Trial(Generic[T]):
     seconds: float = 0.0
 
 
+@parametrised
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[T]):
     """The trials of one task and how the run ended.

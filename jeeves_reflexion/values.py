@@ -7,7 +7,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -59,6 +59,19 @@ def checked(cls: C, *, refusal: type[ValueError] | None = None) -> C:
             after(self, *init_vars)
 
     cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
+    return cls
+
+
+def parametrised(cls: C) -> C:
+    """Have a frozen dataclass with slots be made as ``Attempt[Answer](...)``, which Python 3.11 can't by itself.
+
+    What it raises for the attribute that Python sets then is no ``AttributeError``, because slots make a second class.
+    """
+
+    def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807 - what it becomes
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    cls.__setattr__ = __setattr__  # type: ignore[assignment]
     return cls
 
 

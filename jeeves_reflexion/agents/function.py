@@ -90,10 +90,10 @@ class FunctionAgent:
             return value if value.seconds else replace(value, seconds=seconds)
         if isinstance(value, str):
             return Attempt(output=value, usage=meter.usage(), seconds=seconds)
-        return Attempt(_json(value, self.name), usage=meter.usage(), seconds=seconds, value=value)
+        return Attempt(output_of(value, self.name), usage=meter.usage(), seconds=seconds, value=value)
 
 
-def _json(value: Any, name: str) -> str:  # noqa: ANN401 - whatever an agent of a user returns
+def output_of(value: Any, name: str) -> str:  # noqa: ANN401 - whatever an agent of a user returns
     """Return what judges read of an output that is no text."""
     data = plain_number(value)
     is_record = (is_dataclass(data) and not isinstance(data, type)) or hasattr(type(data), "model_dump_json")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jeeves_reflexion.adapters import adapter_of
 from jeeves_reflexion.errors import ConfigurationError, programming_error
 from jeeves_reflexion.redaction import redact
 
@@ -44,6 +45,8 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever a user wrote
         raise ConfigurationError(
             f"{option} {name} can't be loaded: {type(error).__name__}: {error}"
         ) from error
+    if option == "--agent" and (adapted := adapter_of(found)) is not None:
+        return adapted
     if inspect.isclass(found):
         raise ConfigurationError(f"{option} {name} is a class: name an instance of it, or a function")
     if not callable(found):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from jeeves_reflexion.adapters import adapter_of
 from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.agents.react import ReAct
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
@@ -142,7 +143,7 @@ def resolve(choices: Choices, *, structured: bool = False) -> Parts:
 
 def _agent(choices: Choices) -> Agent:
     if choices.base is not None:
-        return as_agent(choices.base)
+        return adapter_of(choices.base) or as_agent(choices.base)
     return ReAct(_model(choices, "base"))
 
 

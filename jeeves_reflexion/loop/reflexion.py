@@ -203,8 +203,6 @@ class Reflexion(Generic[T]):
             return "reflection_missing"
         return None if self.retry_safe else "not_retry_safe"
 
-    # -- one turn ------------------------------------------------------------------------------------------------
-
     async def trial(
         self, task: Task, history: Sequence[Trial], session: Session, *, commit: bool = True
     ) -> Trial:
@@ -225,11 +223,11 @@ class Reflexion(Generic[T]):
             events.AttemptStarted(run_id=session.id, attempt=number, max_attempts=self.max_attempts)
         )
         trial = await self._attempt(task, history, session)
-        trial = await self._evaluate(task, history, session, trial)
-        trial = await self._note_outcome(session, trial)
-        trial = await self._reflect(task, history, session, trial)
+        trial = await self.judge(task, history, session, trial)
+        trial = await self.note_outcome(session, trial)
+        trial = await self.reflect(task, history, session, trial)
         if commit and trial.pending:
-            trial = await self._commit_or_warn(task, session, trial)
+            trial = await self.store(task, session, trial)
         return replace(trial, usage=session.spend.since(before), seconds=time.monotonic() - started)
 
     async def commit(self, task: Task, trial: Trial, session: Session) -> Trial:
@@ -252,7 +250,7 @@ class Reflexion(Generic[T]):
 
     # -- its steps, in order -------------------------------------------------------------------------------------
 
-    async def _recall(
+    async def recall(
         self, task: Task, history: Sequence[Trial], session: Session
     ) -> tuple[Recall | None, str]:
         """Return the recall, if there is a store, and the block that the attempt sees.
@@ -280,7 +278,7 @@ class Reflexion(Generic[T]):
         recall, block, problem = None, "", ""
         try:
             session.spend.check()
-            recall, block = await self._recall(task, history, session)
+            recall, block = await self.recall(task, history, session)
             block = self.preset.block(block, recall, history)
         except errors.BudgetExceededError as error:
             attempt, exhausted = Attempt(interrupted="budget", error=str(error)), str(error)
@@ -324,7 +322,7 @@ class Reflexion(Generic[T]):
             )
         return attempt
 
-    async def _evaluate(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
+    async def judge(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Judge the attempt, also the one whose last call used up the budget; a model is not asked any more then."""
         evaluation = Evaluation(None, rationale=f"not judged: {trial.exhausted}")
         if not trial.exhausted:
@@ -350,7 +348,8 @@ class Reflexion(Generic[T]):
         exhausted = trial.exhausted or ("" if passed else session.spend.over())
         return replace(trial, evaluation=evaluation, passed=passed, exhausted=exhausted)
 
-    async def _note_outcome(self, session: Session, trial: Trial) -> Trial:
+    async def note_outcome(self, session: Session, trial: Trial) -> Trial:
+        """Tell the lesson store how the attempt went that its lessons were recalled for."""
         lessons, recall = self.lessons, trial.recall
         if lessons is None or recall is None or not trial.evaluation.scored:
             return trial
@@ -360,7 +359,7 @@ class Reflexion(Generic[T]):
             return await warn(session, trial, str(error))
         return trial
 
-    async def _reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
+    async def reflect(self, task: Task, history: Sequence[Trial], session: Session, trial: Trial) -> Trial:
         """Ask for a lesson; where none comes of it, say so."""
         wanted = self.options.learn_from_success if trial.passed else True
         if not (self.options.learn and wanted):
@@ -390,7 +389,8 @@ class Reflexion(Generic[T]):
         )
         return replace(trial, reflection=reflection, pending=True)
 
-    async def _commit_or_warn(self, task: Task, session: Session, trial: Trial) -> Trial:
+    async def store(self, task: Task, session: Session, trial: Trial) -> Trial:
+        """Store the lesson that a trial holds back, and note what goes wrong."""
         try:
             return await session.in_time(lambda: self.commit(task, trial, session), grace=STORE_GRACE)
         except (errors.LessonStoreError, errors.BudgetExceededError) as error:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeeves_reflexion import ConfigurationError, Reflexion, Session, Task
+from jeeves_reflexion import Attempt, ConfigurationError, Evaluation, Reflexion, Session, Task, Trial
 from jeeves_reflexion.session import current_scope
 from jeeves_reflexion.text import bullets, cut_middle, estimate_tokens, fence, one_line, read_prompt
 
@@ -96,3 +96,12 @@ def test_a_prompt_file_that_cannot_be_read_is_named(tmp_path):
     for path in (tmp_path / "none", tmp_path / "binary"):
         with pytest.raises(ConfigurationError, match=path.name):
             read_prompt(path, "jeeves_reflexion.evaluators", "judge.md")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Attempt[int]("4", value=4), lambda: Trial[int](1, Attempt("4"), Evaluation(1.0))]
+)
+def test_a_value_of_a_named_type_is_made_and_stays_frozen(make):
+    made = make()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.number = 2

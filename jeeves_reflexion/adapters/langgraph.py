@@ -1,0 +1,155 @@
+"""Graphs of LangGraph, agents and chat models of LangChain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import GraphRecursionError
+from langgraph.pregel import Pregel
+
+from jeeves_reflexion.adapters.base import Adapter, Trace
+from jeeves_reflexion.errors import ConfigurationError
+
+MakeInput = Callable[[str, str], Any]
+"""What makes a graph's input of the prompt and the lessons (empty where there are none)."""
+
+
+class LangGraphAgent(Adapter):
+    """A compiled graph whose state has ``messages``, such as an agent of LangChain.
+
+    The lessons are a system message at the head of the conversation, after the agent's own system prompt. A graph of
+    another state needs ``make_input``, which turns prompt and lessons into its input, and ``output``, the key of the
+    state in which it answers. ``config`` and ``context`` go to the graph; each attempt has a thread of its own.
+    """
+
+    def __init__(
+        self,
+        agent: Runnable[Any, Any],
+        *,
+        make_input: MakeInput | None = None,
+        output: str | None = None,
+        config: RunnableConfig | None = None,
+        context: object = None,
+    ) -> None:
+        super().__init__(agent)
+        self._make_input = make_input or _messages
+        self._output = output
+        self._config: RunnableConfig = config or {}
+        self._options: Mapping[str, Any] = {} if context is None else {"context": context}
+        channels = getattr(agent, "channels", {})
+        if make_input is None and "messages" not in channels:
+            raise ConfigurationError(
+                f"langgraph: the state of {self.name} has no messages: pass adapt(graph, make_input=lambda prompt, "
+                "lessons: {...}, output='key of the answer')"
+            )
+        if output is not None and output not in channels:
+            raise ConfigurationError(f"langgraph: the state of {self.name} has no {output!r}")
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Run the graph, and tell of tools as their messages come."""
+        config: RunnableConfig = {
+            **self._config,
+            "configurable": {**self._config.get("configurable", {}), "thread_id": uuid4().hex},
+        }
+        heard, state = _Heard(trace), dict[str, Any]()
+        events = self.agent.astream(
+            self._make_input(prompt, lessons),
+            config,
+            stream_mode=["updates", "values"],
+            subgraphs=True,
+            **self._options,
+        )
+        try:
+            async for path, mode, data in events:
+                if mode == "values" and not path:
+                    state = data
+                elif mode == "updates":
+                    await heard.update(data)
+        except GraphRecursionError:
+            trace.interrupted = "max_turns"
+        return self._answer(state)
+
+    def _answer(self, state: Mapping[str, Any]) -> object:
+        if self._output is not None:
+            return state.get(self._output, "")
+        if state.get("structured_response") is not None:
+            return state["structured_response"]
+        answers = [m for m in state.get("messages", ()) if isinstance(m, AIMessage)]
+        return str(answers[-1].text) if answers else ""
+
+
+class LangChainModel(Adapter):
+    """A chat model of LangChain: one call is one attempt."""
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Ask the model once."""
+        answer = await self.agent.ainvoke(_messages(prompt, lessons)["messages"])
+        _charge(answer, trace)
+        return str(answer.text)
+
+
+class _Heard:
+    """Turns messages, which parent graphs repeat, into steps and usage, each once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._seen = set[str]()
+        self._calls = dict[str, tuple[Mapping[str, Any], str]]()
+
+    async def update(self, data: Mapping[str, Any]) -> None:
+        if "__interrupt__" in data:
+            self._trace.interrupted = "interrupt"
+        for update in data.values():
+            found = update.get("messages", ()) if isinstance(update, Mapping) else ()
+            for message in found if isinstance(found, list | tuple) else (found,):
+                if isinstance(message, BaseMessage):
+                    await self._message(message)
+
+    async def _message(self, message: BaseMessage) -> None:
+        if message.id is not None and message.id in self._seen:
+            return
+        self._seen.add(message.id or "")
+        if isinstance(message, AIMessage):
+            thought = str(message.text)
+            for call in message.tool_calls:
+                self._calls[call["id"] or ""] = (call["args"], thought)
+                thought = ""
+            _charge(message, self._trace)
+        elif isinstance(message, ToolMessage):
+            arguments, thought = self._calls.pop(message.tool_call_id, ({}, ""))
+            await self._trace.tool(
+                message.name or "",
+                arguments,
+                str(message.text),
+                thought=thought,
+                failed=message.status == "error",
+            )
+
+
+def _messages(prompt: str, lessons: str) -> dict[str, Any]:
+    system = [SystemMessage(lessons, name="reflexion_lessons")] if lessons else []
+    return {"messages": [*system, HumanMessage(prompt)]}
+
+
+def _charge(message: AIMessage, trace: Trace) -> None:
+    usage = message.usage_metadata
+    trace.used(1, usage["input_tokens"] if usage else None, usage["output_tokens"] if usage else None)
+
+
+def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
+    """Return the adapter for a graph or a chat model; None for what is no Runnable, an error for another one."""
+    if isinstance(agent, Pregel):
+        return LangGraphAgent(agent, **options)
+    if isinstance(agent, BaseChatModel):
+        return LangChainModel(agent, **options)
+    if isinstance(agent, Runnable):
+        raise ConfigurationError(
+            f"langchain: what a {type(agent).__name__} takes as input can't be known: wrap it in a function, "
+            "`async def agent(prompt): return await chain.ainvoke({...})`"
+        )
+    return None

@@ -1,0 +1,67 @@
+"""Agents of LlamaIndex."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.agent.workflow import AgentOutput, BaseWorkflowAgent, ToolCallResult
+from llama_index.core.callbacks.token_counting import get_tokens_from_response
+from llama_index.core.llms import ChatResponse
+from llama_index.core.memory import ChatMemoryBuffer
+from workflows.errors import WorkflowRuntimeError
+
+from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+
+
+class LlamaIndexAgent(Adapter):
+    """A ``FunctionAgent``, ``ReActAgent`` or ``CodeActAgent``; ``options`` go to its ``run``."""
+
+    def __init__(self, agent: BaseWorkflowAgent, **options: Any) -> None:  # noqa: ANN401 - its own
+        super().__init__(agent)
+        own = "each attempt begins a conversation of its own"
+        refuse(options, "llama-index", ctx=own, memory=own, chat_history=own)
+        self._options = options
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Run a copy of the agent with the lessons in its system prompt."""
+        system = joined(self.agent.system_prompt, lessons) or None
+        copy = self.agent.model_copy(update={"system_prompt": system})
+        handler = copy.run(user_msg=prompt, memory=ChatMemoryBuffer.from_defaults(), **self._options)
+        thought = ""
+        try:
+            async for event in handler.stream_events():
+                if isinstance(event, AgentOutput):
+                    thought = str(event.response.content or "")
+                    _charge(event, trace)
+                elif isinstance(event, ToolCallResult):
+                    result = event.tool_output
+                    await trace.tool(
+                        event.tool_name,
+                        event.tool_kwargs,
+                        result.content,
+                        thought=thought,
+                        failed=result.is_error,
+                    )
+                    thought = ""
+            answer = await handler
+        except WorkflowRuntimeError as error:
+            if "max iterations" not in str(error).lower():
+                raise
+            trace.interrupted = "max_turns"
+            return ""
+        finally:
+            if not handler.is_done():
+                await handler.cancel_run()
+        return answer.structured_response or str(answer.response.content or "")
+
+
+def _charge(event: AgentOutput, trace: Trace) -> None:
+    if event.raw is None and not event.response.content and not event.tool_calls:
+        return
+    given, made = get_tokens_from_response(ChatResponse(message=event.response, raw=event.raw))
+    trace.used(1, given, made)
+
+
+def adapter(agent: object, **options: object) -> Adapter | None:
+    """Return the adapter for an agent of LlamaIndex; None for anything else."""
+    return LlamaIndexAgent(agent, **options) if isinstance(agent, BaseWorkflowAgent) else None

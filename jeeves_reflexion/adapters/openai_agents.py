@@ -1,0 +1,88 @@
+"""Agents of the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, Runner, Tool
+from agents.items import ItemHelpers, ModelResponse
+from agents.run import CallModelData, ModelInputData
+from agents.tool import default_tool_error_function
+from openai.types.responses import ResponseOutputMessage
+
+from jeeves_reflexion.adapters.base import Adapter, Trace, joined, refuse
+
+
+class OpenAIAgentsAgent(Adapter):
+    """An ``Agent`` of the SDK; ``options`` go to ``Runner.run``, such as ``context`` or ``run_config``."""
+
+    def __init__(self, agent: Agent[Any], **options: Any) -> None:  # noqa: ANN401 - the runner's own
+        super().__init__(agent)
+        own = "each attempt begins a conversation of its own"
+        refuse(
+            options,
+            "openai-agents",
+            session=own,
+            previous_response_id=own,
+            conversation_id=own,
+            hooks="the adapter listens there; AgentHooks of the agent itself work",
+        )
+        self._config: RunConfig = options.pop("run_config", None) or RunConfig()
+        self._options: Mapping[str, Any] = options
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Run the agent; the lessons stand in the instructions of each model call, after handoffs too."""
+        config = self._config
+        if lessons:
+            earlier = config.call_model_input_filter
+
+            async def with_lessons(data: CallModelData[Any]) -> ModelInputData:
+                model_data = data.model_data
+                if earlier is not None:
+                    filtered = earlier(data)
+                    model_data = await filtered if inspect.isawaitable(filtered) else filtered
+                return ModelInputData(model_data.input, joined(model_data.instructions, lessons))
+
+            config = dataclasses.replace(config, call_model_input_filter=with_lessons)
+        try:
+            result = await Runner.run(
+                self.agent, prompt, run_config=config, hooks=_Hooks(trace), **self._options
+            )
+        except MaxTurnsExceeded:
+            trace.interrupted = "max_turns"
+            return trace.output
+        return result.final_output
+
+
+class _Hooks(RunHooks[Any]):
+    """Tells the trace of tools, handoffs and usage."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._thought = ""
+        # A tool that raises answers the model with the SDK's own words, unless it has others of its own.
+        self._failure = default_tool_error_function(None, ValueError("")).rstrip(". ")
+
+    async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:  # noqa: ANN401
+        messages = [item for item in response.output if isinstance(item, ResponseOutputMessage)]
+        self._thought = joined(*(ItemHelpers.extract_text(message) for message in messages))
+        self._trace.output = self._thought
+        usage = response.usage
+        self._trace.used(max(usage.requests, 1), usage.input_tokens, usage.output_tokens)
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Tool, result: object) -> None:  # noqa: ANN401
+        failed = isinstance(result, str) and result.startswith(self._failure)
+        arguments = getattr(context, "tool_arguments", "")
+        thought, self._thought = self._thought, ""
+        await self._trace.tool(tool.name, arguments, result, thought=thought, failed=failed)
+
+    async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:  # noqa: ANN401
+        await self._trace.tool("handoff", to_agent.name, "")
+
+
+def adapter(agent: object, **options: object) -> Adapter | None:
+    """Return the adapter for an agent of the SDK; None for anything else."""
+    return OpenAIAgentsAgent(agent, **options) if isinstance(agent, Agent) else None

@@ -1,0 +1,75 @@
+"""Agents of smolagents, which run in a worker thread."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import anyio.from_thread
+from smolagents import ActionStep, FinalAnswerStep, MultiStepAgent, ToolOutput
+
+from jeeves_reflexion.adapters.base import Adapter, Trace, joined
+from jeeves_reflexion.callables import run
+
+
+class SmolAgent(Adapter):
+    """An agent of smolagents, made anew for each attempt with the lessons in its ``instructions``.
+
+    It knows no asyncio: an attempt that is cancelled ends after the step at work.
+    """
+
+    made_per_attempt = True
+
+    async def attempt(self, prompt: str, lessons: str, trace: Trace) -> object:
+        """Run the agent on the prompt; ``lessons`` stand in its instructions already."""
+        call = functools.partial(self._run, prompt, trace)
+        try:
+            return await run(call, call)
+        except BaseException:
+            self.agent.interrupt()
+            raise
+
+    def _run(self, prompt: str, trace: Trace) -> object:
+        outputs: list[ToolOutput] = []
+        for event in self.agent.run(prompt, stream=True, reset=True):
+            anyio.from_thread.check_cancelled()
+            if isinstance(event, ToolOutput):
+                outputs.append(event)
+            elif isinstance(event, ActionStep):
+                anyio.from_thread.run(_tell, event, outputs, trace)
+                outputs = []
+            elif isinstance(event, FinalAnswerStep):
+                trace.output = event.output
+        return trace.output
+
+
+async def _tell(step: ActionStep, outputs: list[ToolOutput], trace: Trace) -> None:
+    usage = step.token_usage
+    thought = joined(step.model_output if isinstance(step.model_output, str) else "")
+    by_id = {output.id: output for output in outputs}
+    if step.error is not None and type(step.error).__name__ == "AgentMaxStepsError":
+        trace.interrupted = "max_turns"
+    else:
+        for identity, name, arguments in _calls(step):
+            output = by_id.get(identity)
+            failed = step.error is not None and output is None
+            result = str(step.error) if failed else output.observation if output else step.observations
+            await trace.tool(name, arguments, result, thought=thought, failed=failed)
+            thought = ""
+    trace.used(1, usage.input_tokens if usage else None, usage.output_tokens if usage else None)
+
+
+def _calls(step: ActionStep) -> list[tuple[str, str, object]]:
+    """Return the calls of a step but for the final answer; those of one that failed stand in the message alone."""
+    if step.tool_calls:
+        calls = [(call.id, call.name, call.arguments) for call in step.tool_calls]
+    else:
+        message = step.model_output_message
+        wanted = (message.tool_calls if message else None) or ()
+        calls = [(call.id, call.function.name, call.function.arguments) for call in wanted]
+    return [call for call in calls if call[1] != "final_answer"]
+
+
+def adapter(agent: object, **options: Any) -> Adapter | None:  # noqa: ANN401 - those of the adapter
+    """Return the adapter for an agent of smolagents; None for anything else."""
+    return SmolAgent(agent, **options) if isinstance(agent, MultiStepAgent) else None

@@ -1,0 +1,146 @@
+"""Learning beside a loop of someone else's: lessons before an attempt, and a lesson after its verdict."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypeVar, cast
+
+from jeeves_reflexion.callables import is_async
+from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.loop.factory import (
+    EvaluatorLike,
+    LessonsLike,
+    LoopOptions,
+    ModelLike,
+    ReflectorLike,
+    checked_task,
+)
+from jeeves_reflexion.loop.presets import DEFAULT_LESSONS
+from jeeves_reflexion.loop.reflexion import Reflexion
+from jeeves_reflexion.redaction import redacting
+from jeeves_reflexion.session import Session
+from jeeves_reflexion.text import render_blocks
+from jeeves_reflexion.types import Attempt, Evaluation, Recall, Task, Trial
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The lessons for one attempt: ``text`` goes into the agent's instructions, empty where there are none.
+
+    ``recall`` says what was looked at; it goes back with the verdict, so that what the lessons did is known.
+    """
+
+    text: str
+    recall: Recall | None
+    session: Session
+
+
+class Learner:
+    """Recalls lessons before an attempt and learns after it, for an agent that something else runs.
+
+    The arguments are those of :class:`Reflexion`. Without an evaluator or a model, every attempt needs a verdict::
+
+        learner = Learner(model="openai:gpt-4o-mini", lesson_store="./lessons")
+        advice = await learner.recall(task)
+        ...  # run the agent with advice.text among its instructions
+        trial = await learner.learn_from(task, output, advice=advice)
+    """
+
+    def __init__(
+        self,
+        *,
+        lesson_store: LessonsLike,
+        model: ModelLike | None = None,
+        evaluator: ModelLike | EvaluatorLike | None = None,
+        reflector: ModelLike | ReflectorLike | None = None,
+        threshold: float = 0.8,
+        top_k_lessons: int = DEFAULT_LESSONS,
+        options: LoopOptions | None = None,
+    ) -> None:
+        judge = _no_judge if evaluator is None and model is None else evaluator
+        self._loop: Reflexion[Any] = Reflexion(
+            _nobody,
+            model=model,
+            evaluator=judge,
+            reflector=reflector,
+            lesson_store=lesson_store,
+            threshold=threshold,
+            top_k_lessons=top_k_lessons,
+            options=options,
+        )
+
+    async def recall(self, task: Task | str) -> Advice:
+        """Return the lessons for an attempt at the task. Raises :class:`LessonStoreError`."""
+        session = redacting(self._loop.session())
+        recall, block = await self._loop.recall(checked_task(task), (), session)
+        return Advice(render_blocks({self._loop.lessons_block_name: block}), recall, session)
+
+    async def learn_from(
+        self,
+        task: Task | str,
+        attempt: Attempt[Any] | str,
+        evaluation: Evaluation | float | None = None,
+        *,
+        advice: Advice | None = None,
+    ) -> Trial[Any]:
+        """Learn from an attempt that was made elsewhere, and return it as a trial with what was learned.
+
+        ``evaluation`` is a verdict or a score from 0 to 1; without one the evaluator judges. ``advice`` is what
+        :meth:`recall` gave for this attempt. What goes wrong on the way to a lesson stands in ``Trial.problems``.
+        """
+        task = checked_task(task)
+        made = Attempt[Any](attempt) if isinstance(attempt, str) else attempt
+        session = advice.session if advice is not None else redacting(self._loop.session())
+        trial = Trial[Any](1, made, Evaluation(None), recall=advice.recall if advice is not None else None)
+        if evaluation is None:
+            trial = await self._loop.judge(task, (), session, trial)
+        else:
+            verdict = evaluation if isinstance(evaluation, Evaluation) else Evaluation(evaluation)
+            trial = replace(trial, evaluation=verdict, passed=verdict.meets(self._loop.threshold))
+        trial = await self._loop.note_outcome(session, trial)
+        trial = await self._loop.reflect(task, (), session, trial)
+        return await self._loop.store(task, session, trial) if trial.pending else trial
+
+
+def reflexive(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa: ANN401 - those of Reflexion
+    """Have a function of a prompt try again with lessons until its answer passes; ``options`` are Reflexion's.
+
+    The function keeps its form: a sync one is called outside of an event loop, an async one is awaited. It returns
+    the best answer, and has its loop as ``function.reflexion``::
+
+        @reflexive(model="openai:gpt-4o-mini", lesson_store="./lessons")
+        async def answer(prompt: str) -> str: ...
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        loop: Reflexion[Any] = Reflexion(function, **options)
+
+        if is_async(function):
+
+            async def call(task: Task | str) -> object:
+                return (await loop.run(task)).output
+        else:
+
+            def call(task: Task | str) -> object:  # type: ignore[misc]
+                return loop.run_sync(task).output
+
+        wrapped = functools.wraps(function)(call)
+        wrapped.reflexion = loop  # type: ignore[attr-defined]
+        return cast("Callable[P, R]", wrapped)
+
+    return decorate
+
+
+async def _nobody(prompt: str) -> str:
+    raise ConfigurationError("a Learner runs no agent: it learns from attempts that are made elsewhere")
+
+
+async def _no_judge(task: Task, attempt: Attempt[Any]) -> Evaluation:
+    raise ConfigurationError(
+        "who judges? pass learn_from an evaluation, or the Learner an evaluator or a model"
+    )

@@ -1,0 +1,1 @@
+"""The conformance suite is imported by the tests of each framework."""

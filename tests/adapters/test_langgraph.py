@@ -1,0 +1,132 @@
+"""Graphs of LangGraph, agents and chat models of LangChain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain.agents")
+
+from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ProviderStrategy
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from typing_extensions import TypedDict
+
+from jeeves_reflexion import ConfigurationError, Session, Task
+from jeeves_reflexion.adapters import adapt
+
+
+class FakeModel(BaseChatModel):
+    """A chat model that follows a script."""
+
+    script: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "fake"
+
+    def bind_tools(self, tools: Any, **named: Any) -> FakeModel:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **named: Any) -> ChatResult:
+        system = "\n".join(str(m.text) for m in messages if m.type == "system")
+        rest = "\n".join(str(m.text) for m in messages if m.type != "system")
+        turn = self.script.turn(system, rest, sum(m.type == "ai" for m in messages))
+        calls = [{"name": n, "args": a, "id": f"{n}{i}{id(turn)}"} for i, (n, a) in enumerate(turn.calls)]
+        usage = None
+        if turn.usage is not None:
+            given, made = turn.usage
+            usage = {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+        message = AIMessage(turn.text, tool_calls=calls, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class LangChain(Framework):
+    """An agent of ``create_agent``, which is a graph of LangGraph."""
+
+    raises = True
+
+    def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
+        tools = [tool(script.look), tool(script.broken), tool(script.wait)]
+        form = ProviderStrategy(Total) if typed else None
+        return create_agent(FakeModel(script=script), tools, system_prompt=OWN, response_format=form)
+
+
+class TestLangChain(Conformance):
+    """The common cases."""
+
+    framework = LangChain()
+
+    async def test_a_checkpointer_keeps_attempts_apart(self) -> None:
+        script = Script(LOOKS)
+        graph = create_agent(FakeModel(script=script), [tool(script.look)], checkpointer=InMemorySaver())
+        agent = adapt(graph, config={"configurable": {"thread_id": "mine"}})
+        await agent(Task("What is in row 3?"), blocks(LESSON))
+        script.shown.clear()
+        await agent(Task("And in row 4?"), Session())
+        assert len(script.shown) == 2
+        assert LESSON not in str(script.shown)
+
+    async def test_a_limit_of_steps_keeps_what_was_done(self) -> None:
+        agent = adapt(LangChain().agent(Script(LOOKS)), config={"recursion_limit": 2})
+        attempt = await agent(Task("What is in row 3?"), Session())
+        assert attempt.interrupted == "max_turns"
+        assert len(attempt.steps) == 1
+
+    async def test_a_graph_with_a_state_of_its_own(self) -> None:
+        class State(TypedDict, total=False):
+            question: str
+            advice: str
+            answer: str
+
+        def work(state: State) -> State:
+            return {"answer": f"{state['question']} -> {state.get('advice', '')}"}
+
+        builder = StateGraph(State)
+        builder.add_node("work", work)
+        builder.add_edge(START, "work")
+        graph = builder.compile()
+        with pytest.raises(ConfigurationError, match="make_input"):
+            adapt(graph)
+        with pytest.raises(ConfigurationError, match="'reply'"):
+            adapt(graph, make_input=lambda prompt, lessons: {"question": prompt}, output="reply")
+        agent = adapt(
+            graph, make_input=lambda prompt, lessons: {"question": prompt, "advice": lessons}, output="answer"
+        )
+        attempt = await agent(Task("Why?"), blocks(LESSON))
+        assert attempt.output.startswith("Why? -> ")
+        assert LESSON in attempt.output
+        assert attempt.usage.unreported == 1
+
+    async def test_a_graph_that_waits_for_a_person_is_interrupted(self) -> None:
+        def ask(state: MessagesState) -> MessagesState:
+            interrupt("may I?")
+            return state
+
+        builder = StateGraph(MessagesState)
+        builder.add_node("ask", ask)
+        builder.add_edge(START, "ask")
+        graph = builder.compile(checkpointer=InMemorySaver())
+        attempt = await adapt(graph)(Task("Do it."), Session())
+        assert attempt.interrupted == "interrupt"
+
+    async def test_a_chat_model_alone_is_an_agent(self) -> None:
+        script = Script((Turn("It is 40."),))
+        attempt = await adapt(FakeModel(script=script))(Task("What is in row 3?"), blocks(LESSON))
+        assert (attempt.output, attempt.usage.tokens) == ("It is 40.", 15)
+        [(system, rest)] = script.shown
+        assert LESSON in system
+        assert rest == "What is in row 3?"
+
+    def test_a_chain_is_an_error_that_says_what_to_write(self) -> None:
+        with pytest.raises(ConfigurationError, match="ainvoke"):
+            adapt(RunnableLambda(str))

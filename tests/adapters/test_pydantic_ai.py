@@ -1,0 +1,78 @@
+"""Agents of pydantic-ai."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai")
+
+from conformance import LESSON, LOOKS, OWN, Conformance, Framework, Script, Total, Turn, blocks
+from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, ModelRetry, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.output import PromptedOutput
+from pydantic_ai.usage import RequestUsage, UsageLimits
+
+from jeeves_reflexion import ConfigurationError, Task
+from jeeves_reflexion.adapters import adapt
+
+
+class PydanticAI(Framework):
+    """pydantic-ai's own ``FunctionModel`` is its fake model."""
+
+    raises = True
+
+    def agent(self, script: Script, *, typed: bool = False, lessons: str = "") -> Any:
+        def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            answered = sum(isinstance(message, ModelResponse) for message in messages)
+            seen = [part for m in messages if isinstance(m, ModelRequest) for part in m.parts]
+            turn = script.turn(
+                info.instructions or "", "\n".join(str(getattr(p, "content", "")) for p in seen), answered
+            )
+            usage = (
+                RequestUsage(input_tokens=turn.usage[0], output_tokens=turn.usage[1]) if turn.usage else None
+            )
+            parts = [TextPart(turn.text)] if turn.text else []
+            calls = [ToolCallPart(name, arguments) for name, arguments in turn.calls]
+            return ModelResponse([*parts, *calls], usage=usage or RequestUsage(details={"none": 1}))
+
+        output = PromptedOutput(Total) if typed else str
+        model = FunctionModel(reply)
+        tools = [script.look, script.broken, script.wait]
+        return Agent(model, instructions=OWN, tools=tools, output_type=output)  # type: ignore[call-overload]
+
+
+class TestPydanticAI(Conformance):
+    """The common cases."""
+
+    framework = PydanticAI()
+
+    async def test_options_go_to_the_run(self) -> None:
+        script = Script(LOOKS)
+        limits = UsageLimits(request_limit=1)
+        agent = adapt(PydanticAI().agent(script), usage_limits=limits, instructions="Be brief.")
+        attempt = await agent(Task("What is in row 3?"), blocks(LESSON))
+        assert attempt.interrupted == "max_turns"
+        assert attempt.error is None
+        assert len(attempt.steps) == 1
+        [(instructions, _)] = script.shown
+        assert "Be brief." in instructions
+        assert LESSON in instructions
+
+    def test_a_conversation_of_its_own_is_refused(self) -> None:
+        with pytest.raises(ConfigurationError, match="message_history"):
+            adapt(PydanticAI().agent(Script(LOOKS)), message_history=[])
+
+    async def test_a_tool_that_asks_for_another_try_is_a_failed_step(self) -> None:
+        script = Script((Turn("", (("count", {}),)), Turn("It is 40.")))
+        agent = PydanticAI().agent(script)
+
+        @agent.tool_plain  # type: ignore[untyped-decorator]
+        def count() -> str:
+            raise ModelRetry("count again")
+
+        attempt = await adapt(agent)(Task("What is in row 3?"), blocks())
+        [step] = attempt.steps
+        assert (step.action, step.failed) == ("count {}", True)
+        assert "count again" in step.observation
