@@ -20,7 +20,7 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import actions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowError
-from jeeves_reflexion.workflows.plan import END, LLM_CALL, REFLECTION, START, CallStep, Node, read_plan
+from jeeves_reflexion.workflows.plan import END, LLM_CALL, REFLECTION, Node, read_plan
 from jeeves_reflexion.workflows.steps import Models, OwnAction, Toolbox, Tools, perform
 from jeeves_reflexion.workflows.templates import holds, render
 from jeeves_reflexion.workflows.values import shown
@@ -38,34 +38,32 @@ class RunOptions(TypedDict, total=False):
     model: ChatModel | str | None
     models: Models | None
     sandbox: Sandbox | None
-    base_folder: str | Path | None
     listener: Listener | None
-    trusted: bool
 
 
 class Workflow:
     """A workflow that was read from a file or a text; runs as often as wanted, also at once.
 
     The state is a JSON object. A node's result, where it is an object, is merged into it, or stored under the name of
-    its ``output:``. ``reflection.loop`` does both. Nodes run in order; ``goto`` (or ``next``, or ``edges``) goes
-    elsewhere, and ``__end__`` ends.
+    its ``output:``. ``reflection.loop`` does both. Nodes run in order; ``goto`` goes elsewhere, and ``__end__`` ends.
     """
 
-    def __init__(self, document: Document, base_folder: Path | None = None) -> None:
-        self.base_folder = base_folder
-        self.plan = read_plan(replace(document, folder=base_folder))
+    def __init__(self, document: Document) -> None:
+        self.plan = read_plan(document)
+        self._base_folder = document.folder
         self._actions: dict[str, OwnAction] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a YAML file; ``$ref`` finds files in its folder. Raises :class:`WorkflowFileError`."""
         path = Path(path)
-        return cls(read_file(path), path.resolve().parent)
+        return cls(replace(read_file(path), folder=path.resolve().parent))
 
     @classmethod
-    def from_text(cls, text: str, *, name: str = "workflow") -> Self:
-        """Read a YAML text. Raises :class:`WorkflowFileError`."""
-        return cls(read_yaml(text, name))
+    def from_text(cls, text: str, *, name: str = "workflow", base_folder: str | Path | None = None) -> Self:
+        """Read a YAML text; ``$ref`` finds files in ``base_folder``. Raises :class:`WorkflowFileError`."""
+        folder = None if base_folder is None else Path(base_folder)
+        return cls(replace(read_yaml(text, name), folder=folder))
 
     def register_action(self, name: str, action: OwnAction) -> None:
         """Add an action of one's own for ``uses:`` and ``action:``.
@@ -82,8 +80,8 @@ class Workflow:
         """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
         toolbox = Toolbox(Tools(actions=self._actions))
         for node in self.plan.nodes:
-            for part in node.parts.values():
-                if isinstance(part, CallStep):
+            for name, part in node.parts.items():
+                if part.kind and name != "evaluator":
                     toolbox.action(part)
 
     async def run(
@@ -93,16 +91,13 @@ class Workflow:
         model: ChatModel | str | None = None,
         models: Models | None = None,
         sandbox: Sandbox | None = None,
-        base_folder: str | Path | None = None,
         listener: Listener | None = None,
-        trusted: bool = False,
     ) -> dict[str, JSON]:
         """Run the nodes and return the final state; the one given is not changed.
 
         ``models`` are the models by the names that the file uses, or a function from a name to its model; ``model`` is
         asked for every other name. Without either a name is opened at the OpenAI-compatible endpoint of the
-        environment. ``trusted`` lets a file whose settings say ``trusted: true`` run its inline Python in this process;
-        otherwise all code runs in ``sandbox``. ``listener`` hears the events of the run, without secrets.
+        environment. All code runs in ``sandbox``. ``listener`` hears the events of the run, without secrets.
 
         Raises :class:`WorkflowError` for a node that failed, :class:`ReflectionFailedError` for a loop that is to
         raise, :class:`ConfigurationError`, ``ModelError`` and :class:`SandboxUnavailableError`.
@@ -117,8 +112,7 @@ class Workflow:
                 model=model,
                 models=models,
                 sandbox=sandbox,
-                base_folder=self.base_folder if base_folder is None else Path(base_folder),
-                trusted=trusted and self.plan.trusted,
+                base_folder=self._base_folder,
                 actions=dict(self._actions),
                 default_model=self.plan.model,
             )
@@ -144,14 +138,8 @@ class _Run:
     async def go(self) -> dict[str, JSON]:
         plan = self.workflow.plan
         places = {node.name: place for place, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
-        place, came_from = 0, START
-        while True:
-            for route in plan.routes(came_from):
-                if await holds(route.condition, self.state, str(route.place)):
-                    place = places[route.to]
-                    break
-            if place >= len(plan.nodes):
-                return actions.checked_state(self.state)
+        place = 0
+        while place < len(plan.nodes):
             node = plan.nodes[place]
             if len(self.trail) >= plan.max_steps:
                 raise WorkflowError(
@@ -160,7 +148,12 @@ class _Run:
                 )
             self.trail.append(node.name)
             await self._node(node)
-            place, came_from = place + 1, node.name
+            place += 1
+            for route in node.routes:
+                if await holds(route.condition, self.state, str(route.place)):
+                    place = places[route.to]
+                    break
+        return actions.checked_state(self.state)
 
     async def _node(self, node: Node) -> None:
         await self._tell("workflow.node_started", node)

@@ -68,7 +68,7 @@ async def test_what_a_template_comes_to(source, value):
             "line 2 of the template: there is no 'nope': there is deep, get, items",
         ),
         ("{{ state.n + state.nope }}", "prompt, line 1 of the template: there is no 'nope'"),
-        ("{{ stat.x }}", "there is no 'stat' here: a template sees `state`"),
+        ("{{ stat.x }}", "line 1 of the template: 'stat' is undefined"),
         ("{% if state.nope %}x{% endif %}", "there is no 'nope'"),
         ("{{ state.nope | tojson }} z", "there is no 'nope'"),
         ("{{ 1 / 0 }}", "division by zero"),
