@@ -136,8 +136,7 @@ def judge(attack: Attack, ended: str, said: object) -> str:
 
 def fitting(way: str, languages: list[str]) -> list[Attack]:
     """Return the attacks in these languages on what a way offers."""
-    every = [attack for attack in [*ATTACKS, *LUA, *PROLOG] if attack.language in languages]
-    return [attack for attack in every if way == "namespaces" or not attack.namespaces_only]
+    return [attack for attack in [*ATTACKS, *LUA, *PROLOG] if attack.language in languages]
 
 
 async def run_all(way: str, languages: list[str], host: Host) -> dict[str, str]:

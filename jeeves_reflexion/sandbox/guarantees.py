@@ -131,7 +131,7 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
                 _listener("\0" + abstract if sys.platform == "linux" else str(named) + "2"),
             ):
                 named.chmod(0o666)
-                request = json.dumps({"code": _TRY, "inputs": inputs, "result": "result"}).encode()
+                request = json.dumps({"code": _TRY, "inputs": inputs}).encode()
                 with ThreadPoolExecutor(1) as thread:  # in ours there may be an event loop
                     report = thread.submit(anyio.run, _tried, way, request).result()
             return cast("dict[str, dict[str, bool]]", judged(report, _LIMITS).value), ""

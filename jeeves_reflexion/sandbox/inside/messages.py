@@ -10,6 +10,8 @@ import struct
 from typing import Any
 
 LENGTH = struct.Struct(">Q")
+RESULT = "result"
+"""The name of the variable whose value a program comes to."""
 _DEEPEST = 200
 _write, _dumps = os.write, json.dumps  # kept: code in the same process may replace them
 

@@ -251,12 +251,7 @@ class _Watch:
         if _HOST_IN not in self._watched:
             return None
         self._drain()
-        head = {
-            "limit": self._limit,
-            "status": self._told.get("ended"),
-            "cpu": self._told.get("cpu", 0.0),
-            "seconds": seconds,
-        }
+        head = {"limit": self._limit, "status": self._told.get("ended"), "seconds": seconds}
         return [json.dumps(head).encode(), *map(bytes, self._read.values())]
 
     def end(self) -> None:
