@@ -192,20 +192,10 @@ def _request(code: str, inputs: Mapping[str, JSON]) -> bytes:
             raise ConfigurationError(f"sandbox: {name!r} can't be the name of an input")
     try:
         code.encode()
-        encoded = {name: _plain(value) for name, value in inputs.items()}
-        for name, value in encoded.items():
+        for name, value in inputs.items():
             messages.encode(value, f"inputs[{name!r}]")
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"sandbox: the code is no text: {error.reason}") from error
     except ValueError as error:
         raise ConfigurationError(f"sandbox: {error}") from error
-    return json.dumps({"code": code, "inputs": encoded}).encode()
-
-
-def _plain(value: JSON) -> object:
-    """Turn mappings and sequences of any kind into those that JSON knows."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return json.dumps({"code": code, "inputs": dict(inputs)}).encode()

@@ -120,7 +120,6 @@ class Plan:
     name: str
     nodes: tuple[Node, ...]
     max_steps: int
-    model: str | None
 
 
 def read_plan(document: Document) -> Plan:
@@ -137,8 +136,7 @@ def read_plan(document: Document) -> Plan:
             if route.to not in {*names, END}:
                 hint = near(route.to, [*names, END], otherwise="; there is " + ", ".join([*names, END]))
                 raise route.place.error(f"there is no node {route.to!r}{hint}")
-    name = given.get("name") or document.name
-    return Plan(name, nodes, settings.get("max_steps", 100), settings.get("model"))
+    return Plan(given.get("name") or document.name, nodes, settings.get("max_steps", 100))
 
 
 def _node(given: Mapping[str, Any], place: Place) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import json
@@ -103,10 +102,9 @@ def _unfit(output: JSON, message: str) -> Verdict:
 
 
 def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
-    """Return the verdict of a :class:`SchemaCheck`, or a refusal after :data:`MAX_SECONDS`; blocks.
+    """Return the verdict of a :class:`SchemaCheck`, made in the process beside; a refusal after :data:`MAX_SECONDS`.
 
-    It is made in a process of its own. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no
-    process can be had.
+    It blocks. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no process can be had.
     """
     try:
         found = _ask(schema, base_folder, output)
@@ -173,9 +171,7 @@ def _suggestion(error: ValidationError, path: str) -> str:
     if error.validator == "type":
         return f"Write {at} as {' or '.join(wanted) if isinstance(wanted, list) else wanted}."
     if error.validator == "enum":
-        texts = [part for part in wanted if isinstance(part, str)]
-        near = difflib.get_close_matches(str(error.instance), texts, 1)
-        return f"Write {near[0]!r} in {at}." if near else f"Use one of {shown(wanted)} in {at}."
+        return f"Use one of {shown(wanted)} in {at}."
     if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
         return f"Write {at} so that it has the {error.validator} {shown(wanted)}."
     return ""
@@ -264,24 +260,20 @@ def coerce_scalar(value: JSON, kind: str) -> JSON:
     A text is an integer in its one usual form alone (``"007"``, ``"+5"`` and ``"3.0"`` are not), a number in any form
     of JSON whose value a float holds exactly to its last digit, a boolean as true, yes, 1, false, no or 0 in any case.
     """
-    if isinstance(value, str):
-        if kind == "boolean":
-            return _WORDS.get(value.lower(), value)
-        return _number(value, kind) if kind in {"integer", "number"} else value
     if kind == "string" and isinstance(value, int | float):
         return json.dumps(value)
-    return value
-
-
-def _number(text: str, kind: str) -> JSON:
+    if kind == "boolean" and isinstance(value, str):
+        return _WORDS.get(value.lower(), value)
+    if kind not in {"integer", "number"} or not isinstance(value, str) or len(value) > _LONGEST:
+        return value
     try:
-        number = json.loads(text) if len(text) <= _LONGEST and text == text.strip() else None
+        number = json.loads(value)
     except (ValueError, RecursionError):
-        return text
-    if isinstance(number, float) and kind == "number" and math.isfinite(number):
+        return value
+    if isinstance(number, float) and kind == "number" and math.isfinite(number) and value == value.strip():
         # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
-        return number if Decimal(repr(number)) == Decimal(text) else text
-    return number if type(number) is int and str(number) == text else text
+        return number if Decimal(repr(number)) == Decimal(value) else value
+    return number if type(number) is int and str(number) == value else value
 
 
 def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  # noqa: ANN401 - referencing's own type

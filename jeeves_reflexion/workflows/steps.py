@@ -61,12 +61,11 @@ class Tools:
     limits. ``base_folder`` is where ``$ref`` finds files. A step that takes longer than ``step_seconds`` has failed.
     """
 
-    model: ChatModel | None = None
+    model: ChatModel | str | None = None
     models: Models | None = None
     sandbox: Sandbox | None = None
     base_folder: Path | None = None
     actions: Mapping[str, OwnAction] = field(default_factory=dict)
-    default_model: str | None = None
     step_seconds: float = 300.0
 
 
@@ -87,19 +86,20 @@ class Toolbox:
         await self._closing.aclose()
 
     def model(self, name: str | None, state: State) -> ChatModel:
-        """Return the model for a step: the one it names, else the state's ``llm_model``, else the workflow's."""
+        """Return the model for a step: the one it names, else the state's ``llm_model``, else the run's own."""
         of_state = state.get("llm_model")
-        chosen = name or (of_state if isinstance(of_state, str) else "") or self.tools.default_model
+        chosen = name or (of_state if isinstance(of_state, str) else "")
         models, model = self.tools.models, self.tools.model
         if chosen and callable(models):
             return models(chosen)
         if chosen and isinstance(models, Mapping) and chosen in models:
             return models[chosen]
-        if model is not None:
+        if model is not None and not isinstance(model, str):
             return model
+        chosen = model or chosen
         if not chosen:
             raise ConfigurationError(
-                "no model is named: give the step a model, the file settings.model, the state llm_model, or pass model="
+                "no model is named: give the step a model, the state llm_model, or pass model="
             )
         if chosen not in self._opened:
             opened = self._opened[chosen] = open_model(chosen)

@@ -133,17 +133,20 @@ def serve() -> None:
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         seconds, *question = json.loads(line)
-        # The program ends what takes too long. Should it be gone meanwhile, the kernel does, a moment later.
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+        _end_after(seconds + 1)
         reply = json.dumps(_answer(*question))
         if len(reply) > MOST_REPLY:
             reply = json.dumps(
                 {"raised": "WorkflowError", "message": f"{question[0]}: the result is too large"}
             )
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        _end_after(0)
         print(reply, file=answers, flush=True)
+
+
+def _end_after(seconds: float) -> None:
+    """Have the kernel end this process, should the program be gone that does so otherwise; 0 is never."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _bound_memory() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self, TypedDict, Unpack
@@ -11,7 +10,6 @@ from typing import Final, Self, TypedDict, Unpack
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError, SandboxError, SandboxUnavailableError
 from jeeves_reflexion.events import AgentEvent
-from jeeves_reflexion.models import open_model
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.sandbox import Sandbox
@@ -103,22 +101,8 @@ class Workflow:
         raise, :class:`ConfigurationError`, ``ModelError`` and :class:`SandboxUnavailableError`.
         """
         self.check()
-        async with AsyncExitStack() as open_things:
-            if isinstance(model, str):
-                model = open_model(model)
-                if isinstance(model, AbstractAsyncContextManager):
-                    await open_things.enter_async_context(model)
-            tools = Tools(
-                model=model,
-                models=models,
-                sandbox=sandbox,
-                base_folder=self._base_folder,
-                actions=dict(self._actions),
-                default_model=self.plan.model,
-            )
-            toolbox = await open_things.enter_async_context(
-                Toolbox(tools, redacting(Session(listener=listener)))
-            )
+        tools = Tools(model, models, sandbox, self._base_folder, dict(self._actions))
+        async with Toolbox(tools, redacting(Session(listener=listener))) as toolbox:
             return await _Run(self, toolbox, actions.checked_state(state or {})).go()
 
     def run_sync(

@@ -29,7 +29,7 @@ def test_errors_say_where_what_and_what_to_do():
         {
             "path": "kind",
             "message": "'persn' is not one of ['person', 'company']",
-            "suggestion": "Write 'person' in 'kind'.",
+            "suggestion": "Use one of ['person', 'company'] in 'kind'.",
         },
         {
             "path": "name",

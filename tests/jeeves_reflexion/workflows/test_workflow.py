@@ -201,11 +201,11 @@ async def test_own_actions_generate_correct_and_run_as_nodes():
 
 async def test_llm_call_as_a_node_gives_its_reply_and_usage():
     workflow = Workflow.from_text("""
-settings: {model: small}
 nodes:
   - name: ask
     uses: llm.call
     with:
+      model: small
       system: "Speak {{ state.language }}."
       messages: [{role: user, content: "{{ state.data }}"}]
       temperature: 0.5
@@ -213,7 +213,7 @@ nodes:
     output: reply
   - name: ask_again
     uses: llm.call
-    with: {prompt: "{{ state.reply.content }}"}
+    with: {prompt: "{{ state.reply.content }}", model: "{{ state.reply.model }}"}
 """)
     model = ScriptedModel(["{{ state }}", "two"], name="small")
     state = await workflow.run({"language": "Norwegian", "data": {"a": 1}}, models={"small": model})
