@@ -113,11 +113,9 @@ def _value(report: Report, limits: SandboxLimits) -> JSON:
     try:
         outcome = messages.decode(report.result)
     except ValueError as error:
-        raise CodeError(f"the code wrote over its result, which can't be read: {error}") from None
+        raise CodeError(f"the code's result can't be read: {error}") from None
     if not isinstance(outcome, dict) or not outcome.keys() & {"value", "error"}:
-        raise CodeError(
-            "the code wrote over its result, which can't be read: it is neither a value nor an error"
-        )
+        raise CodeError("the code's result can't be read: it is neither a value nor an error")
     if "error" in outcome:
         _raise_error(outcome["error"], limits)
     return cast("JSON", outcome["value"])

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, TypeAlias
 
 import anyio.to_thread
 
@@ -21,6 +21,7 @@ from jeeves_reflexion.events import Warned
 from jeeves_reflexion.refinement.loop import Refinement
 from jeeves_reflexion.refinement.options import RefinementOptions
 from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Attempt, Task
 from jeeves_reflexion.types import Evaluation as EngineVerdict
@@ -41,8 +42,8 @@ from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, read_problems, refusal
 
 MOST_ITERATIONS: Final = 1000
+ON_FAILURE: Final = ("return_best", "return_last", "raise")
 
-OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
 Step: TypeAlias = "Part | Function | Mapping[str, Any]"
 Evaluator: TypeAlias = "Part | Judgement | Mapping[str, Any]"
 
@@ -75,21 +76,19 @@ async def reflection_loop(
     check_whole("max_iterations", max_iterations)
     if max_iterations > MOST_ITERATIONS:  # a template may come to any number
         raise ConfigurationError(f"max_iterations must be at most {MOST_ITERATIONS}, not {max_iterations}")
-    if on_failure not in get_args(OnFailure):
-        known = ", ".join(get_args(OnFailure))
-        raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")
+    if on_failure not in ON_FAILURE:
+        raise ConfigurationError(f"on_failure: must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
     given = checked_state(state)
     async with _opened(tools) as toolbox:
-        generates, judges = (
-            await _part(generator, "generator", toolbox),
-            await _part(evaluator, "evaluator", toolbox),
+        parts = {"generator": generator, "evaluator": evaluator, "corrector": corrector}
+        run = _Run(
+            **{name: await _part(part, name, toolbox) for name, part in parts.items()},
+            given=given,
+            toolbox=toolbox,
         )
-        corrects = None if corrector is None else await _part(corrector, "corrector", toolbox)
-        run = _Run(generates, judges, corrects, given, toolbox)
         # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
-        options = RefinementOptions(
-            convergence=None, base="latest", timeout=3 * toolbox.tools.step_seconds + 60
-        )
+        longest = 3 * toolbox.tools.step_seconds + 60
+        options = RefinementOptions(convergence=None, base="latest", timeout=longest)
         engine = Refinement(
             run.generate,
             evaluator=run.evaluate,
@@ -152,7 +151,7 @@ async def reflection_correct(
     """
     given = checked_state(state)
     output = _data(data, given)
-    problems = read_problems(given.get("reflection_errors") if errors is ... else plain(errors))
+    problems = read_problems(given.get("reflection_errors") if errors is ... else _json(errors, "errors"))
     seen: dict[str, JSON] = {**given, "reflection_output": output, "reflection_errors": problems}
     if corrector is None:
         return {"success": False, "corrected_output": output, "error": "there is no corrector"}
@@ -172,13 +171,17 @@ async def reflection_correct(
 
 def checked_state(state: State) -> dict[str, JSON]:
     """Return a copy of a state. Raises :class:`ConfigurationError` where it is no JSON object."""
-    try:
-        found = plain(state)
-    except NoJSONError as error:
-        raise ConfigurationError(f"the state must be plain JSON: {error}") from error
+    found = _json(state, "the state")
     if not isinstance(found, dict):
         raise ConfigurationError("the state must be a mapping with text keys")
     return found
+
+
+def _json(value: object, name: str) -> JSON:
+    try:
+        return plain(value)
+    except NoJSONError as error:
+        raise ConfigurationError(f"{name} must be plain JSON: {error}") from error
 
 
 def _opened(tools: Tools | Toolbox | None) -> Toolbox | nullcontext[Toolbox]:
@@ -188,10 +191,7 @@ def _opened(tools: Tools | Toolbox | None) -> Toolbox | nullcontext[Toolbox]:
 
 def _data(value: JSON | EllipsisType, state: State) -> JSON:
     if value is not ...:
-        try:
-            return plain(value)
-        except NoJSONError as error:
-            raise ConfigurationError(f"data must be plain JSON: {error}") from error
+        return _json(value, "data")
     if "reflection_output" not in state:
         raise ConfigurationError("there is no data: give it, or run what sets state.reflection_output before")
     return state["reflection_output"]
@@ -204,6 +204,8 @@ async def _part(value: Any, name: str, toolbox: Toolbox) -> Any:  # noqa: ANN401
         place = Place(Document(None, name, folder=toolbox.tools.base_folder))
         return await anyio.to_thread.run_sync(lambda: read(check_shape(value, shape, place), place))
     if not isinstance(value, Part) and not callable(value):
+        if value is None and name == "corrector":
+            return None
         raise ConfigurationError(f"{name} must be a function or a mapping, not {value!r}")
     return value
 
@@ -311,11 +313,10 @@ class _Run:
         result: dict[str, JSON] = {"success": True, "valid": True}
         if not last.valid:
             if on_failure == "raise":
-                count = len(self.verdicts)
+                count = counted(len(self.verdicts), "attempt")
                 errors = abridge("; ".join(error.message for error in last.errors[:3]), 300)
-                attempts = "attempt" if count == 1 else "attempts"
                 raise ReflectionFailedError(
-                    f"no output was valid after {count} {attempts}; the last one: {errors}", self.history()
+                    f"no output was valid after {count}; the last one: {errors}", self.history()
                 )
             shown = last if on_failure == "return_last" else self.best() or last
             result = {"success": False, "valid": False, "exhausted": True}

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
+from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import schemas, templates
 from jeeves_reflexion.workflows.documents import Document, Place
@@ -73,9 +74,11 @@ def as_evaluator(given: Mapping[str, Any], place: Place) -> Part:
         _check_templates({"schema": given["schema"]}, place)
     elif given["type"] == "schema":
         try:
-            schemas.check(given["schema"], place.document.folder)
+            tried = schemas.judged(given["schema"], place.document.folder, None)
         except ConfigurationError as error:
             raise place.of("schema").error(str(error)) from error
+        if not tried.made:
+            raise place.of("schema").error(tried.errors[0].message)
     return Part(given["type"], given, place)
 
 
@@ -227,36 +230,16 @@ def check_shape(given: object, shape: str, place: Place) -> Any:  # noqa: ANN401
 
 
 def _refusal(error: Any, place: Place) -> WorkflowFileError:  # noqa: ANN401 - jsonschema's own
-    """Return what a validator found as an error of its place, in the words of this package."""
+    """Return what a validator found as an error of its place."""
     given, wanted, kind, shape = error.instance, error.validator_value, error.validator, error.schema
-    known = list(shape.get("properties", ())) if isinstance(shape, Mapping) else []
     if kind == "additionalProperties":
+        known = list(shape["properties"])
         key = next(key for key in given if key not in known)
         hint = near(key, known, otherwise=": there is " + ", ".join(known))
         return place.of(key).error(f"unknown key {key!r}{hint}")
     if kind == "required":
         return place.error(f"{next(key for key in wanted if key not in given)} is missing")
-    but = ", not " + (
-        "nothing" if given in (None, []) else "a list" if isinstance(given, list) else shown(given)
-    )
     if kind == "enum":
-        return place.error(f"must be one of {', '.join(wanted)}{but}{near(given, wanted)}")
+        return place.error(f"must be one of {', '.join(wanted)}, not {shown(given)}{near(given, wanted)}")
     own = shape.get("errorMessage", {}).get(kind)
-    if own is not None:
-        return place.error(own if isinstance(given, Mapping) or not own.startswith("must be") else own + but)
-    if kind == "type":
-        kinds = wanted if isinstance(wanted, str) else wanted[0]
-        with_keys = f" with {', '.join(known)}" if known else ""
-        return place.error(f"must be {_KINDS[kinds]}{with_keys}{but}")
-    bounds = {"minItems": "a list of at least", "minimum": "at least", "maximum": "at most"}
-    return place.error(f"must be {bounds[kind]} {wanted}{but}" if kind in bounds else error.message)
-
-
-_KINDS: Final = {
-    "string": "a text",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-    "integer": "a whole number",
-    "number": "a number",
-}
+    return place.error(own or abridge(error.message, 300))

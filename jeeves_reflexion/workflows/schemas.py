@@ -106,27 +106,13 @@ def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
 
     It blocks. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no process can be had.
     """
+    folder = None if base_folder is None else str(base_folder)
     try:
-        found = _ask(schema, base_folder, output)
+        found = worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
     except worker.TooLongError:
-        said = f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped"
-        return refusal(said, output)
+        return refusal(f"judging by the schema takes longer than {MAX_SECONDS:g} s: it was stopped", output)
     problems = tuple(Problem(**each) for each in found.pop("errors"))
     return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
-
-
-def check(schema: JSON, base_folder: Path | None) -> None:
-    """Raise what making a :class:`SchemaCheck` raises, or :class:`ConfigurationError` for too long a time; blocks."""
-    try:
-        _ask(schema, base_folder, None)
-    except worker.TooLongError as error:
-        said = f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
-        raise ConfigurationError(said) from error
-
-
-def _ask(schema: JSON, base_folder: Path | None, output: JSON) -> Any:  # noqa: ANN401 - as JSON has it
-    folder = None if base_folder is None else str(base_folder)
-    return worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
 
 
 # -- what runs in the other process

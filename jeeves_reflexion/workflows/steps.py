@@ -33,7 +33,6 @@ from jeeves_reflexion.workflows.values import (
     State,
     as_text,
     near,
-    plain,
     produced,
     text_of,
     whole_text,
@@ -129,10 +128,7 @@ class Toolbox:
         """Run the code of a part and return its value; see ``Sandbox.run`` for what is raised."""
         language = part.given.get("language", "python")
         ran = await self._sandbox.run(part.given["run"], language=language, inputs=inputs)
-        try:
-            return produced(ran.value)
-        except NoJSONError as error:
-            raise WorkflowError(f"{part.place}: the code made a value that is no JSON: {error}") from error
+        return _checked(ran.value, f"{part.place}: the code")
 
     async def filled(
         self, given: Mapping[str, Any], state: State, place: Place, *, texts: Collection[str] = ()
@@ -190,6 +186,10 @@ async def perform(
         parameters = copy.deepcopy(await toolbox.filled(step.given, state, step.place))
         whose = f"the action {step.kind}"
         value = await run(action, functools.partial(action, seen, parameters))
+    return _checked(value, whose)
+
+
+def _checked(value: object, whose: str) -> JSON:
     try:
         return produced(value)
     except NoJSONError as error:
@@ -240,10 +240,7 @@ async def _judge(evaluator: Part | Judgement, output: JSON, state: State, toolbo
     if not isinstance(evaluator, Part):
         given = functools.partial(evaluator, copy.deepcopy(output), copy.deepcopy(dict(state)))
         value = await run(evaluator, given)
-        try:
-            return of_code(plain(value), output)
-        except NoJSONError as error:
-            return refusal(f"the evaluator returned what is no JSON: {error}", output)
+        return of_code(_checked(value, "it"), output)
     if evaluator.kind == "custom":
         inputs: dict[str, JSON] = {"output": output, "state": dict(state)}
         return of_code(await toolbox.run_code(evaluator, inputs), output)

@@ -19,7 +19,7 @@ from jeeves_reflexion.errors import MissingDependencyError
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import worker
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowFileError
-from jeeves_reflexion.workflows.values import NoJSONError, State, as_text, near, plain, strings
+from jeeves_reflexion.workflows.values import NoJSONError, State, as_text, plain, strings
 
 try:
     import jinja2
@@ -90,24 +90,10 @@ def as_expression(condition: str) -> str:
 # -- what runs in the other process
 
 
-class _Missing(jinja2.StrictUndefined):
-    """A name that is not there: an error in whatever way it is used, and one that says what there is."""
-
-    __slots__ = ()
-
-    @property
-    def _undefined_message(self) -> str:
-        if self._undefined_hint or not isinstance(self._undefined_obj, Mapping):
-            return str(super()._undefined_message)
-        name, there = str(self._undefined_name), sorted(map(str, self._undefined_obj))
-        others = f": there is {', '.join(there[:12]) or 'nothing yet'}"
-        return f"there is no {name!r}{near(name, there, otherwise=others)}"
-
-
 class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(
-            undefined=_Missing,
+            undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             autoescape=False,

@@ -67,11 +67,12 @@ def _exchanged(line: bytes, seconds: float) -> dict[str, Any]:
         raise
     finally:
         end.cancel()
+    late = time.monotonic() - begun >= seconds  # so that it may just have been killed
     if answer.endswith(b"\n"):
-        _idle.append(process) if len(_idle) < _MOST_IDLE else _end(process)
+        _end(process) if late or len(_idle) >= _MOST_IDLE else _idle.append(process)
         return dict(json.loads(answer))
     _end(process)
-    if time.monotonic() - begun >= seconds:
+    if late:
         raise TooLongError
     raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
 

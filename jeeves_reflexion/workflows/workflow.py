@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self
 
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError, SandboxError, SandboxUnavailableError
@@ -28,15 +28,6 @@ _ACTIONS: Final[dict[str, Callable[..., Awaitable[JSON]]]] = {
     "reflection.evaluate": actions.reflection_evaluate,
     "reflection.correct": actions.reflection_correct,
 }
-
-
-class RunOptions(TypedDict, total=False):
-    """What :meth:`Workflow.run` takes beside the state."""
-
-    model: ChatModel | str | None
-    models: Models | None
-    sandbox: Sandbox | None
-    listener: Listener | None
 
 
 class Workflow:
@@ -105,10 +96,11 @@ class Workflow:
         async with Toolbox(tools, redacting(Session(listener=listener))) as toolbox:
             return await _Run(self, toolbox, actions.checked_state(state or {})).go()
 
-    def run_sync(
-        self, state: Mapping[str, JSON] | None = None, **options: Unpack[RunOptions]
-    ) -> dict[str, JSON]:
-        """Run in an event loop of its own; raises :class:`SessionError` where one runs already. See :meth:`run`."""
+    def run_sync(self, state: Mapping[str, JSON] | None = None, **options: Any) -> dict[str, JSON]:  # noqa: ANN401
+        """Run in an event loop of its own, with the options of :meth:`run`.
+
+        Raises :class:`SessionError` where a loop runs already.
+        """
         return run_alone(lambda: self.run(state, **options), "workflow.run(...)")
 
 
@@ -140,7 +132,9 @@ class _Run:
         return actions.checked_state(self.state)
 
     async def _node(self, node: Node) -> None:
-        await self._tell("workflow.node_started", node)
+        session = self.toolbox.session
+        data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
+        await session.emit(AgentEvent(run_id=session.id, name="workflow.node_started", data=data))
         try:
             result = await self._result(node)
         except SandboxUnavailableError:
@@ -157,12 +151,6 @@ class _Run:
         except Exception as error:
             raise WorkflowError(f"{node.place}: {type(error).__name__}: {error}") from error
         self._merge(node, result)
-        await self._tell("workflow.node_finished", node)
-
-    async def _tell(self, name: str, node: Node) -> None:
-        session = self.toolbox.session
-        data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
-        await session.emit(AgentEvent(run_id=session.id, name=name, data=data))
 
     async def _result(self, node: Node) -> JSON:
         state, toolbox = self.state, self.toolbox

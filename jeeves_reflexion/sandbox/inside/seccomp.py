@@ -81,6 +81,7 @@ _OF_ITS_END = (
 _OWNER_IOCTLS = (0x8901, 0x8902, 0x5412, 0x541C)  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
 
 _Instruction = tuple[int, int, int, int]
+_allowed: _Instruction = (_RETURN, 0, 0, _ALLOW)
 _SET_NO_FILTER_FLAGS = 2
 
 
@@ -122,18 +123,13 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
     program += _on(
         "clone3", [_refuse(_ENOSYS)]
     )  # its flags are out of a filter's sight; libc falls back to clone
-    # threads alone
-    program += _on(
-        "clone",
-        [
-            _argument(0),
-            (_ANY_BIT, 0, 1, _CLONE_NEW),
-            _refuse(_EPERM),
-            (_ANY_BIT, 1, 0, _CLONE_THREAD),
-            _refuse(_EPERM),
-            (_RETURN, 0, 0, _ALLOW),
-        ],
-    )
+    threads_alone = [
+        (_ANY_BIT, 0, 1, _CLONE_NEW),
+        _refuse(_EPERM),
+        (_ANY_BIT, 1, 0, _CLONE_THREAD),
+        _refuse(_EPERM),
+    ]
+    program += _on("clone", [_argument(0), *threads_alone, _allowed])
     if not programs:
         program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
     program += _on("fcntl", _unless(1, (*_SET_OWNER, _SET_PIPE_SIZE)))
@@ -146,7 +142,7 @@ def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> l
             program += _on(name, _only(0, (own_pid,)))
         program += _on("tkill", [_refuse(_EPERM)])
     program += _on("prlimit64", _only(0, (0,) if own_pid is None else (0, own_pid)))
-    return [*program, (_RETURN, 0, 0, _ALLOW)]
+    return [*program, _allowed]
 
 
 def _on(name: str, body: list[_Instruction]) -> list[_Instruction]:
@@ -169,14 +165,10 @@ def _argument(index: int) -> _Instruction:
 
 
 def _unless(index: int, values: Iterable[int]) -> list[_Instruction]:
-    body = [_argument(index)]
-    for value in values:
-        body += [(_EQUAL, 0, 1, value), _refuse(_EPERM)]
-    return [*body, (_RETURN, 0, 0, _ALLOW)]
+    refused = [part for value in values for part in ((_EQUAL, 0, 1, value), _refuse(_EPERM))]
+    return [_argument(index), *refused, _allowed]
 
 
 def _only(index: int, values: Iterable[int]) -> list[_Instruction]:
-    body = [_argument(index)]
-    for value in values:
-        body += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
-    return [*body, _refuse(_EPERM)]
+    allowed = [part for value in values for part in ((_EQUAL, 0, 1, value), _allowed)]
+    return [_argument(index), *allowed, _refuse(_EPERM)]

@@ -110,7 +110,12 @@ async def test_an_error_keeps_what_was_printed(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     ("inputs", "said"),
-    [({"x": float("nan")}, "nan"), ({"x": {1: 2}}, "key"), ({"x": object()}, "object"), ({"a b": 1}, "a b")],
+    [
+        ({"x": float("nan")}, "float"),
+        ({"x": {1: 2}}, "key"),
+        ({"x": object()}, "object"),
+        ({"a b": 1}, "a b"),
+    ],
 )
 async def test_inputs_that_can_not_cross(sandbox: Sandbox, inputs: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):

@@ -65,10 +65,10 @@ BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwi
     ],
 )
 def test_what_can_not_be_is_one_clear_error_at_once(text, said):
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(WorkflowFileError) as error:
         read_yaml(text)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert said in str(error.value)
     assert len(str(error.value)) < 300
 

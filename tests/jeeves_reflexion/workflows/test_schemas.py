@@ -24,7 +24,7 @@ PROFILE = {
 
 def test_errors_say_where_what_and_what_to_do():
     verdict = SchemaCheck(PROFILE)({"name": "", "kind": "persn", "tags": [{"n": 1}, {"n": "many"}]})
-    assert [error.as_json() for error in verdict.errors] == [
+    assert verdict.error_list() == [
         {"path": "", "message": "'email' is a required property", "suggestion": "Add the field 'email'."},
         {
             "path": "kind",
