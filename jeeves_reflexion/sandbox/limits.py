@@ -32,7 +32,7 @@ class SandboxLimits:
     file_bytes
         Size of the scratch folder, and of any one file in it.
 
-    Code can start no process, and at most 32 threads.
+    Code can start no process, and 32 threads.
     """
 
     seconds: float = 5.0

@@ -118,14 +118,20 @@ def test_a_process_that_was_ended_is_replaced():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes as POSIX has them")
-def test_the_process_ends_with_the_program_and_runs_none_of_its_code(tmp_path):
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_process_ends_with_the_program_and_runs_none_of_its_code(tmp_path, busy):
     program = tmp_path / "program.py"
+    endless = ("schemas.verdict", {"pattern": "^(a+)+$"}, None, "a" * 60 + "b")
     program.write_text(
-        "import os, signal\n"
+        "import os, signal, threading, time\n"
         "print('started', flush=True)\n"  # a second time, if the process ran the program's own file
         "from jeeves_reflexion.workflows import schemas, worker\n"
         "assert schemas.judged(True, None, 1).valid\n"
         "print(worker._idle[0].pid, flush=True)\n"
+        f"if {busy}:\n"
+        f"    threading.Thread(target=worker.ask, args=(0.5, *{endless!r})).start()\n"
+        "    while worker._idle: time.sleep(0.01)\n"  # it has the question, or soon
+        "    time.sleep(0.1)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
