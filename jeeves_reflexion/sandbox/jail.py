@@ -222,7 +222,7 @@ def _configuration(way: str, runtime: Runtime, limits: SandboxLimits) -> dict[st
 
 
 def _counted(way: str, *, root: bool) -> int | None:
-    """How many processes of our own the limit on processes counts; ``None`` when it would count the user's others.
+    """How many processes of our own the limit on threads counts; ``None`` when it would count the user's others.
 
     It counts by user, since Linux 5.14 by user and namespace: as root every run has a user of its own.
     """
