@@ -86,7 +86,7 @@ class HiddenTests:
                 other_inputs={"program": program},
             )
         except CodeLimitError as error:
-            late = error.limit in {"seconds", "cpu_seconds"}
+            late = error.limit == "seconds"
             return Verdict("timed out" if late else "failed", str(error))
         except CodeError as error:
             return Verdict("failed", str(error)[:_REASON])

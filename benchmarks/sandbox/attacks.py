@@ -27,7 +27,6 @@ class Attack:
     value: object
     limits: SandboxLimits
     language: Any
-    namespaces_only: bool
 
 
 def _attack(row: Mapping[str, Any], parts: Mapping[str, str]) -> Attack:
@@ -38,9 +37,7 @@ def _attack(row: Mapping[str, Any], parts: Mapping[str, str]) -> Attack:
     if language == "prolog":
         limits = replace(limits, memory_mb=_PROLOG_MEMORY_MB)
     code = parts.get(row.get("before", ""), "") + row["code"] + parts.get(row.get("after", ""), "")
-    return Attack(
-        row["name"], code, ends, row.get("value"), limits, language, row.get("namespaces_only", False)
-    )
+    return Attack(row["name"], code, ends, row.get("value"), limits, language)
 
 
 def _read() -> list[Attack]:

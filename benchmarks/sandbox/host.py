@@ -134,13 +134,12 @@ def judge(attack: Attack, ended: str, said: object) -> str:
     return ""
 
 
-def fitting(way: str, languages: list[str]) -> list[Attack]:
-    """Return the attacks in these languages on what a way offers."""
-    every = [attack for attack in [*ATTACKS, *LUA, *PROLOG] if attack.language in languages]
-    return [attack for attack in every if way == "namespaces" or not attack.namespaces_only]
+def fitting(languages: list[str]) -> list[Attack]:
+    """Return the attacks in these languages."""
+    return [attack for attack in [*ATTACKS, *LUA, *PROLOG] if attack.language in languages]
 
 
-async def run_all(way: str, languages: list[str], host: Host) -> dict[str, str]:
+async def run_all(languages: list[str], host: Host) -> dict[str, str]:
     """Run all attacks, a few at a time; return what is wrong with each."""
     wrong: dict[str, str] = {}
     turns = anyio.Semaphore(4)
@@ -150,7 +149,7 @@ async def run_all(way: str, languages: list[str], host: Host) -> dict[str, str]:
             wrong[attack.name] = judge(attack, *await outcome(attack, host))
 
     async with anyio.create_task_group() as group:
-        for attack in fitting(way, languages):
+        for attack in fitting(languages):
             group.start_soon(run, attack)
     return wrong
 
@@ -160,7 +159,7 @@ def main() -> None:
     way, *languages = sys.argv[1:]
     os.environ["SECRET"] = "SECRET-OF-THE-HOST"  # noqa: S105  there is nothing to protect
     with Host() as host, forced(cast("Way", way), host):
-        wrong = anyio.run(run_all, way, languages, host)
+        wrong = anyio.run(run_all, languages, host)
         print(json.dumps({**wrong, "host": "; ".join(host.harm())}))
 
 

@@ -47,11 +47,6 @@ def workflow() -> None:
 @click.option("--model", metavar="NAME", help="Ask this model, whichever the file names.")
 @endpoint_options
 @click.option(
-    "--trusted",
-    is_flag=True,
-    help="Run the inline Python of a file that says trusted: true in this process, without a sandbox.",
-)
-@click.option(
     "--allow-weaker",
     is_flag=True,
     help="Run code also where this machine can't isolate it, under resource limits alone.",
@@ -69,7 +64,7 @@ def run(
     *,
     as_json: bool,
     quiet: bool,
-    **how: Any,  # noqa: ANN401 - --model, --trusted, --allow-weaker
+    **how: Any,  # noqa: ANN401 - --model, --allow-weaker
 ) -> None:
     """Run the workflow in FILE. Its final state goes to stdout as JSON, what happens meanwhile to stderr.
 
@@ -96,7 +91,7 @@ def check(file: Path, *, as_json: bool) -> None:
     nodes = [node.name for node in loaded.plan.nodes]
     screen = Screen()
     if as_json:
-        screen.document({"name": loaded.plan.name, "nodes": nodes, "trusted": loaded.plan.trusted})
+        screen.document({"name": loaded.plan.name, "nodes": nodes})
     else:
         screen.result(f"{loaded.plan.name}: {counted(len(nodes), 'node')}, no problem found")
 
@@ -133,7 +128,6 @@ async def _run(
     screen: Screen,
     *,
     model: str | None,
-    trusted: bool,
     allow_weaker: bool,
 ) -> dict[str, JSON]:
     """Run a workflow; ``model=None`` asks the models that the file names."""
@@ -154,7 +148,6 @@ async def _run(
             models=by_name,
             sandbox=sandbox,
             listener=partial(show, screen),
-            trusted=trusted,
         )
 
 

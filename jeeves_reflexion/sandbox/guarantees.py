@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 import anyio
 
@@ -81,33 +81,29 @@ class Guarantees:
 @functools.cache
 def probe() -> Guarantees:
     """Find out by trying, once per process (0.1 to 0.3 s; the answer is kept). It blocks: call it from a thread."""
-    tried: list[str] = []
-    ways: tuple[Way, ...] = ("namespaces", "landlock", "limits")
-    for way in ways:
+    said: list[str] = []
+    for way in _HOW:
         found, reason = _attempt(way)
         isolated = {name: bool(found) and all(found[name].values()) for name in _WALLS}
         if all(isolated.values()):
             break
-        through = [what for attempts in found.values() for what, held in attempts.items() if not held]
-        tried.append(f"{way} not possible here: " + (reason or f"it let through: {', '.join(through)}"))
-    lines = [*(_line(name, found.get(name, {})) for name in _WALLS), f"by: {_HOW[way]}"]
-    if way == "limits":  # the last: it is taken whatever it lets through
-        tried[2:] = [f"even that does not work: {reason}"] if reason else []
-    return Guarantees(**isolated, way=way, text="\n".join([*lines, *tried]))
+        through = [what for tried in found.values() for what, held in tried.items() if not held]
+        said.append(f"{way} not possible here: {reason or 'it let through: ' + ', '.join(through)}")
+    lines = [f"{name}: {_told(found.get(name, {}))}" for name in _WALLS]
+    return Guarantees(**isolated, way=way, text="\n".join([*lines, f"by: {_HOW[way]}", *said]))
 
 
-def _line(name: str, attempts: Mapping[str, bool]) -> str:
-    """Say of one of the three what was tried: it is called isolated when nothing of it got through."""
-    through = ", ".join(what for what, held in attempts.items() if not held)
-    refused = ", ".join(what for what, held in attempts.items() if held)
-    if not attempts:
-        return f"{name}: NOT isolated (nothing could be tried)"
-    said = f"NOT isolated (got through: {through}" if through else "isolated ("
-    return f"{name}: {said}{'; ' if through and refused else ''}{f'tried and refused: {refused}' if refused else ''})"
+def _told(tried: Mapping[str, bool]) -> str:
+    """Say what was tried against one of the three: it is called isolated when nothing of it got through."""
+    if not tried:
+        return "NOT isolated (nothing could be tried)"
+    through = ", ".join(what for what, held in tried.items() if not held)
+    refused = f"tried and refused: {', '.join(what for what, held in tried.items() if held)}"
+    return f"NOT isolated (got through: {through}; {refused})" if through else f"isolated ({refused})"
 
 
-_WALLS = ("network", "files", "processes")
-_HOW = {
+_WALLS: Final = ("network", "files", "processes")
+_HOW: Final[dict[Way, str]] = {
     "namespaces": "root, network and process table of its own (Linux namespaces), system calls filtered (seccomp)",
     "landlock": "files shut off (Landlock), sockets, new processes and signals refused (seccomp)",
     "limits": "limits on resources, and the ending of all its processes",
@@ -131,7 +127,7 @@ def _attempt(way: Way) -> tuple[dict[str, dict[str, bool]], str]:
                 _listener("\0" + abstract if sys.platform == "linux" else str(named) + "2"),
             ):
                 named.chmod(0o666)
-                request = json.dumps({"code": _TRY, "inputs": inputs, "result": "result"}).encode()
+                request = json.dumps({"code": _TRY, "inputs": inputs}).encode()
                 with ThreadPoolExecutor(1) as thread:  # in ours there may be an event loop
                     report = thread.submit(anyio.run, _tried, way, request).result()
             return cast("dict[str, dict[str, bool]]", judged(report, _LIMITS).value), ""

@@ -34,7 +34,6 @@ _LONGEST_HEAD = 100_000
 _SAID = 2_000
 INSIDE = Path(__file__).parent
 _PROLOG_SECONDS = 20
-_LOADER_FOLDERS = ("/lib64", "/usr/lib64")
 
 
 @dataclass(frozen=True)
@@ -91,15 +90,12 @@ def _prolog() -> Runtime:
     program = os.path.realpath(found)
     if not Path(home).is_dir():
         raise SandboxUnavailableError(f"{found} does not say where its library is (PLBASE is {home!r})")
-    read = tuple(path for path in (home, program, *_LOADER_FOLDERS, *_libraries()) if Path(path).exists())
+    # where shared libraries usually are, also those that Python itself does without
+    multiarch = f"{platform.machine()}-linux-gnu"
+    libraries = ("/lib64", "/usr/lib64", f"/usr/lib/{multiarch}", f"/lib/{multiarch}")
+    read = tuple(path for path in (home, program, *libraries) if Path(path).exists())
     harness = (INSIDE / "inside" / "harness.pl").read_text(encoding="utf-8")
     return Runtime("prolog", read=read, program=program, harness=harness)
-
-
-def _libraries() -> tuple[str, ...]:
-    """Return where a program's shared libraries usually are: also those that Python itself does without."""
-    multiarch = f"{platform.machine()}-linux-gnu"
-    return tuple(path for path in (f"/usr/lib/{multiarch}", f"/lib/{multiarch}") if Path(path).is_dir())
 
 
 # -- the process
@@ -118,12 +114,7 @@ class Jail:
 
     @classmethod
     async def start(
-        cls,
-        way: str,
-        runtime: Runtime,
-        limits: SandboxLimits,
-        *,
-        channel: tuple[int, ...] = (),
+        cls, way: str, runtime: Runtime, limits: SandboxLimits, *, channel: tuple[int, ...] = ()
     ) -> Self:
         """Start the process. ``channel``: descriptors that the code gets. Raises :class:`SandboxUnavailableError`."""
         try:
@@ -231,7 +222,7 @@ def _configuration(way: str, runtime: Runtime, limits: SandboxLimits) -> dict[st
 
 
 def _counted(way: str, *, root: bool) -> int | None:
-    """How many processes of our own the limit on processes counts; ``None`` when it would count the user's others.
+    """How many processes of our own the limit on threads counts; ``None`` when it would count the user's others.
 
     It counts by user, since Linux 5.14 by user and namespace: as root every run has a user of its own.
     """

@@ -14,7 +14,7 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.values import is_number
 
 Language = Literal["python", "lua", "prolog"]
-_LEAST = {"memory_mb": 64, "output_bytes": 1, "processes": 1}
+_LEAST = {"seconds": 0, "memory_mb": 64, "output_bytes": 1, "file_bytes": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +25,24 @@ class SandboxLimits:
     ----------
     seconds
         Time on the clock, from the moment the code starts (starting its process is not counted).
-    cpu_seconds
-        Processor time of each process, in whole seconds (rounded up). By default one more than ``seconds``.
     memory_mb
-        Address space of each process in MiB, the interpreter (about 30) included. With ``processes=1`` this is all
-        the memory there is; with more, each has as much.
+        Address space in MiB, the interpreter (about 30) included.
     output_bytes
         What is printed (both streams together), and the value as JSON: each at most so many bytes.
-    processes
-        How many processes there may be at once. One (the default) means that the code can start none; it may have
-        32 threads then. With more, threads count as processes.
     file_bytes
         Size of the scratch folder, and of any one file in it.
+
+    Code can start no process, and 32 threads.
     """
 
     seconds: float = 5.0
-    cpu_seconds: float | None = None
     memory_mb: int = 256
     output_bytes: int = 1_000_000
-    processes: int = 1
     file_bytes: int = 16_000_000
 
     def __post_init__(self) -> None:
-        for name, least in {"seconds": 0, "cpu_seconds": 0, "file_bytes": 0, **_LEAST}.items():
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is None and name == "cpu_seconds":
-                continue
             if not is_number(value) or not least <= value < math.inf:
                 raise ConfigurationError(f"SandboxLimits: {name} is {value!r}, but must be at least {least}")
 
@@ -58,12 +50,9 @@ class SandboxLimits:
         """Return the limits as the process that enforces them reads them."""
         return {
             "seconds": float(self.seconds),
-            "cpu_seconds": math.ceil(
-                self.seconds + 1 if self.cpu_seconds is None else max(1, self.cpu_seconds)
-            ),
+            "cpu_seconds": math.ceil(self.seconds) + 1,  # should the clock's keeper be held up
             "memory_bytes": int(self.memory_mb) * 1024 * 1024,
             "output_bytes": int(self.output_bytes),
-            "processes": int(self.processes),
             "file_bytes": int(self.file_bytes),
         }
 
@@ -88,7 +77,6 @@ class Report:
 
     limit: str | None
     status: int | None
-    cpu: float
     seconds: float
     result: bytes
     stdout: bytes
@@ -99,13 +87,11 @@ _SHOWN = 2_000
 _TRACEBACK = 8_000
 _UNITS = {
     "seconds": "{} s",
-    "cpu_seconds": "{} s of processor time",
     "memory_mb": "{} MiB of memory",
     "output_bytes": "{} bytes of output",
-    "processes": "the processes or threads that it may start ({})",
     "file_bytes": "{} bytes of files",
 }
-_BY_SIGNAL = {"SIGXCPU": "cpu_seconds", "SIGXFSZ": "file_bytes"}
+_BY_SIGNAL = {"SIGXCPU": "seconds", "SIGXFSZ": "file_bytes"}
 
 
 def judged(report: Report, limits: SandboxLimits) -> Ran:
@@ -127,11 +113,9 @@ def _value(report: Report, limits: SandboxLimits) -> JSON:
     try:
         outcome = messages.decode(report.result)
     except ValueError as error:
-        raise CodeError(f"the code wrote over its result, which can't be read: {error}") from None
+        raise CodeError(f"the code's result can't be read: {error}") from None
     if not isinstance(outcome, dict) or not outcome.keys() & {"value", "error"}:
-        raise CodeError(
-            "the code wrote over its result, which can't be read: it is neither a value nor an error"
-        )
+        raise CodeError("the code's result can't be read: it is neither a value nor an error")
     if "error" in outcome:
         _raise_error(outcome["error"], limits)
     return cast("JSON", outcome["value"])
@@ -139,12 +123,8 @@ def _value(report: Report, limits: SandboxLimits) -> JSON:
 
 def over(limit: str, limits: SandboxLimits) -> CodeLimitError:
     """Return the error of a limit that was reached."""
-    allowed = getattr(limits, limit)
-    if limit == "cpu_seconds":
-        allowed = limits.resources()["cpu_seconds"]
-    return CodeLimitError(
-        f"the code was stopped: it needs more than {_UNITS[limit].format(allowed)}", limit=limit
-    )
+    allowed = _UNITS[limit].format(getattr(limits, limit))
+    return CodeLimitError(f"the code was stopped: it needs more than {allowed}", limit=limit)
 
 
 def _raise_error(told: object, limits: SandboxLimits) -> NoReturn:
@@ -172,8 +152,6 @@ def _raise_end(report: Report, limits: SandboxLimits) -> NoReturn:
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         if name in _BY_SIGNAL:
             raise over(_BY_SIGNAL[name], limits)
-        if name == "SIGKILL" and report.cpu >= limits.resources()["cpu_seconds"]:
-            raise over("cpu_seconds", limits)
         raise CodeError(f"the code's process was ended by {name} before it had a result", type=name)
     raise CodeError(
         f"the code ended its process (exit status {exited}) before it had a result", type="SystemExit"

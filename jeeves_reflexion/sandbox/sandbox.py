@@ -58,7 +58,6 @@ class Sandbox:
         *,
         language: Language = "python",
         inputs: Mapping[str, JSON] | None = None,
-        result: str = "result",
         limits: SandboxLimits | None = None,
     ) -> Ran:
         """Run ``code`` and return what it came to.
@@ -88,9 +87,9 @@ class Sandbox:
             raise ConfigurationError(
                 f"language is {language!r}, but must be one of {', '.join(get_args(Language))}"
             )
-        request = _request(code, inputs or {}, result)
+        request = _request(code, inputs or {})
         limits = limits or self._limits
-        guarantees = await self._guarantees(limits)
+        guarantees = await self._guarantees()
         needed = await anyio.to_thread.run_sync(runtime, language, abandon_on_cancel=True)
         async with self._turns:
             jail = await Jail.start(guarantees.way, needed, limits)
@@ -118,9 +117,9 @@ class Sandbox:
         SandboxError
             One of the two could not be run.
         """
-        requests = _request(code, inputs or {}, "result"), _request(other, other_inputs or {}, "result")
+        requests = _request(code, inputs or {}), _request(other, other_inputs or {})
         limits = limits or self._limits
-        guarantees = await self._guarantees(limits)
+        guarantees = await self._guarantees()
         async with self._turns:
             jails = await _joined(guarantees.way, limits)
             return judged(await _run_joined(jails, requests), limits)
@@ -131,16 +130,12 @@ class Sandbox:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def _guarantees(self, limits: SandboxLimits) -> Guarantees:
+    async def _guarantees(self) -> Guarantees:
         guarantees = await anyio.to_thread.run_sync(probe, abandon_on_cancel=True)
         if not guarantees.complete and not self._allow_weaker:
             raise SandboxUnavailableError(
                 f"this machine can't isolate untrusted code:\n{guarantees.text}\n"
                 "Allow user namespaces (or Landlock) here, or pass allow_weaker=True for code that you trust."
-            )
-        if limits.processes > 1 and guarantees.way != "namespaces" and not self._allow_weaker:
-            raise SandboxUnavailableError(
-                "SandboxLimits(processes=...) above 1 needs Linux namespaces, since nothing else here counts processes"
             )
         return guarantees
 
@@ -191,26 +186,16 @@ async def _run_joined(jails: tuple[Jail, Jail], requests: tuple[bytes, bytes]) -
     return reports[0]
 
 
-def _request(code: str, inputs: Mapping[str, JSON], result: str) -> bytes:
-    for name in (*inputs, result):
+def _request(code: str, inputs: Mapping[str, JSON]) -> bytes:
+    for name in inputs:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise ConfigurationError(f"sandbox: {name!r} can't be the name of an input or result")
+            raise ConfigurationError(f"sandbox: {name!r} can't be the name of an input")
     try:
         code.encode()
-        encoded = {name: _plain(value) for name, value in inputs.items()}
-        for name, value in encoded.items():
+        for name, value in inputs.items():
             messages.encode(value, f"inputs[{name!r}]")
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"sandbox: the code is no text: {error.reason}") from error
     except ValueError as error:
         raise ConfigurationError(f"sandbox: {error}") from error
-    return json.dumps({"code": code, "inputs": encoded, "result": result}).encode()
-
-
-def _plain(value: JSON) -> object:
-    """Turn mappings and sequences of any kind into those that JSON knows."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return json.dumps({"code": code, "inputs": dict(inputs)}).encode()

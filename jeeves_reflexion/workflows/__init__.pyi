@@ -2,17 +2,9 @@ from jeeves_reflexion.workflows.actions import reflection_correct as reflection_
 from jeeves_reflexion.workflows.actions import reflection_evaluate as reflection_evaluate
 from jeeves_reflexion.workflows.actions import reflection_loop as reflection_loop
 from jeeves_reflexion.workflows.errors import ReflectionFailedError as ReflectionFailedError
-from jeeves_reflexion.workflows.errors import SchemaFolderError as SchemaFolderError
 from jeeves_reflexion.workflows.errors import TemplateError as TemplateError
 from jeeves_reflexion.workflows.errors import WorkflowError as WorkflowError
 from jeeves_reflexion.workflows.errors import WorkflowFileError as WorkflowFileError
-from jeeves_reflexion.workflows.plan import CallStep as CallStep
-from jeeves_reflexion.workflows.plan import CodeEvaluation as CodeEvaluation
-from jeeves_reflexion.workflows.plan import CodeStep as CodeStep
-from jeeves_reflexion.workflows.plan import ModelEvaluation as ModelEvaluation
-from jeeves_reflexion.workflows.plan import SchemaEvaluation as SchemaEvaluation
-from jeeves_reflexion.workflows.project_actions import lesson_actions as lesson_actions
-from jeeves_reflexion.workflows.project_actions import reflexion_actions as reflexion_actions
 from jeeves_reflexion.workflows.schemas import SchemaCheck as SchemaCheck
 from jeeves_reflexion.workflows.steps import Toolbox as Toolbox
 from jeeves_reflexion.workflows.steps import Tools as Tools

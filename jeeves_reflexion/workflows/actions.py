@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, TypeAlias
 
 import anyio.to_thread
 
@@ -21,22 +21,19 @@ from jeeves_reflexion.events import Warned
 from jeeves_reflexion.refinement.loop import Refinement
 from jeeves_reflexion.refinement.options import RefinementOptions
 from jeeves_reflexion.session import Session, logger
+from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON, Attempt, Task
 from jeeves_reflexion.types import Evaluation as EngineVerdict
 from jeeves_reflexion.values import check_whole
 from jeeves_reflexion.workflows.documents import Document, Place
-from jeeves_reflexion.workflows.errors import ReflectionFailedError
+from jeeves_reflexion.workflows.errors import ReflectionFailedError, WorkflowFileError
 from jeeves_reflexion.workflows.plan import (
     CONTROL_KEYS,
-    CallStep,
-    CodeEvaluation,
-    CodeStep,
-    Evaluation,
-    ModelEvaluation,
-    SchemaEvaluation,
-    Step,
-    as_evaluation,
+    Function,
+    Judgement,
+    Part,
+    as_evaluator,
     as_step,
     check_shape,
 )
@@ -45,27 +42,28 @@ from jeeves_reflexion.workflows.values import NoJSONError, State, plain, text_of
 from jeeves_reflexion.workflows.verdicts import Verdict, read_problems, refusal
 
 MOST_ITERATIONS: Final = 1000
+ON_FAILURE: Final = ("return_best", "return_last", "raise")
 
-OnFailure: TypeAlias = Literal["return_best", "return_last", "raise"]
+Step: TypeAlias = "Part | Function | Mapping[str, Any]"
+Evaluator: TypeAlias = "Part | Judgement | Mapping[str, Any]"
 
 
 async def reflection_loop(
     state: State,
     *,
-    generator: Step | Mapping[str, JSON],
-    evaluator: Evaluation | Mapping[str, JSON],
-    corrector: Step | Mapping[str, JSON] | None = None,
+    generator: Step,
+    evaluator: Evaluator,
+    corrector: Step | None = None,
     max_iterations: int = 3,
     on_failure: str = "return_best",
     tools: Tools | Toolbox | None = None,
 ) -> dict[str, JSON]:
     """Generate, evaluate and correct until an output is valid, at most ``max_iterations`` outputs in all.
 
-    ``generator`` and ``corrector`` are functions of the state (sync or async; a sync one runs in a worker thread),
-    :class:`CodeStep`, :class:`CallStep`, or mappings as a file has them; ``evaluator`` is a function of
-    ``(output, state)`` that returns what custom code may, one of the three evaluations, or a mapping. A corrected
-    output is what is judged next. Without a corrector, or where it fails, the generator runs again; one that fails has
-    used up an attempt, and is in the history with an output of None.
+    ``generator`` and ``corrector`` are functions of the state (sync or async; a sync one runs in a worker thread), or
+    mappings as a file has them; ``evaluator`` is a function of ``(output, state)`` that returns what custom code may,
+    or a mapping. A corrected output is what is judged next. Without a corrector, or where it fails, the generator runs
+    again; one that fails has used up an attempt, and is in the history with an output of None.
 
     Returns ``success``, ``valid``, on failure ``exhausted``, the six ``reflection_*`` variables, and the keys of the
     output if it is an object. Those never overwrite the others: a generated ``success`` is in
@@ -78,21 +76,19 @@ async def reflection_loop(
     check_whole("max_iterations", max_iterations)
     if max_iterations > MOST_ITERATIONS:  # a template may come to any number
         raise ConfigurationError(f"max_iterations must be at most {MOST_ITERATIONS}, not {max_iterations}")
-    if on_failure not in get_args(OnFailure):
-        known = ", ".join(get_args(OnFailure))
-        raise ConfigurationError(f"on_failure: must be one of {known}, not {on_failure!r}")
-    parts = (
-        await _part(generator, "generator"),
-        await _part(evaluator, "evaluator"),
-        None if corrector is None else await _part(corrector, "corrector"),
-    )
+    if on_failure not in ON_FAILURE:
+        raise ConfigurationError(f"on_failure: must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
     given = checked_state(state)
     async with _opened(tools) as toolbox:
-        run = _Run(*parts, given, toolbox)
-        # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
-        options = RefinementOptions(
-            convergence=None, base="latest", timeout=3 * toolbox.tools.step_seconds + 60
+        parts = {"generator": generator, "evaluator": evaluator, "corrector": corrector}
+        run = _Run(
+            **{name: await _part(part, name, toolbox) for name, part in parts.items()},
+            given=given,
+            toolbox=toolbox,
         )
+        # Each part keeps its own time; the engine's clock is for what they forget. A corrector gets the latest output.
+        longest = 3 * toolbox.tools.step_seconds + 60
+        options = RefinementOptions(convergence=None, base="latest", timeout=longest)
         engine = Refinement(
             run.generate,
             evaluator=run.evaluate,
@@ -109,7 +105,7 @@ async def reflection_loop(
 async def reflection_evaluate(
     state: State,
     *,
-    evaluator: Evaluation | Mapping[str, JSON],
+    evaluator: Evaluator,
     data: JSON | EllipsisType = ...,
     tools: Tools | Toolbox | None = None,
 ) -> dict[str, JSON]:
@@ -117,12 +113,18 @@ async def reflection_evaluate(
 
     Returns ``valid``, ``score`` from 0 to 1, ``errors`` (``path``, ``message``, ``suggestion``), ``suggestions``,
     ``success`` (whether there was a judgement at all), and as ``reflection_output`` and ``reflection_errors`` what
-    ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again.
+    ``reflection_correct`` takes: the data as it was judged, parsed and coerced, and the errors again. An evaluator that
+    can't work, such as one without a schema, approves nothing: the errors say why.
     """
-    chosen, given = await _part(evaluator, "evaluator"), checked_state(state)
+    given = checked_state(state)
     output = _data(data, given)
     async with _opened(tools) as toolbox:
-        verdict = await judge(chosen, output, {**given, "reflection_output": output}, toolbox)
+        try:
+            chosen = await _part(evaluator, "evaluator", toolbox)
+        except WorkflowFileError as error:
+            verdict = refusal(str(error), output)
+        else:
+            verdict = await judge(chosen, output, {**given, "reflection_output": output}, toolbox)
     return {
         "valid": verdict.valid,
         "score": verdict.score,
@@ -137,7 +139,7 @@ async def reflection_evaluate(
 async def reflection_correct(
     state: State,
     *,
-    corrector: Step | Mapping[str, JSON] | None = None,
+    corrector: Step | None = None,
     data: JSON | EllipsisType = ...,
     errors: JSON | EllipsisType = ...,
     tools: Tools | Toolbox | None = None,
@@ -147,15 +149,15 @@ async def reflection_correct(
     ``data`` and ``errors`` are those of the state unless they are given. Returns ``success`` and ``corrected_output``.
     Without a corrector, or where it fails, the first is false and the second the data as it was; ``error`` says why.
     """
-    chosen = None if corrector is None else await _part(corrector, "corrector")
     given = checked_state(state)
     output = _data(data, given)
-    problems = read_problems(given.get("reflection_errors") if errors is ... else plain(errors))
+    problems = read_problems(given.get("reflection_errors") if errors is ... else _json(errors, "errors"))
     seen: dict[str, JSON] = {**given, "reflection_output": output, "reflection_errors": problems}
-    if chosen is None:
+    if corrector is None:
         return {"success": False, "corrected_output": output, "error": "there is no corrector"}
     extra: dict[str, JSON] = {"output": output, "errors": problems}
     async with _opened(tools) as toolbox:
+        chosen = await _part(corrector, "corrector", toolbox)
         try:
             corrected = await toolbox.in_time(lambda: output_of(chosen, seen, toolbox, extra=extra))
         except FATAL:
@@ -169,13 +171,17 @@ async def reflection_correct(
 
 def checked_state(state: State) -> dict[str, JSON]:
     """Return a copy of a state. Raises :class:`ConfigurationError` where it is no JSON object."""
-    try:
-        found = plain(state)
-    except NoJSONError as error:
-        raise ConfigurationError(f"the state must be plain JSON: {error}") from error
+    found = _json(state, "the state")
     if not isinstance(found, dict):
         raise ConfigurationError("the state must be a mapping with text keys")
     return found
+
+
+def _json(value: object, name: str) -> JSON:
+    try:
+        return plain(value)
+    except NoJSONError as error:
+        raise ConfigurationError(f"{name} must be plain JSON: {error}") from error
 
 
 def _opened(tools: Tools | Toolbox | None) -> Toolbox | nullcontext[Toolbox]:
@@ -185,26 +191,22 @@ def _opened(tools: Tools | Toolbox | None) -> Toolbox | nullcontext[Toolbox]:
 
 def _data(value: JSON | EllipsisType, state: State) -> JSON:
     if value is not ...:
-        try:
-            return plain(value)
-        except NoJSONError as error:
-            raise ConfigurationError(f"data must be plain JSON: {error}") from error
+        return _json(value, "data")
     if "reflection_output" not in state:
         raise ConfigurationError("there is no data: give it, or run what sets state.reflection_output before")
     return state["reflection_output"]
 
 
-async def _part(value: Any, name: str) -> Any:  # noqa: ANN401 - a step, or an evaluation
+async def _part(value: Any, name: str, toolbox: Toolbox) -> Any:  # noqa: ANN401 - a step, or an evaluator
     """Return a part of an action as it is, or read it where it is a mapping as a file has it."""
-    judges = name == "evaluator"
     if isinstance(value, Mapping):
-        place, shape = Place(Document(None, name)), "evaluator" if judges else "step"
-        read: Callable[..., Any] = as_evaluation if judges else as_step
+        shape, read = ("evaluator", as_evaluator) if name == "evaluator" else ("step", as_step)
+        place = Place(Document(None, name, folder=toolbox.tools.base_folder))
         return await anyio.to_thread.run_sync(lambda: read(check_shape(value, shape, place), place))
-    kinds = (SchemaEvaluation, ModelEvaluation, CodeEvaluation) if judges else (CodeStep, CallStep)
-    if not isinstance(value, kinds) and not callable(value):
-        names = ", a ".join(kind.__name__ for kind in kinds)
-        raise ConfigurationError(f"{name} must be a function, a {names} or a mapping, not {value!r}")
+    if not isinstance(value, Part) and not callable(value):
+        if value is None and name == "corrector":
+            return None
+        raise ConfigurationError(f"{name} must be a function or a mapping, not {value!r}")
     return value
 
 
@@ -212,9 +214,9 @@ async def _part(value: Any, name: str) -> Any:  # noqa: ANN401 - a step, or an e
 class _Run:
     """One run of a loop."""
 
-    generator: Step
-    evaluator: Evaluation
-    corrector: Step | None
+    generator: Part | Function
+    evaluator: Part | Judgement
+    corrector: Part | Function | None
     given: State
     toolbox: Toolbox
     verdicts: list[Verdict] = field(default_factory=list)
@@ -311,11 +313,10 @@ class _Run:
         result: dict[str, JSON] = {"success": True, "valid": True}
         if not last.valid:
             if on_failure == "raise":
-                count = len(self.verdicts)
+                count = counted(len(self.verdicts), "attempt")
                 errors = abridge("; ".join(error.message for error in last.errors[:3]), 300)
-                attempts = "attempt" if count == 1 else "attempts"
                 raise ReflectionFailedError(
-                    f"no output was valid after {count} {attempts}; the last one: {errors}", self.history()
+                    f"no output was valid after {count}; the last one: {errors}", self.history()
                 )
             shown = last if on_failure == "return_last" else self.best() or last
             result = {"success": False, "valid": False, "exhausted": True}

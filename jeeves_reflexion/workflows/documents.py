@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from jeeves_reflexion.errors import ConfigurationError, MissingDependencyError
 from jeeves_reflexion.types import JSON
-from jeeves_reflexion.workflows.errors import SchemaFolderError, WorkflowFileError
+from jeeves_reflexion.workflows.errors import WorkflowFileError
 from jeeves_reflexion.workflows.values import NoJSONError, near, plain
 
 try:
@@ -29,7 +29,6 @@ MAX_VALUES: Final = 50_000
 
 Path_: TypeAlias = tuple[str | int, ...]
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
 _KNOWN: Final = frozenset({"null", "bool", "int", "float", "str", "seq", "map"})
 # Dates stay the text they are written as: JSON has none.
@@ -82,46 +81,33 @@ class Place:
 
 def read_file(path: Path) -> Document:
     """Read a YAML file, or a JSON file (``.json``). Raises :class:`WorkflowFileError`."""
-    try:
-        raw = _content(path)
-        text = raw.decode("utf-8-sig")
-    except WorkflowFileError:
-        raise
-    except UnicodeDecodeError as error:
-        raise WorkflowFileError(f"{path.name}: the file is no UTF-8 text (byte {error.start})") from error
-    except (OSError, ValueError) as error:
-        raise WorkflowFileError(f"{path.name}: the file can't be read: {error}") from error
-    return read_json(text, path.name) if path.suffix == ".json" else read_yaml(text, path.name)
-
-
-def _content(path: Path) -> bytes:
     if not path.is_file():
         raise WorkflowFileError(f"{path.name}: there is no such file: {path}")
-    with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WorkflowFileError(f"{path.name}: the file is no UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise WorkflowFileError(f"{path.name}: the file can't be read: {error}") from error
     if len(raw) > MAX_BYTES:
         raise WorkflowFileError(f"{path.name}: the file is larger than {MAX_BYTES:,} bytes")
-    return raw
+    return read_json(text, path.name) if path.suffix == ".json" else read_yaml(text, path.name)
 
 
 def path_in(folder: Path | None, uri: str) -> Path:
     """Return the file of a base folder that an address names; none leads out of it, nor does a symbolic link.
 
-    Raises :class:`ConfigurationError`, and :class:`SchemaFolderError` where there is no folder.
+    Raises :class:`ConfigurationError`, also where there is no folder.
     """
     name = unquote(uri)
-    if (
-        urlsplit(uri).scheme
-        or name.startswith("/")
-        or "\\" in name
-        or "\0" in name
-        or Path(name).is_absolute()
-    ):
+    if urlsplit(uri).scheme or name.startswith("/") or "\\" in name or Path(name).is_absolute():
         raise ConfigurationError(
             "only relative paths of files, with / between folders, may be referred to, no URLs"
         )
     if folder is None:
-        raise SchemaFolderError("it names a file: give base_folder, the folder to look for it in")
+        raise ConfigurationError("it names a file: give base_folder, the folder to look for it in")
     try:
         path = (folder / name).resolve()
         there = path.is_file()
@@ -151,16 +137,16 @@ def read_yaml(text: str, name: str = "workflow") -> Document:
     """Read a YAML text that holds one document. Raises :class:`WorkflowFileError` with the line."""
     if len(text) > MAX_BYTES:
         raise WorkflowFileError(f"{name}: the text is longer than {MAX_BYTES:,} characters")
-    reader = _Reader(name)
     try:
-        reader.check_depth(text)
-        node = yaml.compose(text, Loader=_LOADER)
+        # PyYAML's own parser: the one in C recurses without a bound.
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise WorkflowFileError(f"{name}: {_reason(error)}") from error
-    except UnicodeError as error:
-        raise WorkflowFileError(f"{name}: it is no text: {error}") from error
+    except RecursionError as error:
+        raise WorkflowFileError(f"{name}: it is nested deeper than {MAX_DEPTH} levels") from error
     if node is None:
         raise WorkflowFileError(f"{name}: the file is empty")
+    reader = _Reader(name)
     return Document(reader.value(node, ()), name, reader.lines)
 
 
@@ -173,15 +159,6 @@ class _Reader:
         self.lines: dict[Path_, int] = {}
         self.count = 0
 
-    def check_depth(self, text: str) -> None:
-        """Refuse a text that is nested too deeply, before nodes are built: they are built by recursion."""
-        depth = 0
-        for event in yaml.parse(text, Loader=_LOADER):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise self._error(event, f"it is nested deeper than {MAX_DEPTH} levels")
-
     def value(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401 - the nodes of PyYAML have no types
         """Return the plain value of a node."""
         self.lines.setdefault(path, node.start_mark.line + 1)
@@ -193,20 +170,25 @@ class _Reader:
         tag = node.tag.removeprefix(_TAG)
         if tag not in _KNOWN | _AS_TEXT:
             raise self._error(node, f"the tag {node.tag} is not allowed: only plain values are")
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, tag)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
-        return self._mapping(node, path)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if tag in _AS_TEXT:
+            return str(node.value)
+        try:
+            return plain(self.maker.construct_object(node))
+        except NoJSONError as error:
+            raise self._error(node, f"{node.value[:40]!r}: {error}") from error
+        except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError) as error:
+            raise self._error(node, f"{node.value[:40]!r} is no {tag}") from error
 
     def _mapping(self, node: Any, path: Path_) -> JSON:  # noqa: ANN401
         values: dict[str, JSON] = {}
         merged: dict[str, JSON] = {}
         for key, item in node.value:
-            if not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}null":
                 raise self._error(key, "a key must be a text")
-            if key.tag == f"{_TAG}null":
-                raise self._error(key, "a key is empty")
             # As it is written: JSON knows keys of text alone, and `on:` is no boolean to whom writes it.
             name = str(key.value)
             if key.tag == f"{_TAG}merge":
@@ -222,16 +204,6 @@ class _Reader:
             self.lines[(*path, name)] = key.start_mark.line + 1
             values[name] = self.value(item, (*path, name))
         return {**merged, **values}
-
-    def _scalar(self, node: Any, tag: str) -> JSON:  # noqa: ANN401
-        if tag in _AS_TEXT:
-            return str(node.value)
-        try:
-            return plain(self.maker.construct_object(node))
-        except NoJSONError as error:
-            raise self._error(node, f"{node.value[:40]!r}: {error}") from error
-        except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError) as error:
-            raise self._error(node, f"{node.value[:40]!r} is no {tag}") from error
 
     def _error(self, found: Any, problem: str) -> WorkflowFileError:  # noqa: ANN401
         return WorkflowFileError(f"{self.name}, line {found.start_mark.line + 1}: {problem}")

@@ -1,15 +1,4 @@
-"""What a workflow raises besides the package's other errors.
-
-::
-
-    ReflexionError
-      x  ConfigurationError
-         +  WorkflowFileError      a workflow file, or a part of it, can't work; says where in the file
-         +  SchemaFolderError      a schema refers to a file, and no folder was given to look in
-      x  WorkflowError             a step failed while the workflow ran; names the node
-         +  TemplateError          a template could not be filled in, such as for a name that is not there
-      x  ReflectionFailedError     no output of a loop was valid, and on_failure is ``raise``; has the history
-"""
+"""What a workflow raises besides the package's other errors."""
 
 from __future__ import annotations
 
@@ -21,10 +10,6 @@ from jeeves_reflexion.types import JSON
 
 class WorkflowFileError(ConfigurationError):
     """A workflow file, or a part of it, can't work; the message says where in the file and what to do."""
-
-
-class SchemaFolderError(ConfigurationError):
-    """A schema refers to a file, and there is no base folder to look for it in."""
 
 
 class WorkflowError(ReflexionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import json
@@ -56,20 +55,33 @@ class SchemaCheck:
     is lost. What comes of both is the output. ``format`` is asserted for the formats that ``jsonschema`` can check
     without further packages.
 
-    Raises :class:`~jeeves_reflexion.errors.ConfigurationError` for a bad schema or reference, see
-    :func:`~jeeves_reflexion.workflows.schemas.registry_of`.
+    References go to the schema itself, to an ``$id`` within it, to the specifications of JSON Schema, or to a YAML or
+    JSON file in ``base_folder``, named relative to the file that refers to it. Raises
+    :class:`~jeeves_reflexion.errors.ConfigurationError` for a bad schema, and for any other reference, such as a URL or
+    one that leads out of the folder.
     """
 
     def __init__(self, schema: JSON, base_folder: str | Path | None = None) -> None:
         kind = check_schema(schema)
         self._schema = schema
-        registry, self._resolver = registry_of(schema, None if base_folder is None else Path(base_folder))
+        folder = None if base_folder is None else Path(base_folder)
+        try:
+            resource = _resource(schema)
+            registry = _registry(retrieve=_reader(folder, resource.id() or "")).combine(SPECIFICATIONS)
+            self._resolver: Any = registry.resolver_with_root(resource)
+            _check_references(resource, self._resolver, set())
+        except ConfigurationError:
+            raise
+        except ValueError as error:
+            raise ConfigurationError(f"the schema has a $ref or $id that is no address: {error}") from error
+        except RecursionError as error:
+            raise ConfigurationError("the schema is nested too deeply") from error
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
-        self._wants_text = _wants_text(schema, self._resolver)
 
     def __call__(self, output: JSON) -> Verdict:
         """Return the verdict on an output; its ``output`` is the coerced one."""
-        value = _json_of(output) if isinstance(output, str) and not self._wants_text else output
+        wants_text = "string" in _types(self._schema, self._resolver)
+        value = _json_of(output) if isinstance(output, str) and not wants_text else output
         try:
             value = coerce(plain(value), self._schema, self._resolver)
             found = list(itertools.islice(self._validator.iter_errors(value), MAX_ERRORS))
@@ -79,8 +91,6 @@ class SchemaCheck:
             return _unfit(output, f"it is no JSON: {error}")
         except ArithmeticError:  # such as the quotient of a large number
             return _unfit(output, "it holds a number that is too large or too small for its schema")
-        except Unresolvable as error:
-            raise ConfigurationError(f"the schema has a reference that leads nowhere: {error}") from error
         except re.error as error:
             raise ConfigurationError(f"the schema has a pattern that can't be read: {error}") from error
         errors = tuple(_problem(error) for error in sorted(found, key=_place))
@@ -91,49 +101,18 @@ def _unfit(output: JSON, message: str) -> Verdict:
     return Verdict(valid=False, score=0.0, errors=(Problem("", message),), output=output)
 
 
-def _wants_text(schema: JSON, resolver: Any) -> bool:  # noqa: ANN401 - referencing's own type
-    """Whether the schema asks for a string, or the one that it refers to."""
-    for _ in range(16):
-        match schema:
-            case {"type": str(kind)}:
-                return kind == "string"
-            case {"type": list(kinds)}:
-                return "string" in kinds
-            case {"$ref": str(reference)}:
-                resolved = resolver.lookup(reference)
-                schema, resolver = resolved.contents, resolved.resolver
-            case _:
-                return False
-    return False
-
-
 def judged(schema: JSON, base_folder: Path | None, output: JSON) -> Verdict:
-    """Return the verdict of a :class:`SchemaCheck`, or a refusal after :data:`MAX_SECONDS`; blocks.
+    """Return the verdict of a :class:`SchemaCheck`, made in the process beside; a refusal after :data:`MAX_SECONDS`.
 
-    It is made in a process of its own. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no
-    process can be had.
+    It blocks. Raises what :class:`SchemaCheck` raises, and :class:`WorkflowError` where no process can be had.
     """
+    folder = None if base_folder is None else str(base_folder)
     try:
-        found = _ask(schema, base_folder, output)
+        found = worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
     except worker.TooLongError:
-        said = f"judging it by the schema took longer than {MAX_SECONDS:g} s, and was stopped"
-        return refusal(said, output)
+        return refusal(f"judging by the schema takes longer than {MAX_SECONDS:g} s: it was stopped", output)
     problems = tuple(Problem(**each) for each in found.pop("errors"))
     return Verdict(**{**found, "errors": problems, "advice": tuple(found["advice"])})
-
-
-def check(schema: JSON, base_folder: Path | None) -> None:
-    """Raise what making a :class:`SchemaCheck` raises, or :class:`ConfigurationError` for too long a time; blocks."""
-    try:
-        _ask(schema, base_folder, None)
-    except worker.TooLongError as error:
-        said = f"the schema takes longer than {MAX_SECONDS:g} s to check: make it smaller"
-        raise ConfigurationError(said) from error
-
-
-def _ask(schema: JSON, base_folder: Path | None, output: JSON) -> Any:  # noqa: ANN401 - as JSON has it
-    folder = None if base_folder is None else str(base_folder)
-    return worker.ask(MAX_SECONDS, "schemas.verdict", schema, folder, output)
 
 
 # -- what runs in the other process
@@ -176,27 +155,12 @@ def _suggestion(error: ValidationError, path: str) -> str:
         name = next((name for name in wanted if error.message.startswith(repr(name))), "")
         return f"Add the field {name!r}{f' to {at}' if path else ''}."
     if error.validator == "type":
-        kinds = str(" or ".join(wanted) if isinstance(wanted, list) else wanted)
-        return f"Make {at} {_a(kinds)}, not {_kind(error.instance)}."
+        return f"Write {at} as {' or '.join(wanted) if isinstance(wanted, list) else wanted}."
     if error.validator == "enum":
-        texts = [part for part in wanted if isinstance(part, str)]
-        near = difflib.get_close_matches(str(error.instance), texts, 1)
-        return f"Write {near[0]!r} in {at}." if near else f"Use one of {shown(wanted)} in {at}."
-    if error.validator in {"additionalProperties", "unevaluatedProperties"}:
-        return f"Remove the fields that {at} may not have."
+        return f"Use one of {shown(wanted)} in {at}."
     if isinstance(wanted, str | int | float) and not isinstance(wanted, bool):
         return f"Write {at} so that it has the {error.validator} {shown(wanted)}."
     return ""
-
-
-def _kind(value: object) -> str:
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "text", list: "array", dict: "object"}
-    kind = kinds.get(type(value))
-    return "null" if kind is None else _a(kind)
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
 # -- schemas, and the files that they refer to in a base folder that no reference gets out of
@@ -221,28 +185,6 @@ def check_schema(schema: JSON, name: str = "the schema") -> Any:  # noqa: ANN401
     except RecursionError as error:
         raise ConfigurationError(f"{name} is nested too deeply") from error
     return kind
-
-
-def registry_of(schema: JSON, base_folder: Path | None) -> tuple[Any, Any]:
-    """Return the registry of a schema's references, and what resolves them in it; each has been tried.
-
-    References go to the schema itself, to an ``$id`` within it, to the specifications of JSON Schema, or to a YAML or
-    JSON file in ``base_folder``, named relative to the file that refers to it. Everything else, such as a URL, a path
-    that leads out of the folder, or a symbolic link that does, is a :class:`ConfigurationError`. Raises
-    :class:`SchemaFolderError` for a file where there is no folder.
-    """
-    try:
-        resource = _resource(schema)
-        registry = _registry(retrieve=_reader(base_folder, resource.id() or "")).combine(SPECIFICATIONS)
-        resolver = registry.resolver_with_root(resource)
-        _check_references(resource, resolver, set())
-    except ConfigurationError:
-        raise
-    except ValueError as error:
-        raise ConfigurationError(f"the schema has a $ref or $id that is no address: {error}") from error
-    except RecursionError as error:
-        raise ConfigurationError("the schema is nested too deeply") from error
-    return registry, resolver
 
 
 def _resource(schema: JSON) -> Any:  # noqa: ANN401 - see above
@@ -304,53 +246,46 @@ def coerce_scalar(value: JSON, kind: str) -> JSON:
     A text is an integer in its one usual form alone (``"007"``, ``"+5"`` and ``"3.0"`` are not), a number in any form
     of JSON whose value a float holds exactly to its last digit, a boolean as true, yes, 1, false, no or 0 in any case.
     """
-    if isinstance(value, str):
-        if kind == "boolean":
-            return _WORDS.get(value.lower(), value)
-        return _number(value, kind) if kind in {"integer", "number"} else value
     if kind == "string" and isinstance(value, int | float):
         return json.dumps(value)
-    return value
-
-
-def _number(text: str, kind: str) -> JSON:
+    if kind == "boolean" and isinstance(value, str):
+        return _WORDS.get(value.lower(), value)
+    if kind not in {"integer", "number"} or not isinstance(value, str) or len(value) > _LONGEST:
+        return value
     try:
-        number = json.loads(text) if len(text) <= _LONGEST and text == text.strip() else None
+        number = json.loads(value)
     except (ValueError, RecursionError):
-        return text
-    if isinstance(number, float) and kind == "number" and math.isfinite(number):
+        return value
+    if isinstance(number, float) and kind == "number" and math.isfinite(number) and value == value.strip():
         # Compared as decimals: 0.1 is the same 0.1 when it is written again, 0.10000000000000000001 is not.
-        return number if Decimal(repr(number)) == Decimal(text) else text
-    return number if type(number) is int and str(number) == text else text
+        return number if Decimal(repr(number)) == Decimal(value) else value
+    return number if type(number) is int and str(number) == value else value
 
 
 def coerce(value: JSON, schema: JSON, resolver: Any, depth: int = 0) -> JSON:  # noqa: ANN401 - referencing's own type
-    """Return a value with its parts coerced as the schema asks; ``resolver`` follows its references."""
+    """Return a value with its properties and items coerced as the schema asks; ``resolver`` follows its references."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return value
     if isinstance(reference := schema.get("$ref"), str):
-        try:
-            resolved = resolver.lookup(reference)
-        except Unresolvable:
-            return value
-        value = coerce(value, resolved.contents, resolved.resolver, depth + 1)
+        found = resolver.lookup(reference)
+        value = coerce(value, found.contents, found.resolver, depth + 1)
     if isinstance(value, Mapping):
-        return {key: _member(key, item, schema, resolver, depth) for key, item in value.items()}
+        wanted = schema.get("properties")
+        parts = wanted if isinstance(wanted, Mapping) else {}
+        return {key: coerce(item, parts.get(key), resolver, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        items, first = schema.get("items"), schema.get("prefixItems")
-        if isinstance(items, list):  # drafts before 2020-12
-            first, items = items, schema.get("additionalItems")
-        wanted = itertools.chain(first if isinstance(first, list) else [], itertools.repeat(items))
-        return [coerce(item, part, resolver, depth + 1) for item, part in zip(value, wanted, strict=False)]
+        items = None if "prefixItems" in schema else schema.get("items")
+        return [coerce(item, items, resolver, depth + 1) for item in value]
     kind = schema.get("type")
     return coerce_scalar(value, kind) if isinstance(kind, str) else value
 
 
-def _member(key: str, item: JSON, schema: Mapping[str, JSON], resolver: Any, depth: int) -> JSON:  # noqa: ANN401
-    named, patterns = schema.get("properties"), schema.get("patternProperties")
-    wanted = [named[key]] if isinstance(named, Mapping) and key in named else []
-    if isinstance(patterns, Mapping):
-        wanted += [part for pattern, part in patterns.items() if re.search(pattern, key)]
-    for part in wanted or [schema.get("additionalProperties")]:
-        item = coerce(item, part, resolver, depth + 1)
-    return item
+def _types(schema: JSON, resolver: Any, depth: int = 0) -> list[str]:  # noqa: ANN401
+    """Return the types that a schema asks for, or the one that it refers to."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        return []
+    if "type" not in schema and isinstance(reference := schema.get("$ref"), str):
+        found = resolver.lookup(reference)
+        return _types(found.contents, found.resolver, depth + 1)
+    kinds = schema.get("type")
+    return [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []

@@ -1,18 +1,15 @@
-"""Carries out one step: code, an action, a function or ``llm.call``; and judges an output by an evaluator.
-
-:class:`Tools` is what the steps work with: models, the sandbox, actions of one's own, and the run's session.
-"""
+"""Carries out one step: code, an action, a function or ``llm.call``; and judges an output by an evaluator."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,33 +19,20 @@ from jeeves_reflexion.errors import HOPELESS, ConfigurationError
 from jeeves_reflexion.models import open_model
 from jeeves_reflexion.models.ask import ask
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling
-from jeeves_reflexion.sandbox import Language, Sandbox
-from jeeves_reflexion.sandbox.inside.python_code import execute
+from jeeves_reflexion.sandbox import Sandbox
 from jeeves_reflexion.session import Session, logger
 from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import schemas
+from jeeves_reflexion.workflows.documents import Place
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowError
-from jeeves_reflexion.workflows.plan import (
-    LANGUAGES,
-    LLM_CALL,
-    REFLECTION,
-    CallStep,
-    CodeEvaluation,
-    CodeStep,
-    Evaluation,
-    ModelEvaluation,
-    SchemaEvaluation,
-    Step,
-    check_shape,
-)
+from jeeves_reflexion.workflows.plan import LLM_CALL, REFLECTION, Function, Judgement, Part, check_shape
 from jeeves_reflexion.workflows.templates import render, render_text
 from jeeves_reflexion.workflows.values import (
     NoJSONError,
     State,
     as_text,
     near,
-    plain,
     produced,
     text_of,
     whole_text,
@@ -73,17 +57,14 @@ class Tools:
     ``models`` are the models by the names that the steps use, or a function from a name to its model. ``model`` is
     asked for every name that they don't have, and where no name is given. Without it a name is opened at the
     OpenAI-compatible endpoint of the environment. ``sandbox`` is where code runs, by default one with the default
-    limits. ``base_folder`` is where ``$ref`` finds files. ``trusted`` runs inline Python in this process. A step that
-    takes longer than ``step_seconds`` has failed.
+    limits. ``base_folder`` is where ``$ref`` finds files. A step that takes longer than ``step_seconds`` has failed.
     """
 
-    model: ChatModel | None = None
+    model: ChatModel | str | None = None
     models: Models | None = None
     sandbox: Sandbox | None = None
     base_folder: Path | None = None
-    trusted: bool = False
     actions: Mapping[str, OwnAction] = field(default_factory=dict)
-    default_model: str | None = None
     step_seconds: float = 300.0
 
 
@@ -104,19 +85,20 @@ class Toolbox:
         await self._closing.aclose()
 
     def model(self, name: str | None, state: State) -> ChatModel:
-        """Return the model for a step: the one it names, else the state's ``llm_model``, else the workflow's."""
+        """Return the model for a step: the one it names, else the state's ``llm_model``, else the run's own."""
         of_state = state.get("llm_model")
-        chosen = name or (of_state if isinstance(of_state, str) else "") or self.tools.default_model
+        chosen = name or (of_state if isinstance(of_state, str) else "")
         models, model = self.tools.models, self.tools.model
         if chosen and callable(models):
             return models(chosen)
         if chosen and isinstance(models, Mapping) and chosen in models:
             return models[chosen]
-        if model is not None:
+        if model is not None and not isinstance(model, str):
             return model
+        chosen = model or chosen
         if not chosen:
             raise ConfigurationError(
-                "no model is named: give the step a model, the file settings.model, the state llm_model, or pass model="
+                "no model is named: give the step a model, the state llm_model, or pass model="
             )
         if chosen not in self._opened:
             opened = self._opened[chosen] = open_model(chosen)
@@ -133,28 +115,30 @@ class Toolbox:
         with self.session.acting_as("agent"):
             return await ask(model, messages, sampling=sampling)
 
-    def action(self, step: CallStep) -> OwnAction | None:
+    def action(self, step: Part) -> OwnAction | None:
         """Return the action that a step names, None for ``llm.call``. Raises :class:`WorkflowFileError`."""
         actions = self.tools.actions
-        if step.action == LLM_CALL or step.action in actions:
-            return actions.get(step.action)
+        if step.kind == LLM_CALL or step.kind in actions:
+            return actions.get(step.kind)
         known = [LLM_CALL, *REFLECTION, *actions]
         others = f": there is {', '.join(known)}; add your own with register_action"
-        raise step.place.error(
-            f"there is no action {step.action!r}{near(step.action, known, otherwise=others)}"
-        )
+        raise step.place.error(f"there is no action {step.kind!r}{near(step.kind, known, otherwise=others)}")
 
-    async def run_code(self, code: str, language: str, inputs: Mapping[str, JSON], where: str) -> JSON:
-        """Run code and return its value; see :meth:`jeeves_reflexion.sandbox.Sandbox.run` for what is raised."""
-        if language == "python" and self.tools.trusted:
-            value = await run_here(code, inputs)
-        else:
-            ran = await self._sandbox.run(code, language=cast("Language", language), inputs=inputs)
-            value = ran.value
-        try:
-            return produced(value)
-        except NoJSONError as error:
-            raise WorkflowError(f"{where}: the code made a value that is no JSON: {error}") from error
+    async def run_code(self, part: Part, inputs: Mapping[str, JSON]) -> JSON:
+        """Run the code of a part and return its value; see ``Sandbox.run`` for what is raised."""
+        language = part.given.get("language", "python")
+        ran = await self._sandbox.run(part.given["run"], language=language, inputs=inputs)
+        return _checked(ran.value, f"{part.place}: the code")
+
+    async def filled(
+        self, given: Mapping[str, Any], state: State, place: Place, *, texts: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Return parameters with their templates filled in; those named in ``texts`` become texts."""
+        filled: dict[str, Any] = {}
+        for key, item in given.items():
+            filler = render_text if key in texts and isinstance(item, str) else render
+            filled[key] = await filler(item, state, str(place.of(key)))
+        return filled
 
     async def in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call comes to within the time of a step; raises :class:`WorkflowError` after that."""
@@ -162,21 +146,6 @@ class Toolbox:
         with anyio.move_on_after(seconds):
             return await call()
         raise WorkflowError(f"it took longer than {seconds:g} s")
-
-
-async def run_here(code: str, inputs: Mapping[str, JSON]) -> object:
-    """Run Python in a thread of this process, and return what the sandbox would: no limits, no isolation.
-
-    The thread is left behind when the caller is cancelled.
-    """
-    names: dict[str, object] = {"__name__": "__workflow__", **copy.deepcopy(dict(inputs))}
-
-    def work() -> tuple[object]:
-        value = execute(code, names)
-        return (names.get("result") if value is None else value,)
-
-    (value,) = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-    return value
 
 
 # -- steps
@@ -189,56 +158,50 @@ _AGAIN: Final = (
 
 
 async def output_of(
-    step: Step, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
+    step: Part | Function, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
 ) -> JSON:
     """Return what a step comes to as an output: of ``llm.call`` that is the model's text.
 
     ``extra`` are more names for code, beside ``state``.
     """
     value = await perform(step, state, toolbox, extra=extra)
-    if isinstance(step, CallStep) and step.action == LLM_CALL and isinstance(value, Mapping):
+    if isinstance(step, Part) and step.kind == LLM_CALL and isinstance(value, Mapping):
         return value["content"]
     return value
 
 
 async def perform(
-    step: Step, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
+    step: Part | Function, state: State, toolbox: Toolbox, *, extra: Mapping[str, JSON] | None = None
 ) -> JSON:
     """Return the result of a step, as a node stores it. What the step raises is raised."""
-    if isinstance(step, CodeStep):
-        inputs = {"state": dict(state), **(extra or {})}
-        return await toolbox.run_code(step.code, step.language, inputs, str(step.place))
     seen = copy.deepcopy(dict(state))
-    if not isinstance(step, CallStep):
+    if not isinstance(step, Part):
         whose, value = getattr(step, "__name__", type(step).__name__), await run(step, lambda: step(seen))
+    elif not step.kind:
+        return await toolbox.run_code(step, {"state": seen, **(extra or {})})
     else:
         action = toolbox.action(step)
         if action is None:
             return await _call_model(step, state, toolbox)
-        filled = {
-            key: await render(copy.deepcopy(item), state, str(step.place.of(key)))
-            for key, item in step.parameters.items()
-        }
-        whose = f"the action {step.action}"
-        value = await run(action, functools.partial(action, seen, filled))
+        parameters = copy.deepcopy(await toolbox.filled(step.given, state, step.place))
+        whose = f"the action {step.kind}"
+        value = await run(action, functools.partial(action, seen, parameters))
+    return _checked(value, whose)
+
+
+def _checked(value: object, whose: str) -> JSON:
     try:
         return produced(value)
     except NoJSONError as error:
         raise WorkflowError(f"{whose} returned what is no JSON: {error}") from error
 
 
-async def _call_model(step: CallStep, state: State, toolbox: Toolbox) -> dict[str, JSON]:
+async def _call_model(step: Part, state: State, toolbox: Toolbox) -> dict[str, JSON]:
     """Ask a model; returns ``{"content", "model", "finish_reason", "usage": {"input_tokens", "output_tokens"}}``.
 
     Raises ``ModelError``, and :class:`WorkflowFileError` for parameters that are wrong once they are filled in.
     """
-    filled: dict[str, JSON] = {}
-    for key, item in step.parameters.items():
-        where = str(step.place.of(key))
-        if key in {"system", "prompt"} and isinstance(item, str):
-            filled[key] = await render_text(item, state, where)
-        else:
-            filled[key] = await render(item, state, where)
+    filled = await toolbox.filled(step.given, state, step.place, texts=("system", "prompt"))
     given: dict[str, Any] = check_shape(filled, "llm_call", step.place)
     spoken = given.get("messages") or [{"role": "user", "content": given["prompt"]}]
     if given.get("system") is not None:
@@ -258,14 +221,14 @@ async def _call_model(step: CallStep, state: State, toolbox: Toolbox) -> dict[st
 # -- judging
 
 
-async def judge(evaluation: Evaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+async def judge(evaluator: Part | Judgement, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
     """Return the verdict on an output; ``state`` holds it as ``reflection_output``.
 
     An evaluator that fails, such as a model that can't be reached or code that crashes, approves nothing: that is a
     verdict too. What no retry would mend is raised.
     """
     try:
-        return await toolbox.in_time(lambda: _judge(evaluation, output, state, toolbox))
+        return await toolbox.in_time(lambda: _judge(evaluator, output, state, toolbox))
     except FATAL:
         raise
     except Exception as error:  # noqa: BLE001 - it becomes the verdict, and is logged
@@ -273,45 +236,29 @@ async def judge(evaluation: Evaluation, output: JSON, state: State, toolbox: Too
         return refusal(f"the evaluator failed: {type(error).__name__}: {error}", output)
 
 
-async def _judge(evaluation: Evaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
-    match evaluation:
-        case SchemaEvaluation():
-            return await _by_schema(evaluation, output, state, toolbox)
-        case ModelEvaluation():
-            return await _by_model(evaluation, output, state, toolbox)
-        case CodeEvaluation(language=language) if language not in LANGUAGES:
-            known = ", ".join(LANGUAGES)
-            return refusal(f"there is no language {language!r}: it is one of {known}", output)
-        case CodeEvaluation(code=code, language=language, place=place):
-            inputs = {"output": output, "state": dict(state)}
-            return of_code(await toolbox.run_code(code, language, inputs, str(place)), output)
-    given = functools.partial(evaluation, copy.deepcopy(output), copy.deepcopy(dict(state)))
-    value = await run(evaluation, given)
-    try:
-        return of_code(plain(value), output)
-    except NoJSONError as error:
-        return refusal(f"the evaluator returned what is no JSON: {error}", output)
-
-
-async def _by_schema(evaluation: SchemaEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
-    if evaluation.schema is None:
-        return refusal("there is no schema to judge by: give one as `schema`", output)
-    schema: JSON = evaluation.schema
+async def _judge(evaluator: Part | Judgement, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+    if not isinstance(evaluator, Part):
+        given = functools.partial(evaluator, copy.deepcopy(output), copy.deepcopy(dict(state)))
+        value = await run(evaluator, given)
+        return of_code(_checked(value, "it"), output)
+    if evaluator.kind == "custom":
+        inputs: dict[str, JSON] = {"output": output, "state": dict(state)}
+        return of_code(await toolbox.run_code(evaluator, inputs), output)
+    if evaluator.kind == "llm":
+        return await _by_model(evaluator, output, state, toolbox)
+    schema, folder = evaluator.given["schema"], toolbox.tools.base_folder
     if isinstance(schema, str):
-        schema = await render(schema, state, str(evaluation.place))
-    folder = toolbox.tools.base_folder
+        schema = await render(schema, state, str(evaluator.place.of("schema")))
     return await anyio.to_thread.run_sync(schemas.judged, schema, folder, output, abandon_on_cancel=True)
 
 
-async def _by_model(evaluation: ModelEvaluation, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
-    place, name = evaluation.place, evaluation.model
-    if name is not None:
-        name = as_text(await render(name, state, str(place.of("model"))))
-    question = await render_text(evaluation.prompt, state, str(place.of("prompt")))
+async def _by_model(evaluator: Part, output: JSON, state: State, toolbox: Toolbox) -> Verdict:
+    asked = {key: evaluator.given[key] for key in ("prompt", "model") if evaluator.given.get(key) is not None}
+    filled = await toolbox.filled(asked, state, evaluator.place, texts=("prompt", "model"))
     system = read_prompt(None, "jeeves_reflexion.workflows", "judge.md")
-    messages = [Message("system", system), *_shots(evaluation), Message("user", question)]
+    messages = [Message("system", system), *_shots(evaluator), Message("user", as_text(filled["prompt"]))]
     for _ in range(2):
-        completion = await toolbox.ask(name, state, messages, _STEADY)
+        completion = await toolbox.ask(filled.get("model"), state, messages, _STEADY)
         verdict = of_reply(completion.text, output)
         if verdict is not None:
             return verdict
@@ -319,11 +266,11 @@ async def _by_model(evaluation: ModelEvaluation, output: JSON, state: State, too
     return refusal("the judge's reply could not be read, so nothing is approved", output)
 
 
-def _shots(evaluation: ModelEvaluation) -> list[Message]:
+def _shots(evaluator: Part) -> list[Message]:
     shots: list[Message] = []
-    for number, example in enumerate(evaluation.examples, 1):
+    for number, example in enumerate(evaluator.given.get("examples", ()), 1):
         if "input" not in example or "output" not in example:
-            logger.warning("%s: example %d is left out: it needs input and output", evaluation.place, number)
+            logger.warning("%s: example %d is left out: it needs input and output", evaluator.place, number)
             continue
         shots.append(Message("user", text_of(example["input"])))
         shots.append(Message("assistant", text_of(example["output"])))

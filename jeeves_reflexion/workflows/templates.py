@@ -7,6 +7,7 @@ of that process, a text has at most ``MAX_TEXT`` characters, and a name that is 
 from __future__ import annotations
 
 import functools
+import json
 import re
 import traceback
 from collections.abc import Iterable, Mapping
@@ -18,17 +19,7 @@ from jeeves_reflexion.errors import MissingDependencyError
 from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import worker
 from jeeves_reflexion.workflows.errors import TemplateError, WorkflowFileError
-from jeeves_reflexion.workflows.values import (
-    NoJSONError,
-    State,
-    as_text,
-    dumped,
-    joined,
-    near,
-    plain,
-    shown,
-    strings,
-)
+from jeeves_reflexion.workflows.values import NoJSONError, State, as_text, plain, strings
 
 try:
     import jinja2
@@ -39,6 +30,9 @@ except ImportError as error:  # pragma: no cover - the tests have it
 
 MAX_SECONDS: Final = 2.0
 """The longest that the templates of one step may take together, or one may take to be read."""
+
+MAX_TEXT: Final = 1_000_000
+"""The most characters that a template may come to."""
 
 _LOOKS: Final = re.compile(r"\{[{%#]")
 
@@ -57,18 +51,28 @@ def check(value: JSON, where: str) -> None:
             raise WorkflowFileError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
 
 
-async def render(value: JSON, state: State, where: str) -> JSON:
+async def render(value: JSON, state: State, where: str, *, as_value: bool = True) -> JSON:
     """Return a value with every template in it filled in.
 
-    A text that is one ``{{ expression }}`` and nothing else becomes that expression's value, not its text. ``where``
-    begins an error. Raises :class:`TemplateError`.
+    A text that is one ``{{ expression }}`` and nothing else becomes that expression's value, unless ``as_value`` is
+    false. ``where`` begins an error. Raises :class:`TemplateError`.
     """
-    return await _filled(value, state, where, as_value=True)
+    if not any(map(is_template, strings(value))):
+        return value
+
+    def work() -> JSON:
+        try:
+            found: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
+        except worker.TooLongError as error:
+            raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
+        return found
+
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 async def render_text(source: str, state: State, where: str) -> str:
     """Return a template filled in as a text; see :func:`render`."""
-    return as_text(await _filled(source, state, where, as_value=False))
+    return as_text(await render(source, state, where, as_value=False))
 
 
 async def holds(condition: JSON, state: State, where: str) -> bool:
@@ -83,59 +87,18 @@ def as_expression(condition: str) -> str:
     return condition if is_template(condition) else f"{{{{ {condition} }}}}"
 
 
-async def _filled(value: JSON, state: State, where: str, *, as_value: bool) -> JSON:
-    if not any(map(is_template, strings(value))):
-        return value
-
-    def work() -> JSON:
-        try:
-            found: JSON = worker.ask(MAX_SECONDS, "templates.filled", value, dict(state), where, as_value)
-        except worker.TooLongError as error:
-            raise TemplateError(f"{where}: the template takes longer than {MAX_SECONDS:g} s") from error
-        return found
-
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-
-
 # -- what runs in the other process
-
-
-class _Object(dict[str, Any]):  # of the state, which is JSON also where a template makes a text of it
-    __str__ = dumped
-
-
-class _Array(list[Any]):
-    __str__ = dumped
-
-
-class _Missing(jinja2.StrictUndefined):
-    """A name that is not there: an error in whatever way it is used, and one that says what there is."""
-
-    __slots__ = ()
-
-    @property
-    def _undefined_message(self) -> str:
-        name = str(self._undefined_name)
-        if self._undefined_hint:
-            return str(self._undefined_hint)
-        if not isinstance(self._undefined_obj, Mapping):
-            if self._undefined_obj is jinja2.utils.missing:
-                return f"there is no {name!r} here: a template sees `state`"
-            return f"{shown(self._undefined_obj, 15)} has no {name!r}"
-        there = [str(key) for key in self._undefined_obj]
-        others = f": there is {', '.join(sorted(there)[:12]) or 'nothing yet'}"
-        return f"there is no {name!r}{near(name, there, otherwise=others)}"
 
 
 class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(
-            undefined=_Missing,
+            undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             autoescape=False,
             optimized=False,  # it takes cubic time over a chain of filters
-            finalize=_shown,
+            finalize=lambda value: as_text(_defined(value)),
             cache_size=0,
         )
         self.filters["tojson"] = _tojson
@@ -150,11 +113,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 def _tojson(value: object, indent: int | None = None) -> str:
     """Write a value as JSON; Jinja2's own filter writes ``<`` and others as escapes, for pages."""
-    return dumped(_defined(value), indent)
-
-
-def _shown(value: object) -> str:
-    return as_text(_defined(value))
+    return json.dumps(_defined(value), ensure_ascii=False, indent=indent)
 
 
 def _defined(value: object) -> object:
@@ -165,12 +124,6 @@ def _defined(value: object) -> object:
 
 
 _environment: Final = _Environment()
-
-
-def _of_state(value: JSON) -> Any:  # noqa: ANN401 - what Jinja2 is given
-    if isinstance(value, dict):
-        return _Object({key: _of_state(item) for key, item in value.items()})
-    return _Array(map(_of_state, value)) if isinstance(value, list) else value
 
 
 def read(source: str, where: str) -> None:
@@ -197,21 +150,17 @@ def _read(source: str) -> tuple[jinja2.Template, Any]:
 
 def filled(value: JSON, state: JSON, where: str, as_value: bool) -> JSON:  # noqa: FBT001 - over a pipe
     """Return a value with the templates in it filled in. Raises :class:`TemplateError`."""
-    return _filled_in(value, _of_state(state), where, as_value)
-
-
-def _filled_in(value: JSON, state: State, where: str, as_value: bool) -> JSON:  # noqa: FBT001
     if isinstance(value, Mapping):
-        return {key: _filled_in(item, state, f"{where}.{key}", as_value) for key, item in value.items()}
+        return {key: filled(item, state, f"{where}.{key}", as_value) for key, item in value.items()}
     if isinstance(value, list):
-        return [_filled_in(item, state, f"{where}[{at}]", as_value) for at, item in enumerate(value)]
+        return [filled(item, state, f"{where}[{at}]", as_value) for at, item in enumerate(value)]
     if not isinstance(value, str) or not is_template(value):
         return value
     read(value, where)
     whole, alone = _read(value)
     try:
         if not as_value or alone is None:
-            return joined(whole.generate(state=state), "it becomes longer than {} characters")
+            return _text(whole.generate(state=state))
         found = _defined(_evaluated(alone, state))
         return None if isinstance(found, jinja2.Undefined) else plain(found)
     except Exception as error:  # whatever a template raises, its author must learn where
@@ -222,7 +171,14 @@ def _filled_in(value: JSON, state: State, where: str, as_value: bool) -> JSON:  
         raise TemplateError(f"{where}{line}: {said or f'{type(error).__name__}: {error}'}") from error
 
 
-def _evaluated(expression: Any, state: State) -> object:  # noqa: ANN401
+def _text(parts: Iterable[str]) -> str:
+    text = "".join(parts)
+    if len(text) > MAX_TEXT:
+        raise OverflowError(f"it becomes longer than {MAX_TEXT:,} characters")
+    return text
+
+
+def _evaluated(expression: Any, state: JSON) -> object:  # noqa: ANN401
     try:
         return expression(state=state)
     except Exception:  # noqa: BLE001 - raised again, with the template's lines instead of Python's

@@ -14,9 +14,6 @@ from jeeves_reflexion.types import JSON
 State: TypeAlias = Mapping[str, JSON]
 
 MAX_DEPTH: Final = 100
-MAX_TEXT: Final = 1_000_000
-"""The most characters that a template may come to, or a value that is written into one."""
-
 MAX_BITS: Final = 4_000
 """A larger integer is no number of ours: some 1,200 digits, of the 4,300 that Python can write."""
 
@@ -60,11 +57,8 @@ def _key(key: object) -> str:
 
 
 def _whole(text: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise NoJSONError("a text holds half of a surrogate pair") from error
+    if whole_text(text) != text:
+        raise NoJSONError("a text holds half of a surrogate pair")
     return text
 
 
@@ -74,37 +68,10 @@ def whole_text(text: str) -> str:
 
 
 def as_text(value: object) -> str:
-    """Return a value as a template shows it: a text as it is, lists and objects as JSON, the rest as Python does.
-
-    Raises :class:`OverflowError` beyond :data:`MAX_TEXT` characters, before it has built more.
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping | list | tuple):
-        return dumped(value)
-    return str(value)
-
-
-def dumped(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON, within :data:`MAX_TEXT` characters."""
-    encoder = json.JSONEncoder(ensure_ascii=False, indent=indent, default=_refuse)
-    return joined(encoder.iterencode(value), "a value is longer than {} characters as JSON")
-
-
-def joined(parts: Iterable[str], too_long: str) -> str:
-    """Return a text of its parts. Raises :class:`OverflowError` beyond :data:`MAX_TEXT` characters, when it is."""
-    kept: list[str] = []
-    length = 0
-    for part in parts:
-        length += len(part)
-        if length > MAX_TEXT:
-            raise OverflowError(too_long.format(f"{MAX_TEXT:,}"))
-        kept.append(part)
-    return "".join(kept)
-
-
-def _refuse(value: object) -> JSON:
-    raise NoJSONError(f"a {type(value).__name__} has no form in JSON")
+    """Return a value as a template shows it: a text as it is, lists and objects as JSON, the rest as Python does."""
+    return (
+        str(value) if not isinstance(value, Mapping | list | tuple) else json.dumps(value, ensure_ascii=False)
+    )
 
 
 def text_of(value: JSON) -> str:

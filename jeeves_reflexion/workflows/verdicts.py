@@ -24,6 +24,7 @@ _WORDS: Final = {
     **dict.fromkeys(("false", "no", "invalid", "fail", "failed"), False),
 }
 _UNREADABLE: Final = "the verdict could not be read, so nothing is approved"
+_REFUSED: Final = "the output was not approved"
 _MOST: Final = 50
 
 
@@ -34,10 +35,6 @@ class Problem:
     path: str
     message: str
     suggestion: str = ""
-
-    def as_json(self) -> dict[str, JSON]:
-        """Return it as the state holds it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class Verdict:
 
     def error_list(self) -> list[JSON]:
         """Return the errors as the state holds them."""
-        return [error.as_json() for error in self.errors]
+        return [asdict(error) for error in self.errors]
 
     def as_evaluation(self) -> Evaluation:
         """Return the verdict as the inner loop has it."""
@@ -89,7 +86,8 @@ def of_code(value: JSON, output: JSON) -> Verdict:
         return _of_mapping(value, output) or refusal(f"{_UNREADABLE}: 'valid' must be true or false", output)
     if isinstance(value, bool) or (is_number(value) and math.isfinite(value)):
         score = min(max(float(value), 0.0), 1.0)
-        return _verdict(score >= PASSING, score, (), (), output)
+        errors = () if score >= PASSING else (Problem("", _REFUSED),)
+        return Verdict(score >= PASSING, score, errors, output=output)
     said = "no value in `result`" if value is None else shown(value)
     return refusal(f"{_UNREADABLE}: the evaluator gave {said}, not a mapping, a boolean or a number", output)
 
@@ -116,22 +114,10 @@ def _of_mapping(fields: Mapping[str, JSON], output: JSON) -> Verdict | None:
     score = parse_fields(fields, clamp=True).score
     reason = field_text(fields, "reason", "rationale", "explanation").strip()
     errors = _problems(fields.get("errors"))
-    if not valid and not errors and reason:
-        errors = (Problem("", reason),)
-    advice = field_list(fields, "suggestions")
-    return _verdict(valid, float(valid) if score is None else score, errors, advice, output)
-
-
-def _verdict(
-    valid: bool,  # noqa: FBT001 - called from here alone
-    score: float,
-    errors: tuple[Problem, ...],
-    advice: tuple[str, ...],
-    output: JSON,
-) -> Verdict:
     if not valid and not errors:
-        errors = (Problem("", "the output was not approved"),)
-    return Verdict(valid, score, errors, advice, output)
+        errors = (Problem("", reason or _REFUSED),)
+    advice = field_list(fields, "suggestions")
+    return Verdict(valid, float(valid) if score is None else score, errors, advice, output)
 
 
 def _problems(value: JSON) -> tuple[Problem, ...]:
@@ -152,4 +138,4 @@ def _problem(item: JSON) -> Problem:
 
 def read_problems(value: JSON) -> list[JSON]:
     """Return errors from anywhere with the three fields that templates may rely on."""
-    return [problem.as_json() for problem in _problems(value)]
+    return [asdict(problem) for problem in _problems(value)]

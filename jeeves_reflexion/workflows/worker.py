@@ -1,20 +1,22 @@
 """A process beside this one for what could run away: filling in templates, and judging by schemas.
 
 A template, a pattern, ``uniqueItems`` or a schema that refers to itself can take hours over a small input. No thread
-could be stopped there, and a pattern holds the interpreter while it matches. The process ends itself when a question
-takes too long, and has a bounded memory; it is kept for the next question.
+could be stopped there, and a pattern holds the interpreter while it matches. The process is ended when a question takes
+too long, has a bounded memory, and is kept for the next question.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import faulthandler
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from typing import Any, Final, TypeAlias
 
 from jeeves_reflexion.errors import ConfigurationError
@@ -24,23 +26,15 @@ from jeeves_reflexion.workflows import errors
 MEMORY: Final = 512 * 1024 * 1024
 MOST_REPLY: Final = 64 * 1024 * 1024
 _MOST_IDLE: Final = 4
-_TOO_LONG: Final = 1
-"""The exit code of a process that ``faulthandler`` ends; one that fails ends with another."""
-_SERVE: Final = """
-import os, sys
-try:
-    sys.path[:] = sys.argv[1:]
-    from jeeves_reflexion.workflows.worker import serve
-    serve()
-except BaseException:
-    os._exit(2)
-"""
+_SERVE: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; from jeeves_reflexion.workflows.worker import serve; serve()"
+)
 _Process: TypeAlias = "subprocess.Popen[bytes]"
 _idle: list[_Process] = []
 
 
 class TooLongError(Exception):
-    """The process ended itself in the middle of a question."""
+    """The process was ended in the middle of a question."""
 
 
 def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401 - as JSON has it
@@ -55,29 +49,30 @@ def ask(seconds: float, function: str, *arguments: JSON) -> Any:  # noqa: ANN401
         raise ConfigurationError(f"a schema or a state is no JSON: {error}") from error
     # A frozen program is its own interpreter, and would be started a second time.
     frozen = getattr(sys, "frozen", False)
-    reply = _answer(function, *arguments) if frozen else _exchanged(line + b"\n")
+    reply = _answer(function, *arguments) if frozen else _exchanged(line + b"\n", seconds)
     if "raised" in reply:
         raise getattr(errors, reply["raised"])(reply["message"])
     return reply["found"]
 
 
-def _exchanged(line: bytes) -> dict[str, Any]:
+def _exchanged(line: bytes, seconds: float) -> dict[str, Any]:
     process = _taken()
-    answer = b""
+    end = threading.Timer(seconds, process.kill)
+    begun = time.monotonic()
+    end.start()
     try:
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - for the type checker
-        with contextlib.suppress(BrokenPipeError):  # it has ended; what for is told below
-            process.stdin.write(line)
-            process.stdin.flush()
-            answer = process.stdout.readline()
+        answer = _said(process, line)
     except BaseException:
         _end(process)
         raise
+    finally:
+        end.cancel()
+    late = time.monotonic() - begun >= seconds  # so that it may just have been killed
     if answer.endswith(b"\n"):
-        _idle.append(process) if len(_idle) < _MOST_IDLE else _end(process)
+        _end(process) if late or len(_idle) >= _MOST_IDLE else _idle.append(process)
         return dict(json.loads(answer))
-    process.communicate()
-    if process.returncode == _TOO_LONG:
+    _end(process)
+    if late:
         raise TooLongError
     raise errors.WorkflowError(f"the process for templates and schemas ended with code {process.returncode}")
 
@@ -89,7 +84,7 @@ def _taken() -> _Process:
         return process
     path = [os.path.abspath(each) for each in sys.path]  # noqa: PTH100 - "" is the working folder
     try:
-        return subprocess.Popen(  # noqa: S603 - this interpreter, and a text of ours
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, and a text of ours
             [sys.executable, "-I", "-c", _SERVE, *path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -98,6 +93,18 @@ def _taken() -> _Process:
         )
     except OSError as error:
         raise errors.WorkflowError(f"the process for templates and schemas can't start: {error}") from error
+    _said(process)  # that it is ready: no question's time is spent on its start
+    return process
+
+
+def _said(process: _Process, line: bytes = b"") -> bytes:
+    """Return what a process answers to a line; less than a line where it has ended."""
+    assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - for the type checker
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(line)
+        process.stdin.flush()
+        return process.stdout.readline()
+    return b""
 
 
 def _end(process: _Process) -> None:
@@ -119,23 +126,28 @@ if hasattr(os, "register_at_fork"):  # what a fork shares with this process is t
 
 
 def serve() -> None:
-    """Answer questions, one a line of JSON, until there are no more; end the process where one takes too long."""
-    for module in ("schemas", "templates"):  # no question's time is spent on this
+    """Say that the process is ready, then answer questions, one a line of JSON, until there are no more."""
+    for module in ("schemas", "templates"):
         importlib.import_module(f"jeeves_reflexion.workflows.{module}")
     answers, sys.stdout = sys.stdout, sys.stderr
     _bound_memory()
+    print("ready", file=answers, flush=True)
     for line in sys.stdin:
         seconds, *question = json.loads(line)
-        # By a thread of C, which does not wait for the interpreter while a pattern holds it.
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        _end_after(seconds + 1)
         reply = json.dumps(_answer(*question))
         if len(reply) > MOST_REPLY:
             reply = json.dumps(
                 {"raised": "WorkflowError", "message": f"{question[0]}: the result is too large"}
             )
-        faulthandler.cancel_dump_traceback_later()
-        answers.write(f"{reply}\n")
-        answers.flush()
+        _end_after(0)
+        print(reply, file=answers, flush=True)
+
+
+def _end_after(seconds: float) -> None:
+    """Have the kernel end this process, should the program be gone that does so otherwise; 0 is never."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _bound_memory() -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self
 
 from jeeves_reflexion.callables import run_alone
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError, SandboxError, SandboxUnavailableError
 from jeeves_reflexion.events import AgentEvent
-from jeeves_reflexion.models import open_model
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redacting
 from jeeves_reflexion.sandbox import Sandbox
@@ -20,7 +18,7 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import actions
 from jeeves_reflexion.workflows.documents import Document, read_file, read_yaml
 from jeeves_reflexion.workflows.errors import WorkflowError
-from jeeves_reflexion.workflows.plan import END, LLM_CALL, REFLECTION, START, CallStep, Node, read_plan
+from jeeves_reflexion.workflows.plan import END, LLM_CALL, REFLECTION, Node, read_plan
 from jeeves_reflexion.workflows.steps import Models, OwnAction, Toolbox, Tools, perform
 from jeeves_reflexion.workflows.templates import holds, render
 from jeeves_reflexion.workflows.values import shown
@@ -32,40 +30,29 @@ _ACTIONS: Final[dict[str, Callable[..., Awaitable[JSON]]]] = {
 }
 
 
-class RunOptions(TypedDict, total=False):
-    """What :meth:`Workflow.run` takes beside the state."""
-
-    model: ChatModel | str | None
-    models: Models | None
-    sandbox: Sandbox | None
-    base_folder: str | Path | None
-    listener: Listener | None
-    trusted: bool
-
-
 class Workflow:
     """A workflow that was read from a file or a text; runs as often as wanted, also at once.
 
     The state is a JSON object. A node's result, where it is an object, is merged into it, or stored under the name of
-    its ``output:``. ``reflection.loop`` does both. Nodes run in order; ``goto`` (or ``next``, or ``edges``) goes
-    elsewhere, and ``__end__`` ends.
+    its ``output:``. ``reflection.loop`` does both. Nodes run in order; ``goto`` goes elsewhere, and ``__end__`` ends.
     """
 
-    def __init__(self, document: Document, base_folder: Path | None = None) -> None:
-        self.base_folder = base_folder
-        self.plan = read_plan(replace(document, folder=base_folder))
+    def __init__(self, document: Document) -> None:
+        self.plan = read_plan(document)
+        self._base_folder = document.folder
         self._actions: dict[str, OwnAction] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a YAML file; ``$ref`` finds files in its folder. Raises :class:`WorkflowFileError`."""
         path = Path(path)
-        return cls(read_file(path), path.resolve().parent)
+        return cls(replace(read_file(path), folder=path.resolve().parent))
 
     @classmethod
-    def from_text(cls, text: str, *, name: str = "workflow") -> Self:
-        """Read a YAML text. Raises :class:`WorkflowFileError`."""
-        return cls(read_yaml(text, name))
+    def from_text(cls, text: str, *, name: str = "workflow", base_folder: str | Path | None = None) -> Self:
+        """Read a YAML text; ``$ref`` finds files in ``base_folder``. Raises :class:`WorkflowFileError`."""
+        folder = None if base_folder is None else Path(base_folder)
+        return cls(replace(read_yaml(text, name), folder=folder))
 
     def register_action(self, name: str, action: OwnAction) -> None:
         """Add an action of one's own for ``uses:`` and ``action:``.
@@ -82,8 +69,8 @@ class Workflow:
         """Raise :class:`WorkflowFileError` if a node calls an action that there is not."""
         toolbox = Toolbox(Tools(actions=self._actions))
         for node in self.plan.nodes:
-            for part in node.parts.values():
-                if isinstance(part, CallStep):
+            for name, part in node.parts.items():
+                if part.kind and name != "evaluator":
                     toolbox.action(part)
 
     async def run(
@@ -93,44 +80,27 @@ class Workflow:
         model: ChatModel | str | None = None,
         models: Models | None = None,
         sandbox: Sandbox | None = None,
-        base_folder: str | Path | None = None,
         listener: Listener | None = None,
-        trusted: bool = False,
     ) -> dict[str, JSON]:
         """Run the nodes and return the final state; the one given is not changed.
 
         ``models`` are the models by the names that the file uses, or a function from a name to its model; ``model`` is
         asked for every other name. Without either a name is opened at the OpenAI-compatible endpoint of the
-        environment. ``trusted`` lets a file whose settings say ``trusted: true`` run its inline Python in this process;
-        otherwise all code runs in ``sandbox``. ``listener`` hears the events of the run, without secrets.
+        environment. All code runs in ``sandbox``. ``listener`` hears the events of the run, without secrets.
 
         Raises :class:`WorkflowError` for a node that failed, :class:`ReflectionFailedError` for a loop that is to
         raise, :class:`ConfigurationError`, ``ModelError`` and :class:`SandboxUnavailableError`.
         """
         self.check()
-        async with AsyncExitStack() as open_things:
-            if isinstance(model, str):
-                model = open_model(model)
-                if isinstance(model, AbstractAsyncContextManager):
-                    await open_things.enter_async_context(model)
-            tools = Tools(
-                model=model,
-                models=models,
-                sandbox=sandbox,
-                base_folder=self.base_folder if base_folder is None else Path(base_folder),
-                trusted=trusted and self.plan.trusted,
-                actions=dict(self._actions),
-                default_model=self.plan.model,
-            )
-            toolbox = await open_things.enter_async_context(
-                Toolbox(tools, redacting(Session(listener=listener)))
-            )
+        tools = Tools(model, models, sandbox, self._base_folder, dict(self._actions))
+        async with Toolbox(tools, redacting(Session(listener=listener))) as toolbox:
             return await _Run(self, toolbox, actions.checked_state(state or {})).go()
 
-    def run_sync(
-        self, state: Mapping[str, JSON] | None = None, **options: Unpack[RunOptions]
-    ) -> dict[str, JSON]:
-        """Run in an event loop of its own; raises :class:`SessionError` where one runs already. See :meth:`run`."""
+    def run_sync(self, state: Mapping[str, JSON] | None = None, **options: Any) -> dict[str, JSON]:  # noqa: ANN401
+        """Run in an event loop of its own, with the options of :meth:`run`.
+
+        Raises :class:`SessionError` where a loop runs already.
+        """
         return run_alone(lambda: self.run(state, **options), "workflow.run(...)")
 
 
@@ -144,14 +114,8 @@ class _Run:
     async def go(self) -> dict[str, JSON]:
         plan = self.workflow.plan
         places = {node.name: place for place, node in enumerate(plan.nodes)} | {END: len(plan.nodes)}
-        place, came_from = 0, START
-        while True:
-            for route in plan.routes(came_from):
-                if await holds(route.condition, self.state, str(route.place)):
-                    place = places[route.to]
-                    break
-            if place >= len(plan.nodes):
-                return actions.checked_state(self.state)
+        place = 0
+        while place < len(plan.nodes):
             node = plan.nodes[place]
             if len(self.trail) >= plan.max_steps:
                 raise WorkflowError(
@@ -160,10 +124,17 @@ class _Run:
                 )
             self.trail.append(node.name)
             await self._node(node)
-            place, came_from = place + 1, node.name
+            place += 1
+            for route in node.routes:
+                if await holds(route.condition, self.state, str(route.place)):
+                    place = places[route.to]
+                    break
+        return actions.checked_state(self.state)
 
     async def _node(self, node: Node) -> None:
-        await self._tell("workflow.node_started", node)
+        session = self.toolbox.session
+        data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
+        await session.emit(AgentEvent(run_id=session.id, name="workflow.node_started", data=data))
         try:
             result = await self._result(node)
         except SandboxUnavailableError:
@@ -180,12 +151,6 @@ class _Run:
         except Exception as error:
             raise WorkflowError(f"{node.place}: {type(error).__name__}: {error}") from error
         self._merge(node, result)
-        await self._tell("workflow.node_finished", node)
-
-    async def _tell(self, name: str, node: Node) -> None:
-        session = self.toolbox.session
-        data: dict[str, JSON] = {"node": node.name, "step": len(self.trail)}
-        await session.emit(AgentEvent(run_id=session.id, name=name, data=data))
 
     async def _result(self, node: Node) -> JSON:
         state, toolbox = self.state, self.toolbox

@@ -68,21 +68,20 @@ def _reaped(code: int, status: int) -> bool:
     ended = False
     with contextlib.suppress(ChildProcessError):
         while True:
-            pid, result, usage = os.wait4(-1, os.WNOHANG)
+            pid, result = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 break
             if pid == code:
                 ended = True
-                messages.tell(status, {"ended": result, "cpu": usage.ru_utime + usage.ru_stime})
+                messages.tell(status, {"ended": result})
     return ended
 
 
 def _processes(config: dict[str, Any], code: int) -> list[int]:
-    """The processes that may hold files: where the code can start none, its own; with Prolog also its one child."""
+    """The processes that may hold files: the code can start none, but with Prolog it has one child."""
     if sys.platform != "linux":
         return []
-    alone = config["resources"]["processes"] == 1 and config["language"] != "prolog"
-    return [code] if alone else [code, *_children(code)]
+    return [code, *_children(code)] if config["language"] == "prolog" else [code]
 
 
 def _end_namespace() -> None:

@@ -20,13 +20,8 @@ MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_PRIVATE = 1024, 2048, 4096, 16384
 MS_RELATIME = 1 << 21
 _MNT_DETACH = 2
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
-    1,
-    4,
-    24,
-    36,
-    38,
-)
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 PR_SET_SECCOMP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 22, 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
@@ -37,23 +32,20 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def call(name: str, *arguments: object) -> int:
-    """Call a function of libc; -1 becomes an ``OSError`` that names it."""
+def call(name: str, *arguments: object, told: str = "") -> int:
+    """Call a function of libc; -1 becomes an ``OSError`` that names it, or what it was told to do."""
     if _libc is None:
         raise OSError(f"{name}: this is not Linux")
     result: int = getattr(_libc, name)(*arguments)
     if result == -1:
         number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+        raise OSError(number, f"{told or name}: {os.strerror(number)}")
     return result
 
 
 def system_call(name: str, number: int, *arguments: object) -> int:
     """Make a system call that libc has no function for."""
-    try:
-        return call("syscall", ctypes.c_long(number), *arguments)
-    except OSError as error:
-        raise OSError(error.errno, f"{name}: {os.strerror(error.errno or 0)}") from None
+    return call("syscall", ctypes.c_long(number), *arguments, told=name)
 
 
 def prctl(option: int, first: object = 0, second: object = 0) -> None:
@@ -80,12 +72,8 @@ def unshare(flags: int) -> None:
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     """Mount, bind or remount."""
     texts = [text.encode() if text else None for text in (source, target, kind)]
-    try:
-        call("mount", *texts, ctypes.c_ulong(flags), options.encode() if options else None)
-    except OSError as error:
-        raise OSError(
-            error.errno, f"mount {kind or source} at {target}: {os.strerror(error.errno or 0)}"
-        ) from None
+    data = options.encode() if options else None
+    call("mount", *texts, ctypes.c_ulong(flags), data, told=f"mount {kind or source} at {target}")
 
 
 def make_root(folder: str) -> None:

@@ -55,7 +55,7 @@ def prepare(folder: str) -> None:
 def run(request: dict[str, Any], result: int) -> NoReturn:
     """Run the code of the request, write its value or error to ``result`` and end the process."""
     try:
-        answer = b'{"value": ' + messages.encode(_evaluate(request), request["result"]) + b"}"
+        answer = b'{"value": ' + messages.encode(_evaluate(request), messages.RESULT) + b"}"
     except ValueError as error:
         answer = _error("value", "ValueError", str(error))
     except (MemoryError, _module.LuaMemoryError):
@@ -103,7 +103,7 @@ def _evaluate(request: dict[str, Any]) -> object:
     if isinstance(returned, tuple):
         returned = returned[0]
     if returned is None:
-        returned = names[request["result"]]
+        returned = names[messages.RESULT]
     return convert.to_json(returned, 0)
 
 

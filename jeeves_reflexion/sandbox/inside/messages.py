@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import struct
 from typing import Any
 
 LENGTH = struct.Struct(">Q")
 _DEEPEST = 200
+RESULT = "result"
+"""The name of the variable whose value a program comes to."""
 _write, _dumps = os.write, json.dumps  # kept: code in the same process may replace them
 
 
@@ -82,51 +83,32 @@ def failure(**problem: object) -> bytes:
 
 
 def encode(value: object, name: str) -> bytes:
-    """Return ``value`` as JSON; tuples become lists. Raises ``ValueError`` that says which part is no JSON."""
-    _check(value, name, 0)
+    """Return ``value`` as JSON; tuples become lists. Raises ``ValueError`` where it is no JSON."""
     try:
-        return _dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:  # a whole number of more digits than Python writes
+        data = _dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} is no JSON: text with half of a surrogate pair") from None
+    except RecursionError:
+        raise ValueError(f"{name} is no JSON: it is nested too deeply") from None
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{name} is no JSON: {error}") from None
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        for key in (key for each in level if isinstance(each, dict) for key in each):
+            if not isinstance(key, str):
+                raise ValueError(f"{name} is no JSON: its key {key!r:.100} is no text")  # noqa: TRY004
+        holders = [each for each in level if isinstance(each, dict | list | tuple)]
+        if not holders:
+            return data
+        level = [item for each in holders for item in (each.values() if isinstance(each, dict) else each)]
+    raise ValueError(f"{name} is nested deeper than {_DEEPEST} levels")
 
 
 def decode(data: bytes) -> object:
     """Read JSON that may come from anybody. Raises ``ValueError``."""
     try:
-        value: object = json.loads(data.decode(), parse_constant=_refuse)
-        _check(value, "the value", 0)  # depth, and halves of surrogate pairs that were written as escapes
+        value: object = json.loads(data.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    encode(value, "the value")  # no NaN, and no halves of surrogate pairs that were written as escapes
     return value
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _check(value: object, path: str, depth: int) -> None:
-    if depth > _DEEPEST:
-        raise ValueError(f"{path[:200]} is nested deeper than {_DEEPEST} levels, or in itself")
-    if isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise ValueError(f"{path} is no JSON: its key {key!r:.100} is no text")  # noqa: TRY004
-            _check(key, f"a key of {path}", depth + 1)
-            _check(item, f"{path}[{key!r:.100}]", depth + 1)
-    else:
-        _check_leaf(value, path)
-
-
-def _check_leaf(value: object, path: str) -> None:
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"{path} is no JSON: text with half of a surrogate pair") from None
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{path} is no JSON: {value}")
-    elif value is not None and not isinstance(value, int | float):
-        raise ValueError(f"{path} is no JSON: {type(value).__name__}")

@@ -50,9 +50,9 @@ def _evaluate(request: dict[str, Any]) -> bytes:
     names.update(request["inputs"], __file__=_FILE)
     value = execute(request["code"], names)
     if value is None:
-        value = names.get(request["result"])
+        value = names.get(messages.RESULT)
     try:
-        return b'{"value": ' + messages.encode(value, request["result"]) + b"}"
+        return b'{"value": ' + messages.encode(value, messages.RESULT) + b"}"
     except ValueError as error:
         raise _NoJSONError(str(error)) from None
 
@@ -86,21 +86,17 @@ def _as_function(source: str) -> types.CodeType:
     tree = ast.parse(source, _FILE)
     future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     body: list[ast.stmt] = [_bare(node) for node in tree.body if node not in future]
-    function = ast.FunctionDef(
-        _FUNCTION, ast.arguments([], [], None, [], [], None, []), body, [], None, lineno=1, col_offset=0
-    )
-    if sys.version_info >= (3, 12):
-        function.type_params = []
+    function = ast.parse(f"def {_FUNCTION}(): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)  # noqa: S101 - for the type checker
+    function.body = body
     module = ast.fix_missing_locations(ast.Module([*future, function], []))
     constants = compile(module, _FILE, "exec", dont_inherit=True).co_consts
     inner = next(code for code in constants if isinstance(code, types.CodeType) and code.co_name == _FUNCTION)
     if inner.co_flags & _GENERATOR_OR_COROUTINE:
         raise SyntaxError("'yield' or 'await' outside function")
-    local = [*inner.co_varnames, *inner.co_cellvars]
-    if local:
-        function.body = [ast.Global(sorted(set(local))), *body]
-        ast.fix_missing_locations(module)
-    return compile(module, _FILE, "exec", dont_inherit=True)
+    if local := {*inner.co_varnames, *inner.co_cellvars}:
+        function.body = [ast.Global(sorted(local)), *body]
+    return compile(ast.fix_missing_locations(module), _FILE, "exec", dont_inherit=True)
 
 
 def _bare(statement: ast.stmt) -> ast.stmt:
@@ -152,10 +148,6 @@ def _kind(error: BaseException) -> str:
         return "memory_mb"
     if isinstance(error, OSError) and error.errno in {errno.EFBIG, errno.ENOSPC, errno.EDQUOT}:
         return "file_bytes"
-    if isinstance(error, BlockingIOError) and error.filename is None and error.errno == errno.EAGAIN:
-        return "processes"
-    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return "processes"
     return "raised"
 
 

@@ -75,57 +75,33 @@ def full(path: str, file_bytes: int, processes: Iterable[int]) -> bool:
     for _ in range(_LOOKS):
         left = [file_bytes - sum(_deleted(processes).values()), walls.INODES]
         try:
-            if _walked(path, left):
-                return min(left) < 0
+            _walk(os.open(path, _FOLDER), left, 0)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # a folder was removed meanwhile, or moved
         except OSError:
             return True
+        return min(left) < 0
     return True
 
 
-def _walked(path: str, left: list[int]) -> bool:
-    """Take from ``left`` (bytes, entries) what lies in a folder, until nothing is left; whether all of it was seen.
+def _walk(folder: int, left: list[int], depth: int) -> None:
+    """Take from ``left`` (bytes, entries) what lies in an open folder, until nothing is left, and close it.
 
     From folder to folder by open descriptors: what the code moves above them meanwhile hides nothing.
     """
-    whole = True
-    top = os.open(path, _FOLDER)
-    stack: list[tuple[int, list[str]]] = [(top, [])]
     try:
-        stack[0][1].extend(_listed(top, left))
-        while stack and min(left) >= 0:
-            folder, names = stack[-1]
-            if not names:
-                os.close(stack.pop()[0])
-                continue
-            try:
-                found = os.open(names.pop(), _FOLDER, dir_fd=folder)
-            except (FileNotFoundError, NotADirectoryError):
-                whole = False  # removed meanwhile, or moved
-                continue
-            stack.append((found, []))
-            stack[-1][1].extend(_listed(found, left))
-            if len(stack) > _DEEPEST:
-                left[1] = -1
-    finally:
-        for folder, _ in stack:
-            os.close(folder)
-    return whole or min(left) < 0
-
-
-def _listed(folder: int, left: list[int]) -> list[str]:
-    """Take the files of a folder from ``left``; return its folders."""
-    folders = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            left[1] -= 1
-            with contextlib.suppress(*_GONE):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                left[1] -= 1 if depth < _DEEPEST else walls.INODES
+                if min(left) < 0:
+                    return
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                else:
+                    _walk(os.open(entry.name, _FOLDER, dir_fd=folder), left, depth + 1)
+                    continue
+                with contextlib.suppress(*_GONE):
                     left[0] -= entry.stat(follow_symlinks=False).st_blocks * 512
-            if min(left) < 0:
-                break
-    return folders
+    finally:
+        os.close(folder)
 
 
 def _deleted(processes: Iterable[int]) -> dict[tuple[int, int], int]:

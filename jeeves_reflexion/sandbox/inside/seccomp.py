@@ -55,7 +55,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 _SPECIAL = frozenset({
-    "fork", "vfork", "clone", "clone3", "execve", "execveat", "kill", "tkill", "tgkill", "prlimit64", "fcntl", "ioctl",
+    "clone", "clone3", "execve", "execveat", "kill", "tkill", "tgkill", "prlimit64", "fcntl", "ioctl",
     "socketpair", "prctl", "fallocate",
 })  # fmt: skip
 _METADATA = frozenset({
@@ -65,7 +65,7 @@ _METADATA = frozenset({
 })  # fmt: skip
 """Ways to change or watch files by name that Landlock does not cover; with a root of its own the code may use them."""
 
-_EPERM, _EAGAIN, _ENOSYS, _EOPNOTSUPP = 1, 11, 38, 95
+_EPERM, _ENOSYS, _EOPNOTSUPP = 1, 38, 95
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
@@ -81,6 +81,7 @@ _OF_ITS_END = (
 _OWNER_IOCTLS = (0x8901, 0x8902, 0x5412, 0x541C)  # FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX
 
 _Instruction = tuple[int, int, int, int]
+_allowed: _Instruction = (_RETURN, 0, 0, _ALLOW)
 _SET_NO_FILTER_FLAGS = 2
 
 
@@ -89,15 +90,15 @@ def available() -> bool:
     return kernel.MACHINE in _ARCHITECTURE
 
 
-def install(*, children: bool, programs: bool, own_pid: int | None, root_of_its_own: bool) -> None:
+def install(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> None:
     """Put the filter on this process and on all that it starts; it can't be taken off again.
 
-    ``children`` allows other processes, ``programs`` allows ``execve``; ``own_pid`` restricts signals and limits to
-    that process (for want of a process namespace); ``root_of_its_own`` says that only scratch is writable anyway.
+    ``programs`` allows ``execve``; ``own_pid`` restricts signals and limits to that process (for want of a process
+    namespace); ``root_of_its_own`` says that only scratch is writable anyway.
     """
     if not available():
         raise OSError(f"seccomp: no filter is written for {kernel.MACHINE or 'this system'}")
-    program = _program(children=children, programs=programs, own_pid=own_pid, root_of_its_own=root_of_its_own)
+    program = _program(programs=programs, own_pid=own_pid, root_of_its_own=root_of_its_own)
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     pointer = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer)))
@@ -105,9 +106,7 @@ def install(*, children: bool, programs: bool, own_pid: int | None, root_of_its_
     kernel.prctl(kernel.PR_SET_SECCOMP, _SET_NO_FILTER_FLAGS, ctypes.byref(pointer))
 
 
-def _program(
-    *, children: bool, programs: bool, own_pid: int | None, root_of_its_own: bool
-) -> list[_Instruction]:
+def _program(*, programs: bool, own_pid: int | None, root_of_its_own: bool) -> list[_Instruction]:
     program: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, _ARCHITECTURE[kernel.MACHINE]),
@@ -124,9 +123,13 @@ def _program(
     program += _on(
         "clone3", [_refuse(_ENOSYS)]
     )  # its flags are out of a filter's sight; libc falls back to clone
-    program += _on("clone", _clone(children=children))
-    if not children:
-        program += [*_on("fork", [_refuse(_EAGAIN)]), *_on("vfork", [_refuse(_EAGAIN)])]
+    threads_alone = [
+        (_ANY_BIT, 0, 1, _CLONE_NEW),
+        _refuse(_EPERM),
+        (_ANY_BIT, 1, 0, _CLONE_THREAD),
+        _refuse(_EPERM),
+    ]
+    program += _on("clone", [_argument(0), *threads_alone, _allowed])
     if not programs:
         program += [*_on("execve", [_refuse(_EPERM)]), *_on("execveat", [_refuse(_EPERM)])]
     program += _on("fcntl", _unless(1, (*_SET_OWNER, _SET_PIPE_SIZE)))
@@ -139,7 +142,7 @@ def _program(
             program += _on(name, _only(0, (own_pid,)))
         program += _on("tkill", [_refuse(_EPERM)])
     program += _on("prlimit64", _only(0, (0,) if own_pid is None else (0, own_pid)))
-    return [*program, (_RETURN, 0, 0, _ALLOW)]
+    return [*program, _allowed]
 
 
 def _on(name: str, body: list[_Instruction]) -> list[_Instruction]:
@@ -149,13 +152,6 @@ def _on(name: str, body: list[_Instruction]) -> list[_Instruction]:
 
 def _refuse(error: int) -> _Instruction:
     return (_RETURN, 0, 0, _ERRNO | error)
-
-
-def _clone(*, children: bool) -> list[_Instruction]:
-    body = [_argument(0), (_ANY_BIT, 0, 1, _CLONE_NEW), _refuse(_EPERM)]
-    if not children:
-        body += [(_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(_EAGAIN)]
-    return [*body, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _pair() -> list[_Instruction]:
@@ -169,14 +165,10 @@ def _argument(index: int) -> _Instruction:
 
 
 def _unless(index: int, values: Iterable[int]) -> list[_Instruction]:
-    body = [_argument(index)]
-    for value in values:
-        body += [(_EQUAL, 0, 1, value), _refuse(_EPERM)]
-    return [*body, (_RETURN, 0, 0, _ALLOW)]
+    refused = [part for value in values for part in ((_EQUAL, 0, 1, value), _refuse(_EPERM))]
+    return [_argument(index), *refused, _allowed]
 
 
 def _only(index: int, values: Iterable[int]) -> list[_Instruction]:
-    body = [_argument(index)]
-    for value in values:
-        body += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
-    return [*body, _refuse(_EPERM)]
+    allowed = [part for value in values for part in ((_EQUAL, 0, 1, value), _allowed)]
+    return [_argument(index), *allowed, _refuse(_EPERM)]

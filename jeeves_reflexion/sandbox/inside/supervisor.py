@@ -7,6 +7,7 @@ host is gone (or wants an end), and ends everything at once.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -192,14 +193,11 @@ def _be_the_code(config: dict[str, Any], ends: list[int], guard: int) -> NoRetur
 
 def _settle(ends: list[int]) -> None:
     """Have the pipes at fixed places and nothing else open."""
-    above = [os.dup(end) for end in ends]
-    free = len(above)
     # all copies above the places first, so that no place is overwritten while it is still needed
-    while min(above) < free:
-        above = [end if end >= free else os.dup(end) for end in above]
+    above = [fcntl.fcntl(end, fcntl.F_DUPFD, len(ends)) for end in ends]
     for place, end in enumerate(above):
         os.dup2(end, place)
-    os.closerange(free, 1024)
+    os.closerange(len(ends), 1024)
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
 
@@ -251,12 +249,7 @@ class _Watch:
         if _HOST_IN not in self._watched:
             return None
         self._drain()
-        head = {
-            "limit": self._limit,
-            "status": self._told.get("ended"),
-            "cpu": self._told.get("cpu", 0.0),
-            "seconds": seconds,
-        }
+        head = {"limit": self._limit, "status": self._told.get("ended"), "seconds": seconds}
         return [json.dumps(head).encode(), *map(bytes, self._read.values())]
 
     def end(self) -> None:

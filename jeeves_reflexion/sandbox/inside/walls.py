@@ -207,7 +207,6 @@ def shut_in(config: dict[str, Any], *, programs: bool) -> None:
     if config["way"] != "limits" or seccomp.available():
         walled = config["way"] == "namespaces"
         seccomp.install(
-            children=limits["processes"] > 1,
             programs=programs,
             own_pid=None if walled else os.getpid(),
             root_of_its_own=walled,
@@ -228,8 +227,7 @@ def _limit_resources(config: dict[str, Any], limits: dict[str, Any]) -> None:
         "RLIMIT_SIGPENDING": (256, 256),
     }
     if config["counted"] is not None:
-        most = limits["processes"] if limits["processes"] > 1 else _THREADS
-        wanted["RLIMIT_NPROC"] = (most + config["counted"],) * 2
+        wanted["RLIMIT_NPROC"] = (_THREADS + config["counted"],) * 2
     for name, (soft, hard) in wanted.items():
         kind = getattr(resource, name, None)
         if kind is None:

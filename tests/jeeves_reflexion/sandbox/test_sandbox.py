@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -77,10 +76,6 @@ async def test_what_is_printed_comes_back(sandbox: Sandbox) -> None:
     assert 0 < ran.seconds < 5
 
 
-async def test_the_result_may_have_another_name(sandbox: Sandbox) -> None:
-    assert (await sandbox.run("score = 0.5", result="score")).value == 0.5
-
-
 @pytest.mark.parametrize(
     ("code", "type_", "line"),
     [
@@ -115,7 +110,12 @@ async def test_an_error_keeps_what_was_printed(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     ("inputs", "said"),
-    [({"x": float("nan")}, "nan"), ({"x": {1: 2}}, "key"), ({"x": object()}, "object"), ({"a b": 1}, "a b")],
+    [
+        ({"x": float("nan")}, "float"),
+        ({"x": {1: 2}}, "key"),
+        ({"x": object()}, "object"),
+        ({"a b": 1}, "a b"),
+    ],
 )
 async def test_inputs_that_can_not_cross(sandbox: Sandbox, inputs: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
@@ -335,12 +335,7 @@ async def test_weaker_still_has_limits_and_leaves_nothing(host: Host) -> None:
             "LANG",
             "TMPDIR",
         ]
-        few = SandboxLimits(seconds=1, memory_mb=128, output_bytes=10_000, processes=8)
-        leaving = (
-            "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        os.setsid()\n"
-            "        if os.fork() == 0: time.sleep(60)\n        os._exit(0)\nresult = 'left'"
-        )
-        assert (await weaker.run(leaving, limits=replace(few, seconds=20))).value == "left"
+        few = SandboxLimits(seconds=1, memory_mb=128, output_bytes=10_000)
         for code, limit in (
             ("while True: pass", "seconds"),
             ("x = bytearray(10**10)", "memory_mb"),
@@ -353,15 +348,6 @@ async def test_weaker_still_has_limits_and_leaves_nothing(host: Host) -> None:
         assert _scratch_folders() == before
 
 
-async def test_many_processes_need_namespaces(sandbox: Sandbox) -> None:
-    landlocked = replace(probe(), way="landlock")
-    with (
-        mock.patch.object(room.sandbox, "probe", return_value=landlocked),
-        pytest.raises(SandboxUnavailableError, match="processes"),
-    ):
-        await sandbox.run("result = 1", limits=SandboxLimits(processes=2))
-
-
 def test_the_probe_tells_people_and_programs_the_same() -> None:
     found = probe()
     assert found.complete == ("NOT isolated" not in found.text)
@@ -371,7 +357,7 @@ def test_the_probe_tells_people_and_programs_the_same() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"seconds": -1}, {"memory_mb": 1}, {"processes": 0}, {"seconds": float("inf")}, {"output_bytes": 0}],
+    [{"seconds": -1}, {"memory_mb": 1}, {"file_bytes": -1}, {"seconds": float("inf")}, {"output_bytes": 0}],
 )
 def test_limits_that_can_not_be(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
@@ -379,8 +365,7 @@ def test_limits_that_can_not_be(wrong: dict[str, Any]) -> None:
 
 
 def test_the_request_is_json_alone() -> None:
-    assert json.loads(room.sandbox._request("x", {"a": [1]}, "result")) == {
+    assert json.loads(room.sandbox._request("x", {"a": [1]})) == {
         "code": "x",
         "inputs": {"a": [1]},
-        "result": "result",
     }

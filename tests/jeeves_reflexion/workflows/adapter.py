@@ -15,11 +15,7 @@ import anyio
 from jeeves_reflexion import ConfigurationError, ModelTimeoutError, ScriptedModel
 from jeeves_reflexion.sandbox import Sandbox
 from jeeves_reflexion.workflows import (
-    CallStep,
-    CodeEvaluation,
-    ModelEvaluation,
     ReflectionFailedError,
-    SchemaEvaluation,
     Tools,
     reflection_correct,
     reflection_evaluate,
@@ -169,7 +165,7 @@ async def _correct(given: dict[str, Any]) -> dict[str, Any]:
             return script.next()["return"]
 
     elif "prompt" in given:
-        corrector = CallStep("llm.call", {key: given[key] for key in ("prompt", "model") if key in given})
+        corrector = {"action": "llm.call", **{key: given[key] for key in ("prompt", "model") if key in given}}
     chosen = {key: given[key] for key in ("data", "errors") if key in given}
     with _folder(given.get("files", {})) as folder:
         result = await reflection_correct(
@@ -178,13 +174,12 @@ async def _correct(given: dict[str, Any]) -> dict[str, Any]:
     return {"result": result, "saw": saw, "prompts": speakers.asked}
 
 
+_EVALUATORS = {"llm": ("prompt", "model", "examples"), "custom": ("run", "language"), "schema": ("schema",)}
+
+
 def _evaluation(case: dict[str, Any]) -> Any:
     kind = case.get("evaluator_type", "schema")
-    if kind == "llm":
-        return ModelEvaluation(case["prompt"], case.get("model"), tuple(case.get("examples", ())))
-    if kind == "custom":
-        return CodeEvaluation(case["run"], case.get("language", "python"))
-    return SchemaEvaluation(case.get("schema")) if kind == "schema" else {"type": kind}
+    return {"type": kind, **{key: case[key] for key in _EVALUATORS.get(kind, ()) if key in case}}
 
 
 def _saw(state: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pytest
 from chat_server import chat_server
 
 from jeeves_reflexion.sandbox import Ran
+from jeeves_reflexion.sandbox.inside.python_code import execute
 
 
 @pytest.fixture
@@ -42,9 +44,9 @@ class HereRunner:
         result: str = "result",
     ) -> Ran:
         self.ran.append(code)
-        from jeeves_reflexion.workflows.steps import run_here
-
-        return Ran(await run_here(code, inputs or {}), "", "", 0.0)
+        names: dict[str, Any] = {"__name__": "__workflow__", **copy.deepcopy(dict(inputs or {}))}
+        value = execute(code, names)
+        return Ran(names.get("result") if value is None else value, "", "", 0.0)
 
 
 @pytest.fixture

@@ -18,11 +18,7 @@ from jeeves_reflexion import (
     errors,
 )
 from jeeves_reflexion.workflows import (
-    CallStep,
-    CodeEvaluation,
-    ModelEvaluation,
     ReflectionFailedError,
-    SchemaEvaluation,
     Toolbox,
     Tools,
     reflection_correct,
@@ -34,7 +30,11 @@ from jeeves_reflexion.workflows.plan import CONTROL_KEYS
 
 pytestmark = pytest.mark.anyio
 
-NAMED = SchemaEvaluation({"type": "object", "required": ["name"]})
+NAMED = {"type": "schema", "schema": {"type": "object", "required": ["name"]}}
+
+
+def by_model(prompt, **more):
+    return {"type": "llm", "prompt": prompt, **more}
 
 
 def script(*outputs):
@@ -274,20 +274,20 @@ def test_a_generated_key_never_overwrites_a_control_key(output):
 
 async def test_a_judge_that_can_not_be_read_is_asked_once_more_and_then_approves_nothing():
     model = ScriptedModel(["I think it is fine", "really fine"])
-    result = await reflection_evaluate({}, evaluator=ModelEvaluation("ok?"), data=1, tools=Tools(model=model))
+    result = await reflection_evaluate({}, evaluator=by_model("ok?"), data=1, tools=Tools(model=model))
     assert (result["valid"], result["score"], result["success"]) == (False, 0.0, False)
     assert len(model.calls) == 2
     model = ScriptedModel(["hm", '{"valid": true}'])
-    assert (
-        await reflection_evaluate({}, evaluator=ModelEvaluation("ok?"), data=1, tools=Tools(model=model))
-    )["valid"]
+    assert (await reflection_evaluate({}, evaluator=by_model("ok?"), data=1, tools=Tools(model=model)))[
+        "valid"
+    ]
 
 
 async def test_a_judge_sees_its_prompt_filled_in_and_the_examples_before_it():
     model = ScriptedModel(['{"valid": true}'])
-    evaluation = ModelEvaluation(
+    evaluation = by_model(
         "Judge {{ state.reflection_output | tojson }}",
-        examples=({"input": {"a": 1}, "output": '{"valid": true}'},),
+        examples=[{"input": {"a": 1}, "output": '{"valid": true}'}],
     )
     await reflection_evaluate({}, evaluator=evaluation, data={"x": "{{ 1 }}"}, tools=Tools(model=model))
     (call,) = model.calls
@@ -323,9 +323,10 @@ async def test_a_correction_that_fails_gives_the_data_back():
 
 async def test_a_correction_by_prompt_sees_data_and_errors():
     model = ScriptedModel(["fixed"])
-    step = CallStep(
-        "llm.call", {"prompt": "{{ state.reflection_output }}: {{ state.reflection_errors[0].message }}"}
-    )
+    step = {
+        "action": "llm.call",
+        "prompt": "{{ state.reflection_output }}: {{ state.reflection_errors[0].message }}",
+    }
     result = await reflection_correct(
         {}, corrector=step, data="out", errors=["bad"], tools=Tools(model=model)
     )
@@ -340,16 +341,16 @@ async def test_the_models_by_name_come_before_the_one_for_all(here):
     )
     tools = Tools(model=other, models={"gpt-4": one})
     for model, state in (("gpt-4", {}), (None, {"llm_model": "gpt-4"}), ("gpt-5", {}), (None, {})):
-        await reflection_evaluate(state, evaluator=ModelEvaluation("x", model), data=1, tools=tools)
+        await reflection_evaluate(state, evaluator=by_model("x", model=model), data=1, tools=tools)
     assert (len(one.calls), len(other.calls)) == (2, 2)
     with pytest.raises(ConfigurationError, match="no model is named"):
-        await reflection_evaluate({}, evaluator=ModelEvaluation("x"), data=1)
+        await reflection_evaluate({}, evaluator=by_model("x"), data=1)
 
 
 async def test_custom_code_sees_output_and_state(here):
     code = "result = {'valid': output['n'] < state['most'], 'score': 0.5, 'errors': ['too much']}"
     result = await reflection_evaluate(
-        {"most": 3}, evaluator=CodeEvaluation(code), data={"n": 5}, tools=Tools(sandbox=here)
+        {"most": 3}, evaluator={"type": "custom", "run": code}, data={"n": 5}, tools=Tools(sandbox=here)
     )
     assert (result["valid"], result["score"], result["errors"][0]["message"]) == (False, 0.5, "too much")
     assert here.ran == [code]
@@ -371,7 +372,7 @@ async def test_an_output_that_is_too_deep_to_keep_is_a_failure_and_no_crash():
 async def test_half_a_surrogate_pair_from_a_model_does_no_harm_later():
     model = ScriptedModel(['{"name": "\\ud800"}', "\ud800 x", '{"name": "\U0001f600"}'])
     result = await reflection_loop(
-        {}, generator=CallStep("llm.call", {"prompt": "x"}), evaluator=NAMED, tools=Tools(model=model)
+        {}, generator={"action": "llm.call", "prompt": "x"}, evaluator=NAMED, tools=Tools(model=model)
     )
     outputs = [entry["output"] for entry in result["reflection_history"]]
     assert outputs == ['{"name": "\\ud800"}', "? x", {"name": "\U0001f600"}]
@@ -392,6 +393,6 @@ async def test_others_run_while_mappings_are_read(monkeypatch):
     async with anyio.create_task_group() as group:
         group.start_soon(count)
         with pytest.raises(ConfigurationError, match="takes longer than"):
-            await reflection_evaluate({}, evaluator={"type": "schema", "schema": schema}, data=1)
+            await reflection_loop({}, generator=script(1), evaluator={"type": "schema", "schema": schema})
         group.cancel_scope.cancel()
     assert turns > 5

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jeeves_reflexion.sandbox import Sandbox
-from jeeves_reflexion.workflows import CodeEvaluation, Tools, Workflow, reflection_evaluate
+from jeeves_reflexion.workflows import Tools, Workflow, reflection_evaluate
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ async def tools() -> AsyncIterator[Tools]:
 
 @pytest.mark.parametrize(("language", "code"), [PYTHON, LUA, PROLOG])
 async def test_each_language_sees_output_and_state_and_gives_a_verdict(language, code, tools):
-    evaluation = CodeEvaluation(code, language)
+    evaluation = {"type": "custom", "run": code, "language": language}
     low = await reflection_evaluate({"most": 5}, evaluator=evaluation, data={"n": 3}, tools=tools)
     high = await reflection_evaluate({"most": 5}, evaluator=evaluation, data={"n": 7}, tools=tools)
     assert (low["valid"], low["score"]) == (True, 0.5)
@@ -62,7 +62,9 @@ async def test_each_language_sees_output_and_state_and_gives_a_verdict(language,
     ],
 )
 async def test_what_the_sandbox_refuses_is_no_approval(language, code, tools):
-    verdict = await reflection_evaluate({}, evaluator=CodeEvaluation(code, language), data=1, tools=tools)
+    verdict = await reflection_evaluate(
+        {}, evaluator={"type": "custom", "run": code, "language": language}, data=1, tools=tools
+    )
     assert (verdict["valid"], verdict["success"]) == (False, False)
     assert "the evaluator failed" in verdict["errors"][0]["message"]
 
@@ -95,5 +97,7 @@ except:
         ({"email": "@"}, False, 0.5),
         ("{", False, 0.0),
     ):
-        verdict = await reflection_evaluate({}, evaluator=CodeEvaluation(code), data=data, tools=tools)
+        verdict = await reflection_evaluate(
+            {}, evaluator={"type": "custom", "run": code}, data=data, tools=tools
+        )
         assert (verdict["valid"], verdict["score"], verdict["success"]) == (valid, score, True)

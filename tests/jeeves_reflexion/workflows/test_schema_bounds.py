@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.workflows import (
     SchemaCheck,
-    SchemaFolderError,
     Workflow,
     reflection_evaluate,
     schemas,
@@ -69,7 +68,7 @@ async def test_a_judgement_without_end_is_a_verdict_and_the_event_loop_goes_on(h
         tasks.cancel_scope.cancel()
     assert found["valid"] is False
     (error,) = found["errors"]
-    assert error["message"] == "judging it by the schema took longer than 0.5 s, and was stopped"
+    assert error["message"] == "judging by the schema takes longer than 0.5 s: it was stopped"
     assert turns > 1
     monkeypatch.setattr(schemas, "MAX_SECONDS", 60)  # the next one is judged as ever
     again = await reflection_evaluate({}, evaluator={"type": "schema", "schema": {"type": "array"}}, data=[1])
@@ -101,7 +100,7 @@ def test_a_bad_schema_is_the_same_error(tmp_path):
         schemas.judged({"type": 5}, None, 1)
     with pytest.raises(ConfigurationError, match="is no JSON"):
         schemas.judged({"const": {1, 2}}, None, 1)
-    with pytest.raises(SchemaFolderError, match="give base_folder"):
+    with pytest.raises(ConfigurationError, match="give base_folder"):
         schemas.judged({"$ref": "a.json"}, None, 1)
     (tmp_path / "a.json").write_text('{"type": "integer"}')
     assert schemas.judged({"$ref": "a.json"}, tmp_path, 1).valid
@@ -119,14 +118,20 @@ def test_a_process_that_was_ended_is_replaced():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes as POSIX has them")
-def test_the_process_ends_with_the_program_and_runs_none_of_its_code(tmp_path):
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_process_ends_with_the_program_and_runs_none_of_its_code(tmp_path, busy):
     program = tmp_path / "program.py"
+    endless = ("schemas.verdict", {"pattern": "^(a+)+$"}, None, "a" * 60 + "b")
     program.write_text(
-        "import os, signal\n"
+        "import os, signal, threading, time\n"
         "print('started', flush=True)\n"  # a second time, if the process ran the program's own file
         "from jeeves_reflexion.workflows import schemas, worker\n"
         "assert schemas.judged(True, None, 1).valid\n"
         "print(worker._idle[0].pid, flush=True)\n"
+        f"if {busy}:\n"
+        f"    threading.Thread(target=worker.ask, args=(0.5, *{endless!r})).start()\n"
+        "    while worker._idle: time.sleep(0.01)\n"  # it has the question, or soon
+        "    time.sleep(0.1)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jeeves_reflexion import ConfigurationError
-from jeeves_reflexion.workflows import SchemaCheck, SchemaFolderError
+from jeeves_reflexion.workflows import SchemaCheck
 from jeeves_reflexion.workflows.schemas import MAX_ERRORS
 
 PROFILE = {
@@ -24,12 +24,12 @@ PROFILE = {
 
 def test_errors_say_where_what_and_what_to_do():
     verdict = SchemaCheck(PROFILE)({"name": "", "kind": "persn", "tags": [{"n": 1}, {"n": "many"}]})
-    assert [error.as_json() for error in verdict.errors] == [
+    assert verdict.error_list() == [
         {"path": "", "message": "'email' is a required property", "suggestion": "Add the field 'email'."},
         {
             "path": "kind",
             "message": "'persn' is not one of ['person', 'company']",
-            "suggestion": "Write 'person' in 'kind'.",
+            "suggestion": "Use one of ['person', 'company'] in 'kind'.",
         },
         {
             "path": "name",
@@ -39,7 +39,7 @@ def test_errors_say_where_what_and_what_to_do():
         {
             "path": "tags.1.n",
             "message": "'many' is not of type 'integer'",
-            "suggestion": "Make 'tags.1.n' an integer, not a text.",
+            "suggestion": "Write 'tags.1.n' as integer.",
         },
     ]
     assert (verdict.valid, verdict.score, len(verdict.suggestions)) == (False, 0.0, 4)
@@ -207,7 +207,7 @@ def test_no_reference_gets_out_of_the_base_folder(base, reference):
 
 
 def test_a_file_without_a_folder_and_a_name_that_is_nearly_right(base):
-    with pytest.raises(SchemaFolderError, match="give base_folder"):
+    with pytest.raises(ConfigurationError, match="give base_folder"):
         SchemaCheck({"$ref": "home.json"})
     with pytest.raises(ConfigurationError, match=r"did you mean 'home\.json'"):
         SchemaCheck({"$ref": "hame.json"}, base)

@@ -62,15 +62,18 @@ async def test_what_a_template_comes_to(source, value):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("{{ state.requst }}", "node 'a', prompt: there is no 'requst': did you mean 'request'?"),
+        ("{{ state.requst }}", "node 'a', prompt: 'dict object' has no attribute 'requst'"),
         (
             "one\n{{ state.data.nope }}",
-            "line 2 of the template: there is no 'nope': there is deep, get, items",
+            "line 2 of the template: 'dict object' has no attribute 'nope'",
         ),
-        ("{{ state.n + state.nope }}", "prompt, line 1 of the template: there is no 'nope'"),
-        ("{{ stat.x }}", "there is no 'stat' here: a template sees `state`"),
-        ("{% if state.nope %}x{% endif %}", "there is no 'nope'"),
-        ("{{ state.nope | tojson }} z", "there is no 'nope'"),
+        (
+            "{{ state.n + state.nope }}",
+            "prompt, line 1 of the template: 'dict object' has no attribute 'nope'",
+        ),
+        ("{{ stat.x }}", "line 1 of the template: 'stat' is undefined"),
+        ("{% if state.nope %}x{% endif %}", "no attribute 'nope'"),
+        ("{{ state.nope | tojson }} z", "no attribute 'nope'"),
         ("{{ 1 / 0 }}", "division by zero"),
         ("{{ {1: 2} }}", "the key 1 is no text"),
     ],

@@ -201,11 +201,11 @@ async def test_own_actions_generate_correct_and_run_as_nodes():
 
 async def test_llm_call_as_a_node_gives_its_reply_and_usage():
     workflow = Workflow.from_text("""
-settings: {model: small}
 nodes:
   - name: ask
     uses: llm.call
     with:
+      model: small
       system: "Speak {{ state.language }}."
       messages: [{role: user, content: "{{ state.data }}"}]
       temperature: 0.5
@@ -213,7 +213,7 @@ nodes:
     output: reply
   - name: ask_again
     uses: llm.call
-    with: {prompt: "{{ state.reply.content }}"}
+    with: {prompt: "{{ state.reply.content }}", model: "{{ state.reply.model }}"}
 """)
     model = ScriptedModel(["{{ state }}", "two"], name="small")
     state = await workflow.run({"language": "Norwegian", "data": {"a": 1}}, models={"small": model})
@@ -258,7 +258,7 @@ COUNT = """
     goto:
       - when: "state.n < 3"
         to: count
-      - if: state.n == 5
+      - when: state.n == 5
         to: __end__
   - name: after
     run: |
@@ -270,22 +270,6 @@ async def test_routes_hold_in_order_and_else_the_next_node_follows(here):
     state = await nodes(COUNT).run({}, sandbox=here)
     assert state == {"n": 3, "after": True}
     assert await nodes(COUNT).run({"n": 4}, sandbox=here) == {"n": 5}
-
-
-async def test_edges_route_where_no_goto_does(here):
-    workflow = Workflow.from_text("""
-nodes:
-  - {name: a, run: "return {'a': 1}"}
-  - {name: b, run: "return {'b': 1}", next: __end__}
-  - {name: c, run: "return {'c': 1}"}
-edges:
-  - {from: __start__, to: c}
-  - {from: c, to: b, when: "'a' in state"}
-  - {from: c, to: a}
-  - {from: a, to: c}
-  - {from: b, to: a}
-""")
-    assert await workflow.run(sandbox=here) == {"c": 1, "a": 1, "b": 1}
 
 
 async def test_a_cycle_without_an_end_is_stopped(here):
@@ -350,10 +334,10 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
     [
         ("noddes: []", "line 1: noddes: unknown key 'noddes': did you mean 'nodes'?"),
         ("name: x", "nodes is missing"),
-        ("- 1", "must be a mapping with nodes"),
-        ("nodes: []", "nodes: must be a list of at least 1"),
+        ("- 1", "[1] is not of type 'object'"),
+        ("nodes: []", "nodes: [] should be non-empty"),
         ("nodes: [{run: x}]", "name is missing"),
-        ("nodes: [{name: 5, run: x}]", "must be a text, not 5"),
+        ("nodes: [{name: 5, run: x}]", "nodes[0].name: 5 is not of type 'string'"),
         ("nodes: [{name: a}]", "either run (code) or uses"),
         ("nodes: [{name: a, run: x, uses: llm.call}]", "either run (code) or uses"),
         ("nodes: [{name: a, run: ' '}]", "there is no code"),
@@ -366,22 +350,21 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
         ),
         ("nodes: [{name: a, run: x, goto: [{when: 'state.', to: a}]}]", "template: expected"),
         ("nodes: [{name: a, run: x, goto: [{when: 3, to: a}]}]", "must be true, false or an expression"),
-        ("nodes: [{name: a, run: x, goto: []}]", "goto: must be a list of at least 1"),
+        ("nodes: [{name: a, run: x, goto: []}]", "goto: [] should be non-empty"),
         ("nodes: [{name: a, run: x, with: {}}]", "with belongs to uses, not to run"),
         ("nodes: [{name: a, uses: ''}]", "uses: the action has no name"),
         (
-            "nodes: [{name: a, run: x}]\nedges:\n- {from: a, to: a}\n- {from: a, to: b}",
-            "line 4: edges[1]: there is no",
+            "nodes:\n- name: a\n  run: x\n  goto:\n  - a\n  - b",
+            "line 6: node 'a', goto[1]: there is no node 'b'",
         ),
         ("nodes: [{name: a, uses: x, language: lua}]", "language belongs to run, not to uses"),
-        ("nodes: [{name: a, uses: x, goto: a, next: a}]", "goto and next are the same"),
-        ("nodes: [{name: a, uses: x, goto: [{to: a, if: true, when: true}]}]", "when and if are the same"),
+        ("nodes: [{name: a, uses: x, next: a}]", "unknown key 'next'"),
         (
             "nodes: [{name: a, uses: llm.call, with: {prompt: x, temprature: 1}}]",
             "did you mean 'temperature'",
         ),
         ("nodes: [{name: a, uses: llm.call, with: {prompt: '{{ x'}}]", "prompt: line 1 of the template"),
-        ("nodes: [{name: a, uses: llm.call, with: [x]}]", "must be a mapping, not"),
+        ("nodes: [{name: a, uses: llm.call, with: [x]}]", "with: ['x'] is not of type 'object'"),
         ("nodes: [{name: a, uses: reflection.loop, with: {}}]", "generator is missing"),
         ("nodes: [{name: a, uses: reflection.evaluate, with: {data: 1}}]", "schema is missing"),
         ("nodes: [{name: a, uses: reflection.evaluate, with: {schema: s.json}}]", "write {$ref: file.json}"),
@@ -408,10 +391,10 @@ async def test_a_result_that_is_no_object_needs_a_name(here):
         ),
         (
             "settings: {max_steps: 0}\nnodes: [{name: a, run: x}]",
-            "line 1: settings.max_steps: must be at least 1, not 0",
+            "line 1: settings.max_steps: 0 is less than the minimum of 1",
         ),
-        ("settings: []\nnodes: [{name: a, run: x}]", "settings: must be a mapping"),
-        ("settings: {trusted: 'yes'}\nnodes: [{name: a, run: x}]", "must be true or false"),
+        ("settings: []\nnodes: [{name: a, run: x}]", "settings: [] is not of type 'object'"),
+        ("settings: {trusted: true}\nnodes: [{name: a, run: x}]", "unknown key 'trusted'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(text, said):
@@ -425,7 +408,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(text, said):
     [
         (
             "max_iterations: 0",
-            "line 11: node 'a', with.max_iterations: must be a whole number from 1 to 1000, not 0",
+            "line 11: node 'a', with.max_iterations: must be a whole number from 1 to 1000",
         ),
         (
             "on_failure: shrug",
@@ -461,9 +444,9 @@ def test_schemas_in_files_are_checked_when_the_workflow_is_loaded(tmp_path):
         Workflow.load(tmp_path / "w.yaml")
     (tmp_path / "s.json").write_text('{"required": ["x"]}')
     assert Workflow.load(tmp_path / "w.yaml").run_sync()["valid"] is False
-    assert Workflow.from_text(text).run_sync(base_folder=tmp_path)["valid"] is False
+    assert Workflow.from_text(text, base_folder=tmp_path).run_sync()["valid"] is False
     with pytest.raises(ConfigurationError, match="give base_folder"):
-        Workflow.from_text(text).run_sync()
+        Workflow.from_text(text)
 
 
 @both_loops
@@ -506,25 +489,12 @@ async def test_listeners_hear_the_nodes_and_the_drafts_without_secrets(example, 
         )
     kinds = [event.kind for event in heard]
     assert kinds.count("refinement.draft_judged") == 2
-    assert [event.data["node"] for event in heard if event.kind == "agent.event"] == [
-        "generate_profile"
-    ] * 2 + ["use_profile"] * 2
+    nodes = [event.data["node"] for event in heard if event.kind == "agent.event"]
+    assert nodes == ["generate_profile", "use_profile"]
     assert secret not in repr(heard) + caplog.text
 
 
 # -- code
-
-
-async def test_python_runs_here_only_where_file_and_caller_agree(here):
-    text = "nodes: [{name: a, run: 'import os\n\n      return {\"pid\": os.getpid()}'}]"
-    trusting = Workflow.from_text("settings: {trusted: true}\n" + text)
-    import os
-
-    assert (await trusting.run(trusted=True, sandbox=here))["pid"] == os.getpid()
-    assert here.ran == []
-    await trusting.run(sandbox=here)
-    await Workflow.from_text(text).run(sandbox=here, trusted=True)
-    assert len(here.ran) == 2
 
 
 @both_loops
