@@ -358,6 +358,30 @@ def test_an_interrupt_keeps_what_was_learned(process, server, place, cli):
     assert cli.count() == 1
 
 
+def test_one_interrupt_ends_a_run_whose_agent_hangs(process, server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = (
+        "import threading\ndef agent(prompt):\n    print('begun', flush=True)\n    threading.Event().wait()\n"
+    )
+    (tmp_path / "hanging_agent.py").write_text(code)
+    arguments = [
+        "--agent",
+        "hanging_agent:agent",
+        "--model",
+        "tiny",
+        "--base-url",
+        server.url,
+        "--no-lessons",
+    ]
+    running: subprocess.Popen[str] = process("run", "Say something.", *arguments)
+    assert running.stderr is not None
+    while "begun" not in running.stderr.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=20)
+    assert running.returncode == 130
+
+
 def test_what_the_draw_withheld_is_said(capsys):
     watch = Watch(Screen(quiet=False), "here")
     for withheld in (0, 2):
