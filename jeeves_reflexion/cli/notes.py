@@ -37,7 +37,7 @@ _over_notes = answered_by(
         "--place",
         "address",
         metavar="ADDRESS",
-        help="A SQLite file, a folder of notes, the folder of a lesson store, or a postgresql:// address."
+        help="A SQLite file, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
     ),
 )
@@ -159,12 +159,7 @@ async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> 
 
 
 async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
-    page = await store.list(limit=500)
-    found = [*page.histories]
-    while page.next is not None:
-        page = await store.list(after=page.next, limit=500)
-        found += page.histories
-    return found
+    return [*await store.list()]
 
 
 def _row(history: NoteHistory) -> dict[str, str]:
