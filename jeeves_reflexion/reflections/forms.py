@@ -136,16 +136,16 @@ FORMS: Final[Mapping[Outcome, Form]] = MappingProxyType(
 )
 
 
-def outcome_of(evaluation: Evaluation, *, passed: bool, partial_from: float = PARTIAL_FROM) -> Outcome:
+def outcome_of(evaluation: Evaluation, *, passed: bool) -> Outcome:
     """Say which form a verdict asks for.
 
-    ``success`` for an attempt that passed; else ``partial`` from a score of ``partial_from`` on; else ``failed``, also
-    where there is no score. No verdict means a decision: those are made, see :func:`decision_reflection`.
+    ``success`` for an attempt that passed; else ``partial`` from a score of :data:`PARTIAL_FROM` on; else ``failed``,
+    also where there is no score.
     """
     if passed:
         return "success"
     score = evaluation.score
-    return "partial" if score is not None and score >= partial_from else "failed"
+    return "partial" if score is not None and score >= PARTIAL_FROM else "failed"
 
 
 def fills(outcome: Outcome, due: Outcome) -> bool:
@@ -176,14 +176,6 @@ def make_reflection(
             evidence,
         )
     )
-
-
-def decision_reflection(
-    decision: str, *, alternatives: str, why: str, rule: str = "", steps: Sequence[str] = ()
-) -> Reflection:
-    """Return the reflection on an important decision; see :func:`make_reflection`."""
-    fields = {"decision": decision, "alternatives": alternatives, "why_chosen": why}
-    return make_reflection("decision", fields, rule=rule, steps=steps)
 
 
 def checked_form(reflection: Reflection) -> Reflection:

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.files import read_regular, replace_file
@@ -35,14 +36,7 @@ from jeeves_reflexion.lessons.records import lesson_fields, lesson_from_fields
 from jeeves_reflexion.redaction import redact, redact_record
 from jeeves_reflexion.reflections.folder import Malformed, agent_slug, free_path, locked, short_name
 from jeeves_reflexion.reflections.forms import flat_text
-from jeeves_reflexion.reflections.markdown import (
-    MarkdownError,
-    comment,
-    date_of,
-    read_comment,
-    summary_of,
-    unreadable,
-)
+from jeeves_reflexion.reflections.markdown import MarkdownError, summary_of
 from jeeves_reflexion.text import abridge, one_line
 from jeeves_reflexion.types import Lesson, Provenance, Task
 
@@ -186,6 +180,36 @@ def lesson_changes(folder: Path, stored: Iterable[Lesson]) -> LessonChanges:
         tuple(lesson for id, lesson in known.items() if id not in kept),
         malformed,
         {file.lesson.id: file.tasks for file in found.values()},
+    )
+
+
+def comment(opening: str, data: Mapping[str, Any]) -> str:
+    """Write data as a comment of Markdown; nothing in it looks like its end."""
+    text = json.dumps(data, separators=(",", ":")).replace("--", "-\\u002d").replace(">", "\\u003e")
+    return f"{opening}{text} -->"
+
+
+def date_of(text: str) -> datetime.date:
+    """Return the date of a title; raises :class:`MarkdownError` for what is none."""
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise MarkdownError(1, f"{text!r} is no date: write YYYY-MM-DD") from error
+
+
+def read_comment(opening: str, lines: Sequence[str]) -> Any:  # noqa: ANN401 - JSON, for its reader to check
+    """Return the data of the comment in the last of ``lines``."""
+    try:
+        return json.loads(lines[-1].removeprefix(opening).removesuffix("-->"))
+    except (ValueError, RecursionError) as error:
+        raise unreadable(error, len(lines)) from error
+
+
+def unreadable(error: Exception, line: int) -> MarkdownError:
+    """Return the error of a comment whose data can't be read."""
+    return MarkdownError(
+        line,
+        f"the data can't be read ({type(error).__name__}: {abridge(str(error), 200)}): restore the line, or delete it",
     )
 
 

@@ -35,9 +35,6 @@ from jeeves_reflexion.cli.options import (
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.exchange.files import ImportReport, Line, export_file, to_line
-from jeeves_reflexion.reflections.folder import place
-from jeeves_reflexion.reflections.journal import ReflectionJournal
-from jeeves_reflexion.reflections.library import ReflectionLibrary
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import LessonState
 
@@ -220,28 +217,18 @@ def _import_document(report: ImportReport) -> dict[str, object]:
 
 @click.command(short_help="Take over what was edited in a folder.")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--holds",
-    type=click.Choice(("lessons", "reflections")),
-    help="What the folder holds.  [default: reflections if its files lie in folders of agents]",
-)
 @by_option
 @asking_options
 @over_lessons
 @click.pass_context
-def sync(
-    ctx: click.Context, /, library: Library, folder: Path, holds: str | None, by: str, asking: Asking
-) -> None:
-    """Take over what people did to the Markdown files of a FOLDER: lessons that were exported, or reflections.
+def sync(ctx: click.Context, /, library: Library, folder: Path, by: str, asking: Asking) -> None:
+    """Take over what people did to the Markdown files of a FOLDER to which lessons were exported.
 
     Shows what was added, changed and removed, and asks. A lesson whose file was removed is retired.
     """
     if not folder.is_dir():
         raise ConfigurationError(f"there is no folder {folder}")
     exported = (folder / MANIFEST).exists()
-    if holds == "reflections" or (not holds and not exported and any(folder.glob("*/[0-9]*-*.md"))):
-        _sync_reflections(library, folder, asking)
-        return
     edits = library.within(lambda store: edits_of(store, folder))
     rows = [
         *(brief(cleaned.lesson, what="added") for cleaned in edits.added),
@@ -268,26 +255,6 @@ def sync(
         nothing = f"no lessons were exported to {folder}, and no file of one lies there"
     _apply(library, asking, number, answer, nothing, lambda store: take_over(store, folder, edits, by))
     ctx.exit(1 if edits.refused and not number else 0)
-
-
-def _sync_reflections(library: Library, folder: Path, asking: Asking) -> None:
-    def files(store: VectorLessonStore) -> ReflectionLibrary:
-        return ReflectionLibrary(ReflectionJournal(folder), store.store)
-
-    changes = library.within(lambda store: files(store).changes())
-    if not library.as_json:
-        for line in changes.describe(folder):
-            library.screen.result(line)
-    found = {"added": changes.added, "changed": changes.changed, "moved": changes.moved}
-    answer = {
-        **{name: [place(one.path, folder) for one in ones] for name, ones in found.items()},
-        "removed": list(changes.removed),
-        "malformed": [{"path": place(bad.path, folder), "problem": bad.problem} for bad in changes.malformed],
-    }
-    nothing = f"all but what is told above is so {library.where}" if changes.malformed else ""
-    number = sum(map(len, found.values())) + len(changes.removed)
-    nothing = nothing or f"{folder} says what is {library.where}"
-    _apply(library, asking, number, answer, nothing, lambda store: files(store).apply(changes))
 
 
 def _apply(

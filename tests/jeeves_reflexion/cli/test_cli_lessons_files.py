@@ -2,11 +2,7 @@
 
 import json
 
-import anyio
 import pytest
-
-from jeeves_reflexion import Provenance, Reflection, Task
-from jeeves_reflexion.reflections.journal import ReflectionJournal
 
 PAIRS = [
     ("What is the capital of France?", "Name the city, not the country."),
@@ -395,30 +391,3 @@ def test_a_strange_folder_retires_nothing(cli, fill, tmp_path):
     answer = json.loads(cli("lessons", "sync", tmp_path / "strange", "--yes", "--json").stdout)
     assert (answer["added"], answer["changed"], answer["removed"]) == ([], [], [])
     assert cli("lessons", "sync", tmp_path / "none").exit_code == 3
-
-
-def test_a_folder_of_reflections_that_was_edited_syncs_its_vectors(cli, fill, tmp_path):
-    fill(PAIRS[:1])
-    folder = tmp_path / "reflections"
-
-    async def write():
-        journal = ReflectionJournal(folder)
-        for n in range(2):
-            task = Task(f"Fetch listing {n}", kind="web scraping")
-            source = Provenance(f"run-{n}", 1, 0.0, agent="researcher", created_at=1.7e9 + n)
-            reflection = Reflection(FAILED["tactical_rule"], "failed", FAILED)
-            await journal.record(task, reflection, provenance=source)
-
-    anyio.run(write)
-    dry = json.loads(cli("lessons", "sync", folder, "--dry-run", "--json").stdout)
-    assert (len(dry["added"]), dry["removed"]) == (2, [])
-    assert cli("lessons", "sync", folder, "--yes").stdout.endswith("applied 2 changes\n")
-    assert "nothing to apply" in cli("lessons", "sync", folder).stderr
-    first, second = sorted(folder.glob("*/*.md"))
-    first.write_text(first.read_text().replace("Look at the status first.", "Read the status first."))
-    second.unlink()
-    changed = cli("lessons", "sync", folder, stdin="y\n")
-    assert "changed: researcher/" in changed.stdout
-    assert f"removed: researcher/{second.name}\n" in changed.stdout
-    assert changed.stdout.endswith("applied 2 changes\n")
-    assert cli("lessons", "count").stdout == "1\n"
