@@ -13,17 +13,15 @@ import click
 
 from jeeves_reflexion import OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
-    check_early,
     check_executor,
     cluster_options,
     cores,
-    embedder_option,
     folder_options,
     plan_options,
     recall_options,
     spending_options,
 )
-from jeeves_reflexion.cli.options import limit_option
+from jeeves_reflexion.cli.options import COUNT, embedder_option
 from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
 from jeeves_reflexion.experiments.location import run_location
 
@@ -48,7 +46,10 @@ _ARMS_HELP = "; ".join(f"{name}: {what}" for name, what in ARMS.items())
 @click.option(
     "--games", type=click.Path(path_type=Path), help="A folder of games as alfworld-download writes it."
 )
-@limit_option(
+@click.option(
+    "--limit",
+    metavar="N",
+    type=COUNT,
     help="How many games; by default 134, or all of --games.",
 )
 @click.option("--game-seed", type=int, default=0, show_default=True, help="Seed of the games that are made.")
@@ -114,7 +115,6 @@ async def _run(setting: Setting) -> Finished:
 
 
 def _setting(options: dict[str, Any]) -> Setting:
-    check_early(options["withhold"], options["withhold_early"])
     model = model_of(options)
     lessons = options["lessons"]
     in_database = lessons is not None and "://" in lessons
@@ -138,7 +138,6 @@ def _setting(options: dict[str, Any]) -> Setting:
         settings=recall_settings(
             options["min_similarity"],
             withhold=options["withhold"],
-            early=options["withhold_early"],
             key=options["key"],
         ),
         runs_on=replace(run_location(options), lessons=lessons if in_database else None),

@@ -13,9 +13,7 @@ import click
 
 from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
-    check_early,
     check_executor,
-    embedder_option,
     executor_options,
     folder_options,
     holdout_option,
@@ -23,6 +21,7 @@ from jeeves_reflexion.cli.bench_options import (
     recall_options,
     spending_options,
 )
+from jeeves_reflexion.cli.options import embedder_option
 from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
 from jeeves_reflexion.experiments.location import run_location
 from jeeves_reflexion.summary import counted
@@ -166,7 +165,6 @@ async def _run(setting: Setting, judges: tuple[JudgeName, ...]) -> list[Finished
 
 
 def _setting(options: dict[str, Any]) -> Setting:
-    check_early(options["withhold"], options["withhold_early"])
     check_executor(options)
     questions = load_questions(options["data"])[: options["limit"]]
     model = named_model(options)
@@ -189,7 +187,6 @@ def _setting(options: dict[str, Any]) -> Setting:
         settings=recall_settings(
             options["min_similarity"],
             withhold=options["withhold"],
-            early=options["withhold_early"],
             key=options["key"],
         ),
         runs_on=run_location(options),

@@ -16,12 +16,12 @@ from jeeves_reflexion import ConfigurationError, OpenAIModel
 from jeeves_reflexion.cli.bench_options import (
     check_executor,
     cores,
-    embedder_option,
     executor_options,
     folder_options,
     plan_options,
     spending_options,
 )
+from jeeves_reflexion.cli.options import embedder_option
 from jeeves_reflexion.experiments import ARMS, ArmName, Results, arm_of, progress_for
 from jeeves_reflexion.experiments.location import run_location
 

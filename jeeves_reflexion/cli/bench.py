@@ -10,7 +10,6 @@ import click
 
 from jeeves_reflexion.cli import task_run
 from jeeves_reflexion.cli.bench_options import (
-    embedder_option,
     executor_options,
     folder_options,
     holdout_option,
@@ -18,7 +17,13 @@ from jeeves_reflexion.cli.bench_options import (
     recall_options,
     spending_options,
 )
-from jeeves_reflexion.cli.options import debug_option, endpoint_options, json_option, remember_json
+from jeeves_reflexion.cli.options import (
+    debug_option,
+    embedder_option,
+    endpoint_options,
+    json_option,
+    remember_json,
+)
 from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 
 GROUP = "jeeves_reflexion.benchmarks"
@@ -77,9 +82,6 @@ def _file(ctx: click.Context, _: click.Parameter, value: Path) -> Path:
 @plan_options("task", k=3, workers=4)
 @executor_options
 @holdout_option("task")
-@click.option(
-    "--split-seed", type=int, default=0, show_default=True, help="Draws the tasks that are held out."
-)
 @folder_options
 @spending_options
 @click.option("--dry-run", is_flag=True, help="Read everything, say what it would cost, and try nothing.")

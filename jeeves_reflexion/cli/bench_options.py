@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_early_option
+from jeeves_reflexion.cli.options import COUNT, F, Number, options_of, top_k_option, withhold_option
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -103,14 +103,6 @@ spending_options = options_of(
         help="What one try takes, for the estimate before the run.",
     ),
 )
-embedder_option = click.option(
-    "--embedder",
-    type=click.Choice(["auto", "minilm", "hashing"]),
-    default="auto",
-    show_default=True,
-    help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: minilm, or"
-    " hashing where that is not installed.",
-)
 recall_options = options_of(
     click.option(
         "--min-similarity",
@@ -120,15 +112,7 @@ recall_options = options_of(
         show_default=True,
         help="Floor of recall, a cosine.",
     ),
-    click.option(
-        "--withhold",
-        metavar="SHARE",
-        type=Number(0, 0.5),
-        default=0.0,
-        show_default=True,
-        help="Withhold each lesson from so many of the recalls of selective arms, by chance, to tell its lift.",
-    ),
-    withhold_early_option,
+    withhold_option,
 )
 cluster_options = options_of(
     click.option(
@@ -166,20 +150,6 @@ def check_executor(options: Mapping[str, Any]) -> None:
     """Raise ``click.UsageError`` for options of a cluster without ``--executor ray``."""
     if options["executor"] != "ray" and (options["ray_address"] or options["ray_working_dir"]):
         raise click.UsageError("--ray-address and --ray-working-dir go with --executor ray")
-
-
-def check_early(share: float | None, early: float | None) -> None:
-    """Raise ``click.UsageError`` for ``--withhold-early`` without a share above 0 that it comes down to."""
-    if early is None:
-        return
-    if not share:
-        raise click.UsageError(
-            "--withhold-early goes with --withhold SHARE, above 0: that is the share that it comes down to"
-        )
-    if early < share:
-        raise click.UsageError(
-            f"--withhold-early is the larger share, that of the first recalls: {early} is below --withhold {share}"
-        )
 
 
 def check_folder(options: Mapping[str, Any]) -> None:

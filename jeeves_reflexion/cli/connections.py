@@ -93,6 +93,26 @@ class ProvenModel(WrappedModel):
         self._answered = True
 
 
+class LateEmbedder(AbsentEmbedder):
+    """Stands for the embedder of a store until a text has to be embedded, and asks ``make`` for it then."""
+
+    def __init__(self, origin: Origin, make: Callable[[], Embedder]) -> None:
+        super().__init__(origin)
+        self._make = make
+        self._made: Embedder | None = None
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """Return embeddings of shape ``(n, dim)``; raises :class:`EmbeddingError` if the embedder made is another."""
+        if self._made is None:
+            made = await anyio.to_thread.run_sync(self._make)
+            if made.id != self.id:
+                raise EmbeddingError(
+                    f"a text has to be embedded by {self!r}, which made the store; the embedder here is {made!r}"
+                )
+            self._made = made
+        return await self._made.embed(texts)
+
+
 def open_or_make(
     address: str, namespace: str, choice: EmbedderChoice, settings: LessonSettings | None = None
 ) -> VectorLessonStore:
@@ -112,26 +132,6 @@ def open_existing(address: str, namespace: str, choice: EmbedderChoice = "auto")
     origin = existing(address)
     embedder = LateEmbedder(origin, lambda: embedder_for(choice, origin, address))
     return open_lessons(address, namespace=namespace, embedder=embedder, create=False)
-
-
-class LateEmbedder(AbsentEmbedder):
-    """Stands for the embedder of a store until a text has to be embedded, and asks ``make`` for it then."""
-
-    def __init__(self, origin: Origin, make: Callable[[], Embedder]) -> None:
-        super().__init__(origin)
-        self._make = make
-        self._made: Embedder | None = None
-
-    async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """Return embeddings of shape ``(n, dim)``; raises :class:`EmbeddingError` if the embedder made is another."""
-        if self._made is None:
-            made = await anyio.to_thread.run_sync(self._make)
-            if made.id != self.id:
-                raise EmbeddingError(
-                    f"a text has to be embedded by {self!r}, which made the store; the embedder here is {made!r}"
-                )
-            self._made = made
-        return await self._made.embed(texts)
 
 
 def existing(address: str) -> Origin:
@@ -167,39 +167,22 @@ def embedder_for(choice: EmbedderChoice, origin: Origin | None, address: str) ->
     """
     if choice == "hashing":
         return HashingEmbedder()
+    if choice == "auto" and origin is None:
+        return embedder_or_default(None)
     if choice == "auto" and origin is not None:
         # Its id ends in its length, so any length that a store was made with can be made again.
         hashing = HashingEmbedder(max(origin.dim, 8))
         if hashing.id == origin.embedder_id:
             return hashing
-    if choice == "auto" and origin is None:
-        return embedder_or_default(None)
     try:
         return default_embedder()
     except MissingForStores as error:
-        if origin is None or choice == "minilm":
-            feature = "the embedder minilm (--embedder hashing needs none)"
-        else:
+        feature = "the embedder minilm (--embedder hashing needs none)"
+        if origin is not None and choice == "auto":
             feature = f"the lesson store {redact(address)}, made with {origin.embedder_name},"
         raise MissingDependencyError(feature, "minilm") from error
 
 
-def credit_of(
-    asked: bool | None,  # noqa: FBT001 - as click gives it
-    *,
-    withhold: float | None = None,
-    early: float | None = None,
-    half_life: float | None = None,
-) -> Credit | None:
-    """Return the credit that was asked for, None for none.
-
-    ``asked`` is None without ``--credit`` and ``--no-credit``; a share to withhold or a half-life, in days, asks for
-    credit too. ``early`` is the share for lessons of which nothing is known, and goes with ``withhold``.
-    """
-    if not (asked if asked is not None else withhold is not None or half_life is not None):
-        return None
-    made = Credit()
-    return Credit(
-        withholding=made.withholding if withhold is None else Withholding(withhold, early=early),
-        half_life_days=made.half_life_days if half_life is None else half_life,
-    )
+def credit_of(*, asked: bool, withhold: float = 0.0) -> Credit | None:
+    """Return the credit that was asked for, None for none; a share to withhold asks for it too."""
+    return Credit(withholding=Withholding(withhold)) if asked or withhold else None

@@ -12,7 +12,7 @@ from jeeves_reflexion import errors
 from jeeves_reflexion.cli import INTERRUPTED
 from vectorstores import base
 
-CAUGHT: Final = (errors.ReflexionError, base.VectorStoreError, KeyboardInterrupt)
+CAUGHT: Final = (errors.ReflexionError, base.VectorStoreError, KeyboardInterrupt, OSError)
 
 _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (KeyboardInterrupt, INTERRUPTED),
@@ -43,32 +43,29 @@ class UnusableEndpointError(errors.ConfigurationError):
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Tell the user of an error and return the exit code: JSON on stdout, else a line on stderr."""
     from jeeves_reflexion.cli.screen import Screen  # noqa: PLC0415 - not for --help
+    from jeeves_reflexion.redaction import redact  # noqa: PLC0415
+    from jeeves_reflexion.text import visible  # noqa: PLC0415
 
-    shown = _cause(error)
-    screen = Screen()
     if debug:
-        screen.raw_note("".join(traceback.format_exception(error)))
-    stopped = isinstance(shown, KeyboardInterrupt)
-    name = "Interrupted" if stopped else type(shown).__name__
-    message = _of_file(shown) if isinstance(shown, OSError) else str(shown)
-    message = re.sub(r"\[Errno \d+\] ", "", message) or ("the command was stopped" if stopped else name)
-    if as_json and not _is_of_stdout(shown):
+        sys.stderr.write(visible("".join(traceback.format_exception(error))))
+    shown = _cause(error)
+    label = "interrupted" if isinstance(shown, KeyboardInterrupt) else "error"
+    name, message = type(shown).__name__, str(shown)
+    # Errors of files and of connections name what they are of; without a name it is standard output.
+    of_stdout = (
+        isinstance(shown, OSError) and shown.filename is None and not isinstance(shown, ConnectionError)
+    )
+    if label == "interrupted":
+        name, message = "Interrupted", message or "the command was stopped"
+    elif isinstance(shown, OSError):
+        file = "standard output" if of_stdout else redact(str(shown.filename))
+        message = f"{file:.200}: {shown.strerror}"
+    message = re.sub(r"\[Errno \d+\] ", "", message) or name
+    if as_json and not of_stdout:
         sys.stdout.write(json.dumps({"error": {"kind": name, "message": message}}) + "\n")
     else:
-        screen.error(message, label="interrupted" if stopped else "error")
+        Screen().error(message, label=label)
     return exit_code(shown)
-
-
-def _of_file(error: OSError) -> str:
-    from jeeves_reflexion.redaction import redact  # noqa: PLC0415 - not for --help
-
-    name = "standard output" if _is_of_stdout(error) else redact(str(error.filename))
-    return f"{name:.200}: {error.strerror}"
-
-
-def _is_of_stdout(error: BaseException) -> bool:
-    """Whether writing the answer failed: errors of files and of connections name what they are of."""
-    return isinstance(error, OSError) and error.filename is None and not isinstance(error, ConnectionError)
 
 
 def exit_code(error: BaseException) -> int:
@@ -78,11 +75,10 @@ def exit_code(error: BaseException) -> int:
 
 def _cause(error: BaseException) -> BaseException:
     """Look through errors that only carry another."""
-    if isinstance(error, UnusableEndpointError) and error.__cause__ is not None:
-        return error.__cause__
+    carried = error.__cause__
+    if isinstance(error, UnusableEndpointError) and carried is not None:
+        return carried
     # A package that is missing is no fault of the store, and its message says all there is to say.
-    if isinstance(error, errors.LessonStoreError) and isinstance(
-        error.__cause__, base.MissingDependencyError
-    ):
-        return error.__cause__
+    if isinstance(error, errors.LessonStoreError) and isinstance(carried, base.MissingDependencyError):
+        return carried
     return error

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import click
 
-from jeeves_reflexion.cli.options import Asking, answered_by, renamed
+from jeeves_reflexion.cli.options import (
+    F,
+    debug_option,
+    gathered,
+    json_option,
+    namespace_option,
+    yes_option,
+)
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.loop.note_address import default_notes_place, open_notes
 from jeeves_reflexion.redaction import redact
@@ -30,17 +37,49 @@ _SHORTEST_ID = 4
 _EXCERPT = 80
 
 
-_over_notes = answered_by(
-    lambda where: Answers(where, default_notes_place()),
-    renamed(
+class Notes(Answers):
+    """The task notes of one address and namespace, opened for each piece of work and closed after it."""
+
+    @staticmethod
+    def default_address() -> str:
+        """Return ``JEEVES_NOTES``, else a file among the user's data."""
+        return default_notes_place()
+
+    def within(self, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
+        """Open the store, do something with it, and close it."""
+
+        async def opened() -> T:
+            async with open_notes(self.address, namespace=self.namespace, create=False) as store:
+                return await work(store)
+
+        return anyio.run(opened)
+
+    async def one(self, store: VersionedReflectionStore, task: str) -> NoteHistory:
+        """Return the notes of a task, by its description or by its id, whole or cut short."""
+        for identity in (task_identity(task), task.strip()):
+            if identity and (found := await store.history(identity)) is not None:
+                return found
+        start = task.strip().lower()
+        if len(start) < _SHORTEST_ID:
+            raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
+        matches = [each for each in await store.list() if each.identity.startswith(start)]
+        if not matches:
+            raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {self.where}")
+        if len(matches) > 1:
+            ids = ", ".join(each.identity[:16] for each in matches[:5])
+            raise ReflectionStoreError(f"{len(matches)} tasks {self.where} begin with {task!r}: {ids}")
+        return matches[0]
+
+
+def _over_notes(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    address_option = click.option(
         "--notes",
-        "--place",
         "address",
         metavar="ADDRESS",
         help="A SQLite file, the folder of a lesson store, or a postgresql:// address."
         "  [default: JEEVES_NOTES, else among your data]",
-    ),
-)
+    )
+    return gathered("answers", Notes, *options, address_option, namespace_option, json_option, debug_option)
 
 
 @click.group()
@@ -52,10 +91,10 @@ def notes() -> None:
 
 
 @notes.command("list")
-@_over_notes
-def list_(answers: Answers) -> None:
+@_over_notes()
+def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs, description."""
-    found = _within(answers, _all)
+    found = answers.within(lambda store: store.list())
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
         rows=map(_row, found),
@@ -65,20 +104,20 @@ def list_(answers: Answers) -> None:
 
 @notes.command()
 @click.argument("task")
-@_over_notes
-def show(answers: Answers, task: str) -> None:
+@_over_notes()
+def show(answers: Notes, task: str) -> None:
     """Show what the next run of a task gets to read."""
-    found = _within(answers, lambda store: _one(answers, store, task))
+    found = answers.within(lambda store: answers.one(store, task))
     told = _document(found)
     answers.give({"notes": told}, details=({**told, "reflection": None}, told["reflection"] or {}))
 
 
 @notes.command()
 @click.argument("task")
-@_over_notes
-def history(answers: Answers, task: str) -> None:
+@_over_notes()
+def history(answers: Notes, task: str) -> None:
     """Show a task's versions with the scores of their runs, and what was taken back and why."""
-    found = _within(answers, lambda store: _one(answers, store, task))
+    found = answers.within(lambda store: answers.one(store, task))
     answers.give({"history": document_of(found)}, rows=_versions(found))
     for change in found.changes:
         if change.kind != "stored":
@@ -94,15 +133,15 @@ def history(answers: Answers, task: str) -> None:
     type=click.IntRange(min=0),
     help="The version to go to; 0 is no notes.  [default: the one that the current was made of]",
 )
-@_over_notes
-def rollback(answers: Answers, task: str, to: int | None) -> None:
+@_over_notes()
+def rollback(answers: Notes, task: str, to: int | None) -> None:
     """Go back to an earlier version of a task's notes; nothing is lost by it."""
 
     async def rolled_back(store: VersionedReflectionStore) -> tuple[NoteHistory, NoteHistory]:
-        old = await _one(answers, store, task)
+        old = await answers.one(store, task)
         return old, await store.rollback(old.identity, to=to)
 
-    old, new = _within(answers, rolled_back)
+    old, new = answers.within(rolled_back)
     said = f"rolled back from version {old.current} to {new.current}"
     if old.current == new.current:
         said = f"version {new.current} is the current one already"
@@ -111,55 +150,22 @@ def rollback(answers: Answers, task: str, to: int | None) -> None:
 
 @notes.command()
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@_over_notes
-def forget(answers: Answers, tasks: Sequence[str], *, yes: bool) -> None:
+@_over_notes(yes_option)
+def forget(answers: Notes, tasks: Sequence[str]) -> None:
     """Remove the notes of tasks for good, all versions."""
 
     async def named(store: VersionedReflectionStore) -> dict[str, NoteHistory]:
-        found = [await _one(answers, store, task) for task in tasks]
+        found = [await answers.one(store, task) for task in tasks]
         return {each.identity: each for each in found}
 
     async def forgotten(store: VersionedReflectionStore) -> list[str]:
         return [identity for identity in found if await store.forget(identity)]
 
-    found = _within(answers, named)
+    found = answers.within(named)
     number = counted(len(found), "task")
     rows = [{"id": each.identity[:_SHORT_ID], "description": each.description} for each in found.values()]
-    if answers.agreed(Asking(yes, dry_run=False), f"Forget the notes of {number} for good?", {}, rows):
-        answers.give({"forgotten": _within(answers, forgotten)}, f"forgot the notes of {number}")
-
-
-def _within(answers: Answers, work: Callable[[VersionedReflectionStore], Awaitable[T]]) -> T:
-
-    async def opened() -> T:
-        async with open_notes(answers.address, namespace=answers.namespace, create=False) as store:
-            return await work(store)
-
-    return anyio.run(opened)
-
-
-async def _one(answers: Answers, store: VersionedReflectionStore, task: str) -> NoteHistory:
-    """Return the notes of a task, by its description or by its id, whole or cut short."""
-    for identity in (task_identity(task), task.strip()):
-        if identity and (found := await store.history(identity)) is not None:
-            return found
-    start = task.strip().lower()
-    if not start or set(start) - set("0123456789abcdef"):
-        raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {answers.where}")
-    if len(start) < _SHORTEST_ID:
-        raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
-    matches = [each for each in await _all(store) if each.identity.startswith(start)]
-    if not matches:
-        raise ReflectionStoreError(f"there are no notes on a task {task!r} {answers.where}")
-    if len(matches) > 1:
-        ids = ", ".join(each.identity[:16] for each in matches[:5])
-        raise ReflectionStoreError(f"{len(matches)} tasks {answers.where} begin with {task!r}: {ids}")
-    return matches[0]
-
-
-async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
-    return [*await store.list()]
+    if answers.agreed(f"Forget the notes of {number} for good?", {}, rows):
+        answers.give({"forgotten": answers.within(forgotten)}, f"forgot the notes of {number}")
 
 
 def _row(history: NoteHistory) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 from difflib import get_close_matches
 
@@ -82,9 +81,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except CAUGHT as error:
-            ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # nobody reads any more, which click ends quietly
+            if isinstance(error, BrokenPipeError):  # nobody reads any more, which click ends quietly
                 raise
             ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
 

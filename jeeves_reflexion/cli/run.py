@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import click
 
-from jeeves_reflexion.cli.bench_options import check_early
 from jeeves_reflexion.cli.connections import ProvenModel, credit_of, model_at, open_or_make
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.options import (
@@ -27,7 +26,7 @@ from jeeves_reflexion.cli.options import (
     namespace_option,
     quiet_option,
     top_k_option,
-    withhold_early_option,
+    withhold_option,
 )
 from jeeves_reflexion.cli.screen import Screen
 from jeeves_reflexion.cli.user_code import load, of_user
@@ -74,7 +73,6 @@ class Watch(Trace):
 
 def result_document(result: RunResult, address: str | None, namespace: str) -> dict[str, object]:
     """Return a run's result: what matters first, then every trial whole."""
-    store = {"place": address, "address": address, "namespace": namespace}
     return {
         "run_id": result.run_id,
         "passed": result.passed,
@@ -88,7 +86,7 @@ def result_document(result: RunResult, address: str | None, namespace: str) -> d
         "seconds": result.seconds,
         "usage": {**{str(role): spent for role, spent in result.usage.items()}, "total": result.total_usage},
         "lessons": result.lessons,
-        "store": None if address is None else store,
+        "store": None if address is None else {"address": address, "namespace": namespace},
         "task": result.task.public(),
         "trials": result.trials,
     }
@@ -97,13 +95,10 @@ def result_document(result: RunResult, address: str | None, namespace: str) -> d
 def _check(options: Mapping[str, Any]) -> None:
     if options["address"] is not None and options["no_lessons"]:
         raise click.UsageError("--lessons and --no-lessons exclude each other")
-    if options["withhold"] is not None and options["credit"] is False:
-        raise click.UsageError("--withhold and --no-credit exclude each other")
-    if options["no_lessons"] and (options["credit"] or options["withhold"] is not None):
+    if options["no_lessons"] and (options["credit"] or options["withhold"]):
         raise click.UsageError(
             "--credit and --withhold are about lessons that are kept: they exclude --no-lessons"
         )
-    check_early(options["withhold"], options["withhold_early"])
     if not options["task"].strip():
         raise click.UsageError("the task is empty: say what is asked")
 
@@ -143,13 +138,7 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
 )
 @embedder_option
 @credit_option
-@click.option(
-    "--withhold",
-    metavar="SHARE",
-    type=Number(0, 0.5),
-    help="Withhold each lesson from this share of its recalls, so that what it does is known; means --credit.",
-)
-@withhold_early_option
+@withhold_option
 @click.option("--budget-tokens", metavar="N", type=click.IntRange(min=1), help="Stop at so many tokens.")
 @click.option(
     "--budget-seconds",
@@ -228,5 +217,5 @@ async def _run(
 
 
 def _lessons(options: Mapping[str, Any], address: str) -> VectorLessonStore:
-    credit = credit_of(options["credit"], withhold=options["withhold"], early=options["withhold_early"])
+    credit = credit_of(asked=options["credit"], withhold=options["withhold"])
     return open_or_make(address, options["namespace"], options["embedder"], LessonSettings(credit=credit))

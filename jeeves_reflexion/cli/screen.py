@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -21,24 +20,13 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from jeeves_reflexion.cli.options import Asking, Where
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.text import one_line, visible
 from jeeves_reflexion.types import Lift
 
-_FORMULA: Final = re.compile(r"[=@\uff1d\uff20\uff0b\uff0d]|[+-](?![\d.]*(?: points \([-+\d.;, a-z]*\))?$)")
 _BELOW: Final = {"was": "was: ", "change": "", "reason": "", "why": "", "task": "task: "}
 """The fields that a person reads under an item's text, and how they begin."""
 _NAMED: Final = frozenset({"score", "similarity"})
-
-
-def cell(value: str) -> str:
-    """Return a field of a list for a pipe: one line, and nothing that a spreadsheet would run as a formula.
-
-    Such a field gets a "'" before it, which spreadsheets take for "this is text"; a number, a lift and a "-" stay.
-    """
-    text = one_line(visible(value))
-    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def plain(value: object) -> object:
@@ -59,24 +47,22 @@ def in_words(value: object, name: str = "") -> str:
     if isinstance(value, str | int):
         return one_line(visible(str(value)))
     if isinstance(value, float):
-        return _number_in_words(value, name)
+        return when(value) if name.endswith("_at") else f"{value:.4g}"
     if isinstance(value, Lift):
         return lift_words(value)
     if isinstance(value, list | tuple | AbstractSet):
         return "; ".join(filter(None, map(in_words, value)))
     parts = ((key, in_words(part, key)) for key, part in _fields(value).items())
-    return ", ".join(f"{str(key).replace('_', ' ') or 'none'}: {text}" for key, text in parts if text)
-
-
-def _number_in_words(value: float, name: str) -> str:
-    if name != "at" and not name.endswith("_at"):
-        return f"{value:.4g}"
-    moment = datetime.datetime.fromtimestamp(value, datetime.UTC).astimezone()
-    return moment.strftime("%Y-%m-%d %H:%M:%S %z") if value else ""
+    return ", ".join(f"{key.replace('_', ' ') or 'none'}: {text}" for key, text in parts if text)
 
 
 def _fields(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", plain(value))
+
+
+def when(at: float, form: str = "%Y-%m-%d %H:%M:%S %z") -> str:
+    """Return a time of day here, given in seconds since 1970; empty for one that is not known."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone().strftime(form) if at else ""
 
 
 def lift_words(lift: Lift | None) -> str:
@@ -99,11 +85,6 @@ class Screen:
         self._out = Console(markup=False, emoji=False, highlight=False)
         self._status: Status | None = None
 
-    @property
-    def plain(self) -> bool:
-        """Whether notes go to a file or a pipe, where nothing can be drawn over."""
-        return not self._err.is_terminal
-
     # -- stdout
 
     def result(self, text: str) -> None:
@@ -120,10 +101,11 @@ class Screen:
         The first field is the item's id, the last its text; reasons, tasks and changes come under the text. A person is
         not shown what is not known.
         """
+        cells = {name: one_line(visible(value)) for name, value in fields.items()}
         if self._out.is_terminal:
-            self._out.print(_item(fields))
+            self._out.print(_item(cells))
         else:
-            click.echo("\t".join(map(cell, fields.values())))
+            click.echo("\t".join(cells.values()))
 
     def details(self, *parts: object) -> None:
         """Print what is known of one item, a line for each field that says something; wrapped for a person."""
@@ -143,10 +125,6 @@ class Screen:
         """Say what is going on."""
         if not self.quiet:
             self._say(Text(one_line(visible(text)), style), indent)
-
-    def raw_note(self, text: str) -> None:
-        """Print lines as they are, but for control characters."""
-        self._err.print(Text(visible(text)), soft_wrap=True)
 
     def error(self, text: str, *, label: str = "error") -> None:
         """Say what went wrong, on one line."""
@@ -179,15 +157,40 @@ class Screen:
 
 
 class Answers:
-    """Answers for one address and namespace, to a person or, with ``as_json``, to a machine."""
+    """Answers for one address and namespace, to a person or, with ``as_json``, to a machine.
 
-    def __init__(self, where: Where, default_address: str) -> None:
-        self.address = default_address if where.address is None else where.address
-        self.namespace = where.namespace
-        self.as_json = where.as_json
-        self.screen = Screen(quiet=where.as_json)
+    A change is made without a question (``yes``), or only shown (``dry_run``); ``by`` and ``reason`` go into the
+    history.
+    """
+
+    def __init__(
+        self,
+        address: str | None,
+        namespace: str = "",
+        *,
+        as_json: bool,
+        yes: bool = False,
+        dry_run: bool = False,
+        by: str = "",
+        reason: str = "",
+    ) -> None:
+        if yes and dry_run:
+            raise click.UsageError("--yes and --dry-run exclude each other")
+        self.address = self.default_address() if address is None else address
+        self.namespace = namespace
+        self.as_json = as_json
+        self.yes = yes
+        self.dry_run = dry_run
+        self.by = by
+        self.reason = reason
+        self.screen = Screen(quiet=as_json)
         self.shown = redact(self.address)
         self.where = f"in {self.shown}, namespace {self.namespace!r}"
+
+    @staticmethod
+    def default_address() -> str:
+        """Return the address that is meant where none is named."""
+        raise NotImplementedError
 
     def give(
         self,
@@ -200,8 +203,8 @@ class Answers:
     ) -> None:
         """Print an answer as JSON, or as the details, rows and words that it comes to."""
         if self.as_json:
-            about = {"place": self.shown, "address": self.shown, "namespace": self.namespace}
-            self.screen.document({**about, **answer})
+            namespace = {"namespace": self.namespace} if self.namespace else {}  # not of all namespaces
+            self.screen.document({"address": self.shown, **namespace, **answer})
             return
         if details:
             self.screen.details(*details)
@@ -214,7 +217,6 @@ class Answers:
 
     def agreed(
         self,
-        asking: Asking,
         question: str,
         answer: Mapping[str, object],
         rows: Iterable[Mapping[str, str]] = (),
@@ -222,15 +224,15 @@ class Answers:
         sure: bool = False,
     ) -> bool:
         """Whether to make a change: shows ``rows`` and asks, unless it is ``sure``; a dry run is answered, with no."""
-        if asking.dry_run:
+        if self.dry_run:
             self.give({"dry_run": True, **answer}, rows=rows, note="nothing was changed: a dry run")
-        elif not (asking.yes or sure):
+        elif not (self.yes or sure):
             if self.as_json:
                 raise click.UsageError("--json can't ask: add --yes")
             for row in rows:  # a part of the question, and no result
                 self.screen.note("  ".join(row.values()))
             click.confirm(question, abort=True, err=True)
-        return not asking.dry_run
+        return not self.dry_run
 
 
 def _grid(rows: Iterable[tuple[Text, Text]]) -> Table:
@@ -242,9 +244,8 @@ def _grid(rows: Iterable[tuple[Text, Text]]) -> Table:
     return grid
 
 
-def _item(fields: Mapping[str, str]) -> Table:
+def _item(cells: Mapping[str, str]) -> Table:
     """What identifies an item on the first line, its text below, and the rest under that, beside its id."""
-    cells = {name: one_line(visible(value)) for name, value in fields.items()}
     (_, key), *about, (_, text) = cells.items()
     said = [(name, value) for name, value in about if value not in ("", "-")]
     head = [f"{name} {value}" if name in _NAMED else value for name, value in said if name not in _BELOW]

@@ -18,7 +18,7 @@ import anyio
 import click
 
 from jeeves_reflexion.agents import ReAct
-from jeeves_reflexion.cli.bench_options import check_early, check_executor, check_folder, check_prices
+from jeeves_reflexion.cli.bench_options import check_executor, check_folder, check_prices
 from jeeves_reflexion.cli.connections import embedder_for, model_at
 from jeeves_reflexion.cli.failures import Interrupted
 from jeeves_reflexion.cli.user_code import load, of_user
@@ -65,7 +65,6 @@ _CONFIGURED: Final = (
     "model",
     "min_similarity",
     "withhold",
-    "withhold_early",
 )
 
 
@@ -93,7 +92,6 @@ def order_of(options: Mapping[str, Any]) -> Order:
     """Return what the options ask for; raises ``click.UsageError`` for what can't go together."""
     check_folder(options)
     check_executor(options)
-    check_early(options["withhold"], options["withhold_early"])
     prices, endpoint = check_prices(options), options["endpoint"]
     judging = options["evaluator"] == "judge"
     if options["judged_by"] == "oracle" and judging:
@@ -109,7 +107,6 @@ def order_of(options: Mapping[str, Any]) -> Order:
         workers=options["workers"],
         k=options["k"],
         holdout=options["holdout"],
-        split_seed=options["split_seed"],
         judged_by=options["judged_by"] or ("self" if judging else "oracle"),
         max_cost_usd=options["max_cost"],
         on_stop="wait",
@@ -226,9 +223,7 @@ class TaskSetup:
     def _loop(self, parts: Parts, store: VectorStore, arm: ArmName, seed: int) -> Reflexion:
         options, plan = self.order.options, self.order.plan
         scope = self.location.scope(store, arm, seed)
-        settings = recall_settings(
-            options["min_similarity"], withhold=options["withhold"], early=options["withhold_early"]
-        )
+        settings = recall_settings(options["min_similarity"], withhold=options["withhold"])
         return Reflexion(
             _agent_for(parts.agent, seed),
             model=parts.model,

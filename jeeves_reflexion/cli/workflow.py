@@ -41,8 +41,6 @@ def workflow() -> None:
 @click.argument("file", type=_FILE)
 @click.option(
     "--state",
-    "--input",
-    "state",
     metavar="JSON|@FILE",
     default="{}",
     help='The state to begin with: a JSON object, "@" and the name of a file with one, or "-" for stdin.',

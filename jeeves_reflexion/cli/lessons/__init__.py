@@ -9,27 +9,16 @@ from jeeves_reflexion.cli.lessons.curation import (
     merge,
     outcome,
     reject,
-    restore,
     retire,
     review,
     rollback,
 )
-from jeeves_reflexion.cli.lessons.files import export, import_, sync
-from jeeves_reflexion.cli.lessons.look import add, count, forget, history, list_, search, show
-from jeeves_reflexion.cli.lessons.reembed import reembed
-from jeeves_reflexion.cli.lessons.stats import stats
-from jeeves_reflexion.cli.lessons.why import why
-from jeeves_reflexion.cli.options import Sections
-
-_SECTIONS = {
-    "See": (list_, search, show, history, why, stats, count),
-    "Decide": (review, approve, reject, outcome),
-    "Change": (add, edit, retire, restore, merge, rollback, consolidate, forget),
-    "Move": (export, import_, sync, reembed),
-}
+from jeeves_reflexion.cli.lessons.exchange import export, import_
+from jeeves_reflexion.cli.lessons.look import add, forget, history, list_, reembed, search, show
+from jeeves_reflexion.cli.lessons.usage import stats, why
 
 
-@click.group(cls=Sections, sections=_SECTIONS)
+@click.group()
 def lessons() -> None:
     """See, judge, change and carry what was learned.
 
@@ -37,3 +26,12 @@ def lessons() -> None:
     Every change but "forget" goes into the lesson's history and can be taken back with "rollback". Only
     "import --create" and "add --create" make a store.
     """
+
+
+for _command in (
+    *(list_, search, show, history, why, stats),
+    *(review, approve, reject, outcome),
+    *(add, edit, retire, merge, rollback, consolidate, forget),
+    *(export, import_, reembed),
+):
+    lessons.add_command(_command)

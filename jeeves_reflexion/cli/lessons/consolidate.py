@@ -9,7 +9,13 @@ import click
 
 from jeeves_reflexion.cli.connections import ProvenModel, model_at
 from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, change_of, over_lessons, short
-from jeeves_reflexion.cli.options import Asking, Endpoint, asking_options, by_option, endpoint_options
+from jeeves_reflexion.cli.options import (
+    Endpoint,
+    by_option,
+    dry_run_option,
+    endpoint_options,
+    yes_option,
+)
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
 from jeeves_reflexion.lessons.consolidation.plans import MOST, Plan, apply, clusters, plan
@@ -29,10 +35,8 @@ _REVIEW: Final = (
     help="Ask this model, by its name at the endpoint.  [default: rules that need none]",
 )
 @endpoint_options
-@by_option
-@asking_options
-@over_lessons
-def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str, asking: Asking) -> None:
+@over_lessons(by_option, yes_option, dry_run_option)
+def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
     With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
@@ -48,9 +52,9 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str
     if not library.as_json:
         _show(library, found)
     if not found.steps:
-        library.give({"dry_run": asking.dry_run, **answer}, note="nothing to consolidate")
-    elif library.agreed(asking, f"Make {counted(len(found.steps), 'operation')}?", answer):
-        applied = library.within(lambda store: apply(found, store.repository, by=by))
+        library.give({"dry_run": library.dry_run, **answer}, note="nothing to consolidate")
+    elif library.agreed(f"Make {counted(len(found.steps), 'operation')}?", answer):
+        applied = library.within(lambda store: apply(found, store.repository, by=library.by))
         skipped = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
         for each in skipped:
             library.screen.note(f"skipped: {each['operation']}: {each['why']}")

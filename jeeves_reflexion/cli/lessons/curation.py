@@ -9,7 +9,14 @@ import click
 
 from jeeves_reflexion.cli.lessons.library import Found, Library, brief, change_of, over_lessons, row, short
 from jeeves_reflexion.cli.lessons.look import lesson_id, lesson_ids
-from jeeves_reflexion.cli.options import Asking, Number, Why, asking_options, options_of, why_options
+from jeeves_reflexion.cli.options import (
+    Number,
+    by_option,
+    dry_run_option,
+    options_of,
+    reason_option,
+    yes_option,
+)
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
@@ -32,7 +39,6 @@ _RULES: Final = {
     "approve": _Rule("approved", ("proposed", "active"), held=True),
     "reject": _Rule("rejected", ("proposed",), held=True),
     "retire": _Rule("retired", ("active", "proposed")),
-    "restore": _Rule("restored", ("retired",)),
     # Some may have been merged into it before.
     "merge": _Rule("merged", ("active", "proposed", "retired")),
 }
@@ -45,7 +51,7 @@ _waiting = (
 
 
 @click.command(short_help="What waits for a decision.")
-@over_lessons
+@over_lessons()
 def review(library: Library) -> None:
     """Show what waits for approve or reject: proposed lessons, and texts in quarantine."""
     waiting = library.within(lambda store: library.curator(store).waiting())
@@ -73,13 +79,11 @@ def _decision(
     rule = _RULES[decision]
 
     @click.command(decision, short_help=short_help, help=text)
-    @options_of(*arguments, why_options, asking_options, over_lessons)
-    def command(
-        library: Library, lesson_ids: Sequence[str], why: Why, asking: Asking, *, everything: bool = False
-    ) -> None:
+    @options_of(*arguments, over_lessons(by_option, reason_option, yes_option, dry_run_option))
+    def command(library: Library, lesson_ids: Sequence[str], *, everything: bool = False) -> None:
         if everything == bool(lesson_ids):
             raise click.UsageError(f"name the lessons to {decision}, or say --all")
-        if decision == "retire" and not why.reason:
+        if decision == "retire" and not library.reason:
             raise click.UsageError("a lesson is retired for a reason: say it with --reason")
 
         async def decidable(store: VectorLessonStore) -> list[Found]:
@@ -93,21 +97,21 @@ def _decision(
         answer = {rule.done: [each.lesson.id for each in found]}
         rows = [brief(each.lesson, state=each.state) for each in found]
         sure = not found or (len(found) == 1 and not lost)
-        if library.agreed(asking, f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
+        if library.agreed(f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
             if found:
-                library.within(lambda store: _decide(library.curator(store, why.by), decision, found, why))
+                library.within(lambda store: _decide(library, library.curator(store), decision, found))
             library.give(answer, f"{rule.done} {number}")
 
     return command
 
 
-async def _decide(curator: Curator, decision: Decision, found: Sequence[Found], why: Why) -> None:
+async def _decide(library: Library, curator: Curator, decision: Decision, found: Sequence[Found]) -> None:
     lessons = [each.lesson.id for each in found if each.held is None]
-    await curator.decide(decision, lessons, reason=why.reason)
+    await curator.decide(decision, lessons, reason=library.reason)
     for each in found:
         if each.held is not None:
             one = curator.approve if decision == "approve" else curator.reject
-            await one(each.lesson.id, reason=why.reason)
+            await one(each.lesson.id, reason=library.reason)
 
 
 approve = _decision(
@@ -129,7 +133,6 @@ retire = _decision(
     "Keep lessons, and recall them no more; --reason is required.",
     lesson_ids,
 )
-restore = _decision("restore", "Recall retired lessons again.", "Recall retired lessons again.", lesson_ids)
 
 
 async def _fit(
@@ -151,14 +154,13 @@ async def _fit(
 @click.command(short_help="Say a lesson in other words.")
 @lesson_id
 @click.argument("text")
-@why_options
-@over_lessons
-def edit(library: Library, lesson_id: str, text: str, why: Why) -> None:
+@over_lessons(by_option, reason_option)
+def edit(library: Library, lesson_id: str, text: str) -> None:
     """Say a lesson in other words; TEXT is checked as any lesson is."""
 
     async def edited(store: VectorLessonStore) -> tuple[Lesson, Lesson]:
         before = await library.one(store, lesson_id)
-        return before, await library.curator(store, why.by).edit(before.id, text, reason=why.reason)
+        return before, await library.curator(store).edit(before.id, text, reason=library.reason)
 
     before, after = library.within(edited)
     library.give({"lesson": after}, _told(before, after, "changed"))
@@ -168,12 +170,8 @@ def edit(library: Library, lesson_id: str, text: str, why: Why) -> None:
 @click.argument("into", metavar="INTO")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @click.option("--text", metavar="TEXT", help="New words for the one that stays.")
-@why_options
-@asking_options
-@over_lessons
-def merge(
-    library: Library, into: str, others: Sequence[str], text: str | None, why: Why, asking: Asking
-) -> None:
+@over_lessons(by_option, reason_option, yes_option, dry_run_option)
+def merge(library: Library, into: str, others: Sequence[str], text: str | None) -> None:
     """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
 
     async def checked(store: VectorLessonStore) -> list[Lesson]:
@@ -192,12 +190,11 @@ def merge(
     rows += [brief(each, what="retired") for each in found]
     answer = {"merged": [each for each in ids if each not in before], "merged_before": before}
     question = f"Merge {counted(len(ids), 'lesson')} into {short(kept.id)}?"
-    if not library.agreed(asking, question, {"into": kept.id, **answer}, rows):
+    if not library.agreed(question, {"into": kept.id, **answer}, rows):
         return
 
     async def made(store: VectorLessonStore) -> Lesson:
-        curator = library.curator(store, why.by)
-        return await curator.merge(kept.id, ids, text=text, reason=why.reason)
+        return await library.curator(store).merge(kept.id, ids, text=text, reason=library.reason)
 
     merged = library.within(made)
     done = f"merged {counted(len(ids) - len(before), 'lesson')} into {short(kept.id)}"
@@ -214,10 +211,8 @@ def merge(
     help='The change to go back to, as "history" numbers them; 0 is what was before the first.'
     "  [default: the last but one]",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@why_options
-@over_lessons
-def rollback(library: Library, lesson_id: str, to: int | None, why: Why, *, dry_run: bool) -> None:
+@over_lessons(by_option, reason_option, dry_run_option)
+def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
     Lessons that were merged into it since come back. How often it was learned since still counts. A text that was let
@@ -225,7 +220,7 @@ def rollback(library: Library, lesson_id: str, to: int | None, why: Why, *, dry_
     """
 
     async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Lesson, Rollback, dict[str, list[str]]]:
-        curator = library.curator(store, why.by)
+        curator = library.curator(store)
         before = await library.one(store, lesson_id)
         number = await _last_but_one(curator, before.id) if to is None else to
         undo = await curator.preview(before.id, to=number)
@@ -234,23 +229,23 @@ def rollback(library: Library, lesson_id: str, to: int | None, why: Why, *, dry_
             for name, ids in (("back", undo.back), ("again", undo.again))
         }
         after = undo.lesson
-        if not dry_run:
-            after = await curator.rollback(before.id, to=number, reason=why.reason)
+        if not library.dry_run:
+            after = await curator.rollback(before.id, to=number, reason=library.reason)
         return before, after, undo, others
 
     before, after, undo, others = library.within(rolled_back)
     rows, said = [], f"put {short(after.id)} back into quarantine"
-    if dry_run:
+    if library.dry_run:
         change = "; ".join(filter(None, ("goes back into quarantine" * undo.held, change_of(before, after))))
         rows, said = [{"id": short(after.id), "change": change or "is so already"}], ""
     elif not undo.held:
         said = _told(before, after, "rolled back")
-    about = {"dry_run": True} if dry_run else {}
+    about = {"dry_run": True} if library.dry_run else {}
     library.give({**about, "lesson": after, "quarantine": undo.held, **others}, said, rows=rows)
     for what, name in (("not merged into it any more", "back"), ("merged into it again", "again")):
         if others[name]:
             library.screen.note(f"{what}: {', '.join(map(short, others[name]))}")
-    if dry_run:
+    if library.dry_run:
         library.screen.note("nothing was changed: a dry run", "dim")
 
 
@@ -276,14 +271,13 @@ def _told(before: Lesson, after: Lesson, done: str) -> str:
     "--attempt", metavar="N", type=click.IntRange(min=0), help="Which attempt.  [default: the last]"
 )
 @click.option("--task", metavar="ID", help="Which task, of a run that did several.")
-@why_options
-@over_lessons
-def outcome(
-    library: Library, run: str, score: float, attempt: int | None, task: str | None, why: Why
-) -> None:
+@over_lessons(by_option, reason_option)
+def outcome(library: Library, run: str, score: float, attempt: int | None, task: str | None) -> None:
     """Say afterwards how an attempt of RUN went: SCORE from 0 to 1 counts instead of what was noted before."""
     noted = library.within(
-        lambda store: store.feedback(run, score, by=why.by, reason=why.reason, attempt=attempt, task_id=task)
+        lambda store: store.feedback(
+            run, score, by=library.by, reason=library.reason, attempt=attempt, task_id=task
+        )
     )
     was = "none counted until now" if noted.before is None else f"{noted.before:.2f} counted until now"
     said = f"noted {score:.2f} for attempt {noted.attempt} of run {run}; {was}"

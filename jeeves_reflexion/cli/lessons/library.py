@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import click
 
 from jeeves_reflexion.cli.connections import open_existing, open_or_make
-from jeeves_reflexion.cli.options import EmbedderChoice, Where, answered_by, lessons_or_place
-from jeeves_reflexion.cli.screen import Answers
+from jeeves_reflexion.cli.options import (
+    EmbedderChoice,
+    F,
+    debug_option,
+    gathered,
+    json_option,
+    lessons_option,
+    namespace_option,
+)
+from jeeves_reflexion.cli.screen import Answers, when
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
-from jeeves_reflexion.lessons.history import PUT_BACK, Entry
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.records import VOTES
 from jeeves_reflexion.lessons.repository import store_errors
@@ -45,8 +51,10 @@ class Found:
 class Library(Answers):
     """The lessons of one address and namespace, opened for each piece of work and closed after it."""
 
-    def __init__(self, where: Where) -> None:
-        super().__init__(where, default_place())
+    @staticmethod
+    def default_address() -> str:
+        """Return ``JEEVES_LESSONS``, else a folder among the user's data."""
+        return default_place()
 
     def within(
         self,
@@ -60,16 +68,18 @@ class Library(Answers):
         open_store = open_or_make if create else open_existing
 
         async def opened() -> T:
-            async with store_errors("use the lessons"), open_store(*there) as store:
+            async with (
+                store_errors("use the lessons"),
+                open_store(self.address, self.namespace, embedder) as store,
+            ):
                 with self.screen.busy(doing):
                     return await work(store)
 
-        there = (self.address, self.namespace, embedder)
         return anyio.run(opened)
 
-    def curator(self, store: VectorLessonStore, by: str = "") -> Curator:
-        """Return what changes lessons, on behalf of somebody."""
-        return Curator(store.repository, by=by)
+    def curator(self, store: VectorLessonStore) -> Curator:
+        """Return what changes lessons, on behalf of whoever called the command."""
+        return Curator(store.repository, by=self.by)
 
     async def one(self, store: VectorLessonStore, lesson_id: str) -> Lesson:
         """Return the lesson that an id stands for; a text in quarantine is none."""
@@ -104,7 +114,9 @@ class Library(Answers):
         return matches[0]
 
 
-over_lessons = answered_by(Library, lessons_or_place)
+def over_lessons(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return what adds the options of all commands over lessons, after some more that a :class:`Library` takes."""
+    return gathered("library", Library, *options, lessons_option, namespace_option, json_option, debug_option)
 
 
 async def all_lessons(store: VectorLessonStore) -> list[Lesson]:
@@ -137,7 +149,7 @@ def row(lesson: Lesson, **more: str) -> dict[str, str]:
     score = lesson.provenance.score
     return {
         "id": short(lesson.id),
-        "date": when(lesson.provenance.created_at, "%Y-%m-%d"),
+        "date": when(lesson.provenance.created_at, "%Y-%m-%d") or "-",
         "score": "-" if score is None else f"{score:.2f}",
         **more,
         "task": task_excerpt(lesson),
@@ -148,6 +160,11 @@ def row(lesson: Lesson, **more: str) -> dict[str, str]:
 def brief(lesson: Lesson, **about: str) -> dict[str, str]:
     """Return a lesson's id, something about it, and its text."""
     return {"id": short(lesson.id), **about, "lesson": lesson.text}
+
+
+def task_excerpt(lesson: Lesson) -> str:
+    """Return a task's beginning and end."""
+    return abridge(lesson.task_excerpt, _TASK_EXCERPT)
 
 
 def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
@@ -172,33 +189,3 @@ def change_of(before: Lesson | None, after: Lesson, *, told: str = "") -> str:
     if before != after and not parts:
         parts.append("what is noted beside it")
     return "; ".join(parts)
-
-
-def entry_row(entry: Entry) -> dict[str, str]:
-    """Return a change of a lesson as one item of a list."""
-    before = entry.before
-    text = change_of(before, entry.after, told=entry.reason)
-    if entry.operation == PUT_BACK and before is not None:
-        text = f"{before.state} -> quarantine"
-    elif entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
-        text += f"; takes in {', '.join(map(short, entry.others))}"
-    return {
-        "number": str(entry.number),
-        "date": when(entry.at, "%Y-%m-%d %H:%M"),
-        "operation": entry.operation,
-        "by": f"by {entry.by}" if entry.by else "-",
-        "reason": entry.reason or "-",
-        "text": text,
-    }
-
-
-def task_excerpt(lesson: Lesson) -> str:
-    """Return a task's beginning and end."""
-    return abridge(lesson.task_excerpt, _TASK_EXCERPT)
-
-
-def when(at: float, form: str) -> str:
-    """Return a time of day here; "-" for one that is not known."""
-    if not at:
-        return "-"
-    return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).astimezone().strftime(form)

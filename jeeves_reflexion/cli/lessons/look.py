@@ -6,38 +6,45 @@ from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
+import anyio
 import click
 
+from jeeves_reflexion.cli.connections import embedder_for, existing, lesson_store_errors
 from jeeves_reflexion.cli.lessons.library import (
     Found,
     Library,
     all_lessons,
     brief,
-    entry_row,
+    change_of,
     over_lessons,
     row,
     short,
 )
 from jeeves_reflexion.cli.options import (
     COUNT,
-    Asking,
     EmbedderChoice,
-    asking_options,
+    NamedEmbedder,
     by_option,
+    debug_option,
+    dry_run_option,
     embedder_option,
+    gathered,
+    json_option,
+    lessons_option,
     top_k_option,
+    yes_option,
 )
+from jeeves_reflexion.cli.screen import when
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import VectorLessonStore
-from jeeves_reflexion.lessons.history import Entry
+from jeeves_reflexion.lessons.history import PUT_BACK, Entry
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import LessonState, Lift
+from vectorstores import Reembedding, estimate_reembedding
+from vectorstores import reembed as move
 
 lesson_id = click.argument("lesson_id", metavar="ID")
 lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=True)
-state_option = click.option(
-    "--state", type=click.Choice(get_args(LessonState)), help="Those of one state only."
-)
 create_option = click.option("--create", is_flag=True, help="Make a store where there is none.")
 kind_option = click.option("--kind", metavar="KIND", help="The kind of the task.")
 
@@ -45,8 +52,8 @@ kind_option = click.option("--kind", metavar="KIND", help="The kind of the task.
 @click.command("list", short_help="The newest lessons.")
 @click.option("--limit", metavar="N", type=COUNT, default=20, show_default=True, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@state_option
-@over_lessons
+@click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
+@over_lessons()
 def list_(library: Library, limit: int, state: LessonState | None, *, everything: bool) -> None:
     """List lessons, the newest first: id, date, score, state, task, sentence."""
     found = [each for each in library.within(all_lessons) if state in (None, each.state)][::-1]
@@ -62,7 +69,7 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
 @click.command(short_help="The active lessons nearest to a text.")
 @click.argument("text")
 @top_k_option(default=5, show_default=True, help="How many.")
-@over_lessons
+@over_lessons()
 def search(library: Library, text: str, k: int) -> None:
     """Find the active lessons nearest to TEXT, the nearest first."""
     found = library.within(lambda store: store.search(text, k=k), doing="searching")
@@ -75,7 +82,7 @@ def search(library: Library, text: str, k: int) -> None:
 
 @click.command(short_help="One lesson whole, with its lift.")
 @lesson_id
-@over_lessons
+@over_lessons()
 def show(library: Library, lesson_id: str) -> None:
     """Show a lesson whole: its state, where it came from, and what it does for scores."""
 
@@ -96,7 +103,7 @@ def show(library: Library, lesson_id: str) -> None:
 
 @click.command(short_help="Every change of a lesson, with its number.")
 @lesson_id
-@over_lessons
+@over_lessons()
 def history(library: Library, lesson_id: str) -> None:
     """Show every change of a lesson, with its number: who, when, why and what."""
 
@@ -110,15 +117,23 @@ def history(library: Library, lesson_id: str) -> None:
         note = f"{short(id)} is in quarantine{' now' if entries else ', and was never let in'}"
     elif not entries:
         note = f"lesson {short(id)} is as it was written; nothing older is known"
-    library.give({"id": id, "history": entries}, rows=map(entry_row, entries), note=note)
+    library.give({"id": id, "history": entries}, rows=map(_entry_row, entries), note=note)
 
 
-@click.command(short_help="How many lessons there are.")
-@over_lessons
-def count(library: Library) -> None:
-    """Count the lessons."""
-    number = library.within(lambda store: store.count())
-    library.give({"count": number}, str(number))
+def _entry_row(entry: Entry) -> dict[str, str]:
+    text = change_of(entry.before, entry.after, told=entry.reason)
+    if entry.operation == PUT_BACK and entry.before is not None:
+        text = f"{entry.before.state} -> quarantine"
+    elif entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
+        text += f"; takes in {', '.join(map(short, entry.others))}"
+    return {
+        "number": str(entry.number),
+        "date": when(entry.at, "%Y-%m-%d %H:%M") or "-",
+        "operation": entry.operation,
+        "by": f"by {entry.by}" if entry.by else "-",
+        "reason": entry.reason or "-",
+        "text": text,
+    }
 
 
 @click.command(short_help="Write a lesson yourself.")
@@ -127,17 +142,9 @@ def count(library: Library) -> None:
 @kind_option
 @create_option
 @embedder_option
-@by_option
-@over_lessons
+@over_lessons(by_option)
 def add(
-    library: Library,
-    text: str,
-    task: str,
-    kind: str | None,
-    embedder: EmbedderChoice,
-    by: str,
-    *,
-    create: bool,
+    library: Library, text: str, task: str, kind: str | None, embedder: EmbedderChoice, *, create: bool
 ) -> None:
     """Store TEXT, one sentence of advice, as a lesson for tasks like --task.
 
@@ -146,16 +153,18 @@ def add(
     if not task.strip():
         raise click.UsageError("the task is empty: say what the lesson is to be recalled for")
     written = library.within(
-        lambda store: store.add(text, task, kind=kind, by=by), embedder, create=create, doing="storing"
+        lambda store: store.add(text, task, kind=kind, by=library.by),
+        embedder,
+        create=create,
+        doing="storing",
     )
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
 
 @click.command(short_help="Remove lessons for good.")
 @lesson_ids
-@asking_options
-@over_lessons
-def forget(library: Library, lesson_ids: Sequence[str], asking: Asking) -> None:
+@over_lessons(yes_option, dry_run_option)
+def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     """Remove lessons for good, from everywhere: text, vectors, history, records, and the lessons that took them in.
 
     Lessons that were merged into one of them are lessons of their own, and stay.
@@ -166,7 +175,7 @@ def forget(library: Library, lesson_ids: Sequence[str], asking: Asking) -> None:
 
     found = library.within(partial(_to_forget, library, lesson_ids=lesson_ids))
     question = f"Forget {counted(len(found), 'lesson')} for good?"
-    if library.agreed(asking, question, {"forgotten": list(found)}, found.values()):
+    if library.agreed(question, {"forgotten": list(found)}, found.values()):
         gone = library.within(forgotten)
         library.give({"forgotten": gone}, f"forgot {counted(len(gone), 'lesson')}")
 
@@ -188,3 +197,43 @@ async def _to_forget(
         else:
             shown[found.lesson.id] = brief(found.lesson, state=found.state)
     return shown
+
+
+@click.command(short_help="Have lessons found by another embedder.")
+@click.option(
+    "--embedder",
+    type=click.Choice(get_args(NamedEmbedder)),
+    required=True,
+    help="What is to find lessons from now on.",
+)
+@gathered("library", Library, dry_run_option, lessons_option, json_option, debug_option)
+def reembed(library: Library, embedder: NamedEmbedder) -> None:
+    """Have everything at an address found by another embedder.
+
+    All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
+    stopped goes on where it was. Programs that have the store open have to open it again afterwards.
+    """
+    existing(library.address)
+    new, screen = embedder_for(embedder, None, library.address), library.screen
+
+    def show(step: Reembedding) -> None:
+        screen.waiting_for(f"embedded {step.done} of {step.total}")
+
+    with lesson_store_errors():
+        if library.dry_run:
+            found = anyio.run(partial(estimate_reembedding, library.address, embedder=new))
+            told = {
+                "texts": found.texts,
+                "total": found.total,
+                "begun": found.begun,
+                "from": {"embedder": found.before.embedder_name, "dim": found.before.dim},
+                "to": {"embedder": found.after.embedder_name, "dim": found.after.dim},
+                "bytes_needed": found.bytes_needed,
+                "bytes_free": found.bytes_free,
+            }
+            library.give({"dry_run": True, **told}, details=({"address": library.shown}, told))
+            return
+        with screen.busy():
+            done = anyio.run(partial(move, library.address, embedder=new, on_progress=show))
+    said = f"all {done.total} entries of {library.shown} are found by {embedder} now"
+    library.give({"embedder": embedder, "embedded": done.total}, said)

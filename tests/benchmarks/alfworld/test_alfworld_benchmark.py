@@ -224,10 +224,6 @@ def test_what_cannot_work_is_refused_before_games_are_made(made_games, made_fold
         result = runner.invoke(program, ["bench", "alfworld", *arguments])
         assert result.exit_code == 3, result.output
         assert word in " ".join(result.stderr.split())
-    early = ("--withhold-early", "0.5")
-    result = runner.invoke(program, ["bench", "alfworld", *options(games, tmp_path / "b", *early)])
-    assert result.exit_code == 2, result.output
-    assert "goes with --withhold" in " ".join(result.stderr.split())
     assert not games.exists()
 
 

@@ -111,7 +111,6 @@ def test_a_run_with_a_model_keeps_gold_from_it(questions, tmp_path):
         (["--arms", "nonsense"], "unknown arm"),
         (["--judges", "gold"], "a judge is oracle or self"),
         (["--seeds", "one"], "no list of whole numbers"),
-        (["--withhold", "0.2", "--withhold-early", "0.1"], "0.1 is below --withhold 0.2"),
     ],
 )
 def test_options_that_cant_work_are_refused(official, options, said):

@@ -120,24 +120,28 @@ def _environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jeeves_reflexion.models.http.Retry.wait", lambda *_: 0.0)
 
 
-Cli = Callable[..., Result]
+class Cli:
+    """Calls the command in this process; unexpected exceptions are raised."""
 
-
-@pytest.fixture
-def cli() -> Cli:
-    """Call the command in this process; unexpected exceptions are raised."""
-
-    def call(*arguments: str | os.PathLike[str], stdin: str | None = None) -> Result:
+    def __call__(self, *arguments: str | os.PathLike[str], stdin: str | None = None) -> Result:
         result = CliRunner().invoke(program, [os.fspath(a) for a in arguments], input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
 
-    return call
+    def count(self, *arguments: str) -> int:
+        """Return how many lessons there are."""
+        number: int = json.loads(self("lessons", "list", "--json", *arguments).stdout)["count"]
+        return number
 
 
 @pytest.fixture
-def run(cli: Cli, server: ChatServer) -> Cli:
+def cli() -> Cli:
+    return Cli()
+
+
+@pytest.fixture
+def run(cli: Cli, server: ChatServer) -> Callable[..., Result]:
     """Call ``run`` with the server's model and, for a new store, the embedder without a model."""
 
     def call(task: str, *options: str, stdin: str | None = None) -> Result:

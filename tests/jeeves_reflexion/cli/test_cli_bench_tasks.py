@@ -8,13 +8,10 @@ import re
 import signal
 from pathlib import Path
 
-import anyio
 import pytest
 
 from jeeves_reflexion import ConfigurationError, Task
 from jeeves_reflexion.experiments import read_tasks
-from jeeves_reflexion.lessons.credit.verdicts import RECALLS
-from vectorstores import FaissVectorStore, HashingEmbedder
 
 AGENT = '''
 import os, time
@@ -394,32 +391,3 @@ def test_withheld_lessons_have_a_lift_in_the_report(cli, here):
     refused = cli(*arguments(here, *more[:-1], "0.2", "--evaluator", f"{here}:never", "--resume"))
     assert refused.exit_code != 0
     assert "withhold" in refused.stdout + refused.stderr
-
-
-def _recalls(out):
-    """What was noted of each recall of a run's arm, oldest first."""
-
-    async def read():
-        folder, name = out / "lessons", "selective@1-0"
-        async with FaissVectorStore(folder, embedder=HashingEmbedder(), namespace=name) as store:
-            return [record.value for record in (await store.scan_records(RECALLS)).records]
-
-    return anyio.run(read)
-
-
-def test_what_nothing_is_known_of_is_withheld_by_the_early_share(cli, here):
-    more = ("--arms", "selective@1", "--trials", "3", "--evaluator", f"{here}:never", "--withhold", "0.05")
-    early = ("--withhold-early", "0.5")
-    result = cli(*arguments(here, *more, *early))
-    assert result.exit_code == 0, result.stderr
-    shares = set()
-    for recall in _recalls(Path("out")):
-        assert recall["draw"]["share"] == 0.05
-        shares |= {each["share"] for each in recall.get("shares", [])}
-    assert 0.5 in shares
-
-    # Another share is another run; without it, a run of an earlier version goes on.
-    refused = cli(*arguments(here, *more, "--resume"))
-    assert refused.exit_code != 0
-    assert "withhold_early" in refused.stdout + refused.stderr
-    assert cli(*arguments(here, *more, *early, "--resume")).exit_code == 0

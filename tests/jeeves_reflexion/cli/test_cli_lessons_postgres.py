@@ -28,7 +28,7 @@ def test_lessons_are_changed_taken_back_and_explained(cli, fill):
     assert stats["by_state"] == {"retired": 2, "active": 1}
     left = json.loads(cli("lessons", "why", PAIRS[0][0], "--json").stdout)["left_out"]
     assert "retired: old" in {each["reason"] for each in left}
-    assert cli("lessons", "restore", ids[0]).exit_code == 0
+    assert cli("lessons", "rollback", ids[0]).exit_code == 0
     assert cli("lessons", "rollback", ids[1], "--to", "1").exit_code == 0
     assert json.loads(cli("lessons", "show", ids[1], "--json").stdout)["lesson"]["text"] == PAIRS[1][1]
     assert cli("lessons", "history", ids[1]).exit_code == 0
@@ -38,31 +38,15 @@ def test_lessons_move_from_a_server_to_a_folder_and_back(cli, fill, tmp_path, pl
     ids = fill(PAIRS)
     file, folder = tmp_path / "lessons.jsonl", tmp_path / "folder"
     assert cli("lessons", "export", file).exit_code == 0
-    given = ("--restore", "--create", "--yes", "--embedder", "hashing")
+    given = ("--approve", "--create", "--yes", "--embedder", "hashing")
     assert cli("lessons", "import", file, "--lessons", folder, *given).exit_code == 0
     assert cli("lessons", "forget", *ids, "--yes").exit_code == 0
     assert cli("lessons", "export", file, "--lessons", folder, "--overwrite").exit_code == 0
-    cli("lessons", "import", file, "--lessons", place, *given)
-    assert cli("lessons", "count").stdout == "0\n"  # what was forgotten comes back only where that is meant
-    assert cli("lessons", "import", file, "--lessons", place, *given, "--force").exit_code == 0
-    back = json.loads(cli("lessons", "list", "--json").stdout)["lessons"]
+    assert cli("lessons", "import", file, "--lessons", place, *given).exit_code == 1
+    assert cli.count() == 0, "what was forgotten stays so"
+    assert cli("lessons", "import", file, "--namespace", "other", *given).exit_code == 0
+    back = json.loads(cli("lessons", "list", "--namespace", "other", "--json").stdout)["lessons"]
     assert [each["id"] for each in back] == ids[::-1]
-
-
-def test_a_library_comes_back_whole_from_markdown_and_undoes_nothing_newer(cli, fill, tmp_path, place):
-    long = "Sort the rows.\n\n" + "\n".join(f"- row {n} of `the table`" for n in range(40))
-    ids = fill([*PAIRS[:2], (long, "Sort before you print, not after.")])
-    pages, other = tmp_path / "pages", f"{place}_again"
-    assert cli("lessons", "export", pages, "--format", "markdown").exit_code == 0
-    given = ("--restore", "--create", "--yes", "--embedder", "hashing", "--lessons", other)
-    assert cli("lessons", "import", pages, *given).exit_code == 0
-    old, new = (cli("lessons", "export", "-", "--lessons", each).stdout for each in (place, other))
-    assert sorted(new.splitlines()) == sorted(old.splitlines())
-    cli("lessons", "retire", ids[0], "--reason", "old", "--lessons", other)
-    answer = json.loads(cli("lessons", "import", pages, *given, "--json").stdout)
-    assert (len(answer["same"]), [each["id"] for each in answer["refused"]]) == (2, ids[:1])
-    answer = json.loads(cli("lessons", "import", pages, *given, "--force", "--json").stdout)
-    assert (answer["changed"], list(answer["undoes"])) == (ids[:1], ids[:1])
 
 
 def test_a_late_outcome_and_what_it_adds_up_to(cli, run, server):

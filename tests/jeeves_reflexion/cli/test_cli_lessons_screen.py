@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from jeeves_reflexion.cli.lessons import lessons
-from jeeves_reflexion.cli.options import Sections
 from jeeves_reflexion.cli.screen import Screen
 
 TASK = "Put a clean mug on the desk beside the lamp of the bedroom, but not on the book that lies open there."
@@ -58,12 +56,3 @@ def test_a_hostile_text_moves_no_cursor(capsys, width):
     assert "\r" not in shown
     assert "owned" not in shown
     assert shown.count("red red [bold]this[/bold] !") == 2
-
-
-def test_every_command_stands_in_one_section_of_the_help(cli):
-    assert isinstance(lessons, Sections)
-    named = [each.name for commands in lessons.sections.values() for each in commands]
-    assert sorted(named) == sorted(lessons.commands)
-    shown = cli("lessons", "--help").stdout
-    assert "..." not in shown.split("See:")[1]
-    assert all(f"\n  {name} " in shown for name in named)

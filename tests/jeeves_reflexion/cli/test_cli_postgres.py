@@ -21,7 +21,7 @@ def place(postgres_database: str) -> str:
 def test_a_run_makes_the_store_and_the_next_recalls_from_it(run, cli, server, place):
     server.answers, server.verdicts = ["Lyon", "Paris"], ["score: 0.0", "score: 1.0"]
     assert run("What is the capital of France?", "--lessons", place).exit_code == 0
-    assert cli("lessons", "count", "--lessons", place).stdout == "1\n"
+    assert cli.count("--lessons", place) == 1
     run("Name the capital of France.")
     assert "Name the capital, not the country." in json.dumps(server.asked[-2])
 
@@ -34,7 +34,7 @@ def test_lessons_are_found_shown_and_forgotten(cli, fill, place):
     assert found[0]["lesson"]["id"] == ids[1]
     assert PAIRS[0][1] in cli("lessons", "show", ids[0][:8], "--lessons", place).stdout
     assert cli("lessons", "forget", ids[0], "--yes").exit_code == 0
-    assert cli("lessons", "count").stdout == "1\n"
+    assert cli.count() == 1
 
 
 def test_lessons_move_to_another_embedder(cli, fill, place):
@@ -47,14 +47,14 @@ def test_lessons_move_to_another_embedder(cli, fill, place):
     assert result.exit_code == 0
     assert "all" in result.stdout
     assert cli("lessons", "search", "mug").exit_code == 0
-    assert cli("lessons", "count").stdout == "2\n"
+    assert cli.count() == 2
 
 
 def test_no_store_and_no_server_are_said_without_the_password(cli, place):
-    missing = cli("lessons", "count", "--lessons", place.replace("schema=lessons", "schema=other"))
+    missing = cli("lessons", "list", "--lessons", place.replace("schema=lessons", "schema=other"))
     assert missing.exit_code != 0
     assert "no lesson store at" in missing.stderr
-    away = cli("lessons", "count", "--lessons", "postgresql://me:sesame7531@no-such-host.invalid/db")
+    away = cli("lessons", "list", "--lessons", "postgresql://me:sesame7531@no-such-host.invalid/db")
     assert away.exit_code != 0
     assert "can't be reached" in away.stderr
     assert "sesame7531" not in missing.output + away.output

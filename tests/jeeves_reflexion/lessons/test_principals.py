@@ -23,7 +23,7 @@ from jeeves_reflexion.experiments.arms import WholeBlock
 from jeeves_reflexion.lessons.consolidation import operations
 from jeeves_reflexion.lessons.consolidation.plans import Proposals, apply, plan
 from jeeves_reflexion.lessons.curation import Curator
-from jeeves_reflexion.lessons.exchange.files import as_imported
+from jeeves_reflexion.lessons.exchange import as_imported
 from jeeves_reflexion.lessons.injection import render
 from jeeves_reflexion.lessons.principals import APPROVED_BY, WRITER, Principal
 from jeeves_reflexion.lessons.screening.rules import screen

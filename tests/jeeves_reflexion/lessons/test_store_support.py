@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jeeves_reflexion import Curator, Provenance, Reflection, Task
 from jeeves_reflexion.lessons.duplicates import normalised
-from jeeves_reflexion.lessons.exchange.files import from_line, to_line
+from jeeves_reflexion.lessons.exchange import from_line, to_line
 from jeeves_reflexion.lessons.history import Change
 
 pytestmark = pytest.mark.anyio

@@ -58,7 +58,7 @@ def test_a_model_of_ones_own_answers_for_the_one_in_the_file(file, endpoint, tmp
     (tmp_path / "state.json").write_text('{"request": "Ada"}')
     given = ("--base-url", endpoint.url, "--model", "small", "--allow-weaker", "--json")
     for state, stdin in ((f"@{tmp_path}/state.json", None), ("-", '{"request": "Ada"}')):
-        done = cli("run", file, "--input", state, *given, stdin=stdin)
+        done = cli("run", file, "--state", state, *given, stdin=stdin)
         assert json.loads(done.stdout)["success"] is True
         assert done.stderr == ""
     assert {body["model"] for body in endpoint.asked} == {"small"}

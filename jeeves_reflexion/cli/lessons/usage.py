@@ -1,4 +1,4 @@
-"""``jeeves-reflexion lessons stats``: what the library holds, how it is used, and what it does for scores."""
+"""``jeeves-reflexion lessons``: how the library is used and what it does for scores, and what a task would recall."""
 
 from __future__ import annotations
 
@@ -9,14 +9,26 @@ from typing import Any, Final, cast
 
 import click
 
-from jeeves_reflexion.cli.lessons.library import Library, all_lessons, brief, over_lessons
+from jeeves_reflexion.cli.connections import credit_of
+from jeeves_reflexion.cli.lessons.library import (
+    Library,
+    all_lessons,
+    brief,
+    over_lessons,
+    short,
+    task_excerpt,
+)
+from jeeves_reflexion.cli.lessons.look import kind_option
+from jeeves_reflexion.cli.options import credit_option, top_k_option
 from jeeves_reflexion.cli.screen import lift_words
-from jeeves_reflexion.lessons import VectorLessonStore
+from jeeves_reflexion.lessons import LessonSettings, VectorLessonStore
 from jeeves_reflexion.lessons.credit.effects import HALF_LIFE_DAYS
 from jeeves_reflexion.lessons.credit.records import each_record
 from jeeves_reflexion.lessons.credit.tally import Credits
 from jeeves_reflexion.lessons.credit.verdicts import OUTCOMES, RECALLS, Verdict
-from jeeves_reflexion.types import Lesson
+from jeeves_reflexion.redaction import redact_record
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.types import Lesson, Recall, RecalledLesson, Task
 from vectorstores.base import RecordStore
 
 _COUNTS: Final = (
@@ -28,6 +40,7 @@ _COUNTS: Final = (
     "scored_attempts",  # with a score that counts
     "later_scores",  # that people gave afterwards
 )
+_NAMED: Final = 5
 
 
 async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
@@ -54,17 +67,12 @@ async def _usage(records: RecordStore) -> tuple[Counter[str], dict[str, float]]:
 
 
 @click.command(short_help="The library in numbers: use, lift, stale lessons.")
-@click.option(
-    "--top",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="How many lessons to name of those that help most, help least, and are stale.",
-)
-@over_lessons
-def stats(library: Library, top: int) -> None:
-    """Show what the library holds, how it is used, and what it does for scores."""
+@over_lessons()
+def stats(library: Library) -> None:
+    """Show what the library holds, how it is used, and what it does for scores.
+
+    Five each are named of the lessons that help most, help least, and were not recalled for 90 days.
+    """
 
     async def read(store: VectorLessonStore) -> tuple[list[Lesson], int, Credits]:
         held = len(await store.quarantine.all())
@@ -74,8 +82,8 @@ def stats(library: Library, top: int) -> None:
     counts, last = library.within(lambda store: _usage(store.records), doing="reading the ledger")
     offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
     ranked = _ranked(lessons, known)
-    best = [each for each in ranked if each["lift"].value > 0][:top]
-    worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:top]
+    best = [each for each in ranked if each["lift"].value > 0][:_NAMED]
+    worst = [each for each in ranked[::-1] if each["lift"].value <= 0][:_NAMED]
     stale = [each for each in _idle(lessons, last) if each["days"] >= HALF_LIFE_DAYS]
     numbers = {
         "count": len(lessons),
@@ -89,24 +97,20 @@ def stats(library: Library, top: int) -> None:
         "library_lift": known.library_lift(),
         "stale": len(stale),
     }
+    told = [("helps most", each, lift_words(each["lift"])) for each in best]
+    told += [("helps least", each, lift_words(each["lift"])) for each in worst]
+    told += [
+        ("stale", each, f"{'not' if each['ever'] else 'never'} recalled in {each['days']:.0f} days")
+        for each in stale[:_NAMED]
+    ]
     library.give(
-        {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:top]},
+        {**numbers, "helps_most": best, "helps_least": worst, "stalest": stale[:_NAMED]},
         details=(numbers,),
         rows=[
-            *(_row("helps most", each, lift_words(each["lift"])) for each in best),
-            *(_row("helps least", each, lift_words(each["lift"])) for each in worst),
-            *(
-                _row(
-                    "stale", each, f"{'not' if each['ever'] else 'never'} recalled in {each['days']:.0f} days"
-                )
-                for each in stale[:top]
-            ),
+            brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
+            for what, about, known in told
         ],
     )
-
-
-def _row(what: str, about: Mapping[str, Any], known: str) -> dict[str, str]:
-    return brief(about["lesson"], what=what, state=about["lesson"].state, known=known)
 
 
 def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
@@ -120,10 +124,61 @@ def _ranked(lessons: Sequence[Lesson], known: Credits) -> list[dict[str, Any]]:
 
 def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str, Any]]:
     """The active lessons with the days since their last recall, the longest first; ``ever``: that there was one."""
-    found = []
+    found: list[dict[str, Any]] = []
     for each in lessons:
         since = max(last.get(each.id, 0.0), each.provenance.created_at)
         if each.state == "active" and since:
             days = max(time.time() - since, 0.0) / 86_400.0
             found.append({"lesson": each, "days": days, "ever": each.id in last})
-    return sorted(found, key=lambda each: -cast("float", each["days"]))
+    return sorted(found, key=lambda each: -each["days"])
+
+
+@click.command(short_help="What a task would recall, and why.")
+@click.argument("task")
+@kind_option
+@click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
+@top_k_option(default=5, show_default=True, help="How many at most.")
+@credit_option
+@over_lessons()
+def why(
+    library: Library, task: str, kind: str | None, tools: tuple[str, ...], k: int, *, credit: bool
+) -> None:
+    """Show what TASK would recall and why, and what it would not and why not.
+
+    Nothing is noted as a recall, nothing is retired, and nothing is withheld by a draw.
+    """
+    if not task.strip():
+        raise click.UsageError("the task is empty: say what would be asked")
+    asked, settings = Task(task, kind=kind, tools=tools), LessonSettings(credit=credit_of(asked=credit))
+
+    async def explained(store: VectorLessonStore) -> Recall:
+        return await VectorLessonStore(store.store, settings=settings).explain(asked, k=k)
+
+    recall, screen = library.within(explained, doing="recalling"), library.screen
+    if library.as_json:
+        about = {"task": redact_record(asked).public(), "k": k, "credit": credit}
+        library.give({**about, "offered": recall.offered, "left_out": recall.left_out})
+        return
+    if not recall.offered:
+        screen.note(f"nothing would be recalled {library.where}", "bold")
+    for what, where, items in (
+        ("recalled, best first", "in", recall.offered),
+        ("not recalled", "out", recall.left_out),
+    ):
+        if items:
+            screen.note(f"{what}: {counted(len(items), 'lesson')}", "bold")
+        for item in items:
+            screen.entry(_row(item, where))
+
+
+def _row(item: RecalledLesson, where: str) -> dict[str, str]:
+    known = item.lift is not None and item.lift.value is not None
+    return {
+        "id": short(item.lesson.id),
+        "where": where,
+        "similarity": f"{item.similarity:.2f}",
+        "lift": lift_words(item.lift) if known else "-",
+        "reason": item.reason,
+        "task": task_excerpt(item.lesson),
+        "lesson": item.lesson.text,
+    }

@@ -1,0 +1,299 @@
+"""Lessons as JSON lines, to be handed from one store to another.
+
+A line is ASCII, says its format and version, and holds one lesson with the texts of its tasks; nothing of it is lost.
+A file comes from anywhere, so reading is strict, and an import is a plan before it is made.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO
+
+import pydantic
+
+from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.files import not_written, replace_file
+from jeeves_reflexion.lessons import gate
+from jeeves_reflexion.lessons.history import Change
+from jeeves_reflexion.lessons.principals import unsigned
+from jeeves_reflexion.lessons.records import MOST_TASKS, Texts, checked, checked_lesson
+from jeeves_reflexion.lessons.screening.screens import Screen
+from jeeves_reflexion.lessons.store import VectorLessonStore
+from jeeves_reflexion.types import Lesson
+
+FORMAT: Final = "jeeves-reflexion/lesson"
+VERSION: Final = 1
+SUPPORT_ELSEWHERE: Final = "support_elsewhere"
+"""Key of an imported lesson's metadata: the support that its file claimed."""
+
+_SHOWN: Final = 5
+_MOST_CHARACTERS: Final = 1_000_000  # of a lesson's line
+_MOST_READ: Final = 10_000_000  # a device has no lines
+_LONGEST_ID: Final = 64
+# What a lesson says and where it comes from, without what stores find out about it.
+_said: Final = operator.attrgetter(
+    "text", "task_id", "task_excerpt", "task_kind", "tools", "outcome", "evidence", "provenance"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A lesson of a file, the texts of its tasks, its line from 1 on, and why an import refuses it, if it does."""
+
+    number: int
+    lesson: Lesson
+    tasks: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What an import would do.
+
+    ``added`` are new ids, ``same`` are there already, ``changed`` are other words for an imported lesson that is there,
+    ``refused`` are left out. ``stored`` are the lessons of these ids that are there.
+    """
+
+    added: tuple[Line, ...]
+    same: tuple[Line, ...]
+    changed: tuple[Line, ...]
+    refused: tuple[Line, ...]
+    stored: Mapping[str, Lesson]
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{len(getattr(self, name))} {name}" for name in ("added", "same", "changed", "refused")
+        )
+
+
+class _Tasks(pydantic.BaseModel):
+    """The texts by which a lesson is recalled."""
+
+    tasks: Annotated[Texts, pydantic.Field(min_length=1)]
+
+
+# -- lines
+
+
+def to_line(lesson: Lesson, tasks: Sequence[str]) -> str:
+    """Write a lesson and the texts of its tasks as one line of ASCII, without its end.
+
+    Raises :class:`ConfigurationError` for metadata that JSON can't hold, such as NaN.
+    """
+    value = {"format": FORMAT, "version": VERSION, "tasks": list(tasks), **_fields(lesson)}
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the lesson {lesson.id} can't be written as JSON: {error}") from error
+
+
+def from_line(line: str) -> tuple[Lesson, tuple[str, ...]]:
+    """Read what :func:`to_line` wrote: the lesson and the texts of its tasks, at least one.
+
+    Raises :class:`ConfigurationError` that names the field for anything else.
+    """
+    if len(line) > _MOST_CHARACTERS:
+        raise ConfigurationError(
+            f"it is {len(line)} characters long; a lesson has at most {_MOST_CHARACTERS}"
+        )
+    try:
+        line.encode()  # bytes that are no UTF-8 were read as characters that it has not
+        value = json.loads(line, parse_constant=_no_constant)
+    except UnicodeEncodeError as error:
+        raise ConfigurationError("it is no UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"it is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigurationError("it is no JSON object")
+    if (form := value.pop("format", None)) != FORMAT:
+        raise ConfigurationError(f"its format is {form!r:.80}, not {FORMAT!r}")
+    version = value.pop("version", None)
+    if version != VERSION or isinstance(version, bool):
+        raise ConfigurationError(
+            f"its version is {version!r:.80}; this program reads version {VERSION}: update it"
+        )
+    tasks = value.pop("tasks", None)
+    return checked_lesson(value), checked(_Tasks, {"tasks": tasks}).tasks
+
+
+def read_lines(lines: Iterable[str]) -> list[Line]:
+    """Read lessons, one a line; empty lines are passed over.
+
+    Raises :class:`ConfigurationError` that names the first lines that are no lessons, or whose id an earlier line has
+    with another lesson.
+    """
+    found: dict[str, Line] = {}
+    bad = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            lesson, tasks = from_line(line)
+        except ConfigurationError as error:
+            bad.append(f"line {number}: {error}")
+            continue
+        earlier = found.setdefault(lesson.id, Line(number, lesson, tasks))
+        if (earlier.lesson, earlier.tasks) != (lesson, tasks):
+            problem = f"the id {lesson.id!r:.80} is on line {earlier.number} already, with another lesson"
+            bad.append(f"line {number}: {problem}")
+    if bad:
+        are = "is no lesson" if len(bad) == 1 else "are no lessons"
+        more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        raise ConfigurationError(
+            f"{len(bad)} of the lines {are}, and nothing was imported: {'; '.join(bad[:_SHOWN])}{more}"
+        )
+    return list(found.values())
+
+
+# -- files
+
+
+def export_file(path: Path, lessons: Iterable[tuple[Lesson, Sequence[str]]]) -> None:
+    """Write lessons with the texts of their tasks to a file, replaced whole; blocks.
+
+    Raises :class:`LessonStoreError` when the file can't be written; it is as it was then.
+    """
+    text = "".join(f"{to_line(lesson, tasks)}\n" for lesson, tasks in lessons)
+    try:
+        replace_file(path, text)
+    except OSError as error:
+        raise LessonStoreError(not_written(path, error)) from error
+
+
+def import_file(path: Path) -> list[Line]:
+    """Read the lessons of a file; blocks.
+
+    Raises :class:`ConfigurationError` as :func:`read_lines` does, and for a file that can't be read.
+    """
+    try:
+        # So that bytes that are no UTF-8 are the error of their line alone.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            return read_lines(_lines_of(file))
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+async def with_tasks(store: VectorLessonStore) -> list[tuple[Lesson, tuple[str, ...]]]:
+    """Return every lesson of a store with the texts of its tasks, oldest first."""
+    lessons = [lesson async for lesson in store.repository.each()]
+    tasks = await store.repository.tasks_of([lesson.id for lesson in lessons])
+    # One that is found by its own text keeps no more of its task than the beginning.
+    return [(lesson, tasks.get(lesson.id) or (lesson.task_excerpt,)) for lesson in lessons]
+
+
+# -- imports
+
+
+async def plan_import(
+    store: VectorLessonStore | None, lines: Iterable[Line], *, approve: bool = False, source: str = ""
+) -> ImportPlan:
+    """Say what importing lessons does to a store, None for one that is to be made.
+
+    What is new waits for review, unless you ``approve``; what is retired stays so. Nothing replaces a lesson of higher
+    trust, and a second import changes nothing, whatever the store did to a lesson since.
+    """
+    found: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
+    stored: dict[str, Lesson] = {}
+    for line in lines:
+        read, problem = await _cleaned(line, None if store is None else store.settings.screen)
+        lesson = as_imported(read.lesson)
+        known = None if store is None else await store.get(lesson.id)
+        if known is not None:
+            stored[lesson.id] = known
+            # The store's own findings on the lesson stay: only what it says is new.
+            lesson = replace(
+                lesson, state=known.state, state_reason=known.state_reason, support=known.support
+            )
+        elif lesson.state != "retired":
+            lesson = replace(lesson, state="active" if approve else "proposed", state_reason=f"from {source}")
+        if known is not None and _said(known) == _said(lesson):
+            what, problem = "same", ""
+        else:
+            if not problem and known is not None and known.trust != "imported":
+                problem = f"a lesson with its id is {known.trust} and says otherwise"
+            if not problem and store is not None and await store.repository.is_forgotten(lesson.id):
+                problem = "it was forgotten here"
+            what = "refused" if problem else "added" if known is None else "changed"
+        found[what].append(replace(read, lesson=lesson, reason=problem))
+    return ImportPlan(**{name: tuple(lines) for name, lines in found.items()}, stored=stored)
+
+
+async def make_import(store: VectorLessonStore, plan: ImportPlan, change: Change) -> int:
+    """Make an import, and return how many lessons only added to the support of an equal one.
+
+    What somebody changed since it was planned is left as it is. One that was stopped can be made again.
+    """
+    merged = 0
+    for line in plan.changed:
+        before = plan.stored[line.lesson.id]
+
+        def unless_changed(now: Lesson, before: Lesson = before, line: Line = line) -> Lesson | None:
+            return line.lesson if now == before else None
+
+        await store.repository.change(line.lesson.id, unless_changed, change, tasks=line.tasks)
+    for line in plan.added:
+        if line.lesson.state == "retired":
+            # It is to lie there under its own id, and says nothing about an equal one that is active.
+            await store.repository.put(await gate.clean(line.lesson, line.tasks), change)
+        else:
+            merged += (await store.admit(line.lesson, line.tasks, change)).id != line.lesson.id
+    return merged
+
+
+def as_imported(lesson: Lesson) -> Lesson:
+    """Return a lesson as another store's: imported, and with the support of one, whatever its file claims."""
+    lesson = unsigned(lesson)
+    metadata = {**lesson.metadata, SUPPORT_ELSEWHERE: lesson.metadata.get(SUPPORT_ELSEWHERE, lesson.support)}
+    return replace(lesson, trust="imported", support=1, metadata=metadata)
+
+
+async def _cleaned(line: Line, screen: Screen | None) -> tuple[Line, str]:
+    """Return a lesson of a file as it may be stored and shown, and why it can't be stored; empty if it can."""
+    # What hides goes first, for it may break up a secret. The gate cleans the text: it looks at what was hidden there.
+    plain = checked_lesson({**_uncovered(_fields(line.lesson)), "text": line.lesson.text})
+    tasks = tuple(map(gate.clean_prompt, line.tasks))
+    shown = gate.clean_fields(replace(plain, text=gate.clean_lesson(plain.text)))
+    refused = replace(line, lesson=shown, tasks=tasks)
+    id = line.lesson.id
+    if len(id) > _LONGEST_ID or not all(each.isalnum() or each in "-_" for each in id):
+        return refused, f"its id is none: at most {_LONGEST_ID} letters, digits, - and _"
+    if (number := len(set(tasks))) > MOST_TASKS:
+        return refused, f"it names {number} tasks, and a lesson is recalled by {MOST_TASKS} at most"
+    try:
+        gate.check_shape(shown.text)
+        cleaned = await gate.clean(plain, line.tasks, screen=screen)
+    except ConfigurationError as error:
+        return refused, str(error)
+    problem = f"it gives orders ({cleaned.finding.kind}): {cleaned.finding.why}" if cleaned.finding else ""
+    return replace(line, lesson=cleaned.lesson, tasks=cleaned.tasks), problem
+
+
+def _fields(lesson: Lesson) -> dict[str, Any]:
+    value = {field.name: getattr(lesson, field.name) for field in fields(lesson)}
+    return value | {"provenance": asdict(lesson.provenance), "metadata": dict(lesson.metadata)}
+
+
+def _uncovered(value: Any) -> Any:  # noqa: ANN401 - of whatever field
+    """Return a value without the secrets that hidden characters break up."""
+    if isinstance(value, str):
+        return gate.uncovered(value)
+    if isinstance(value, Mapping):
+        return {_uncovered(key): _uncovered(item) for key, item in value.items()}
+    return list(map(_uncovered, value)) if isinstance(value, list | tuple) else value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _lines_of(file: TextIO) -> Iterator[str]:
+    while line := file.readline(_MOST_READ + 1):
+        if len(line) > _MOST_READ:
+            raise ConfigurationError(f"a line has more than {_MOST_READ:,} characters: it holds no lesson")
+        yield line
