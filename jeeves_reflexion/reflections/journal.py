@@ -28,8 +28,8 @@ from jeeves_reflexion.reflections.folder import (
     locked,
     refuse_link,
     reported,
-    short_name,
     slug,
+    title_slug,
 )
 from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, entry_of, from_markdown, to_markdown
 from jeeves_reflexion.types import Provenance, Reflection, Task
@@ -159,7 +159,7 @@ class ReflectionJournal:
                 left.unlink(missing_ok=True)
             # The reflection's own words: the tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
-            path = free_path(folder, short_name(entry.date, title), archive)
+            path = free_path(folder, f"{entry.date}-{title_slug(title)}", archive)
             try:
                 replace_file(path, text)
             except OSError as error:

@@ -23,6 +23,7 @@ from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.blocks import flaw, flaw_of, relevance
 from jeeves_reflexion.reflections.folder import Malformed, agent_slug, place
+from jeeves_reflexion.reflections.forms import rule_of
 from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import Entry, plain_id
 from jeeves_reflexion.reflections.policy import ReflectionPolicy
@@ -273,7 +274,7 @@ def _approved(item: StreamItem) -> Lesson:
         provenance=Provenance("", 0, None, agent=item.agent),
         task_kind=item.task_kind,
         tools=item.tools,
-        outcome="success" if item.rule is None else "failed",
+        outcome="failed" if rule_of(item.text) else "success",
         state_reason=item.reason,
     )
 

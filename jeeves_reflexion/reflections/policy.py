@@ -158,8 +158,8 @@ class ReflectionPolicy:
         """Return the reflections that the agent must write before it goes on."""
         return tuple(duty for duty in await self._due(agent) if duty.required)
 
-    async def may_take_next(self, agent: str) -> bool:
-        """Say whether the agent owes nothing.
+    async def require(self, agent: str) -> None:
+        """Raise :class:`ReflectionOwedError`, which says what is missing, unless the agent may take its next task.
 
         A recommended reflection that is missing is a warning in the log, once.
         """
@@ -168,13 +168,9 @@ class ReflectionPolicy:
             if not duty.required:
                 logger.warning("agent %s went on without %s: it is recommended", duty.agent, duty.describe())
                 self._duties.remove(duty)
-        return not any(duty.required for duty in due)
-
-    async def require(self, agent: str) -> None:
-        """Raise :class:`ReflectionOwedError`, which says what is missing, unless the agent may take its next task."""
-        if not await self.may_take_next(agent):
+        if owed := tuple(duty for duty in due if duty.required):
             name, malformed = agent_slug(agent), (await self.journal.list(agent)).malformed
-            raise ReflectionOwedError(name, await self.owed(agent), self.journal.folder / name, malformed)
+            raise ReflectionOwedError(name, owed, self.journal.folder / name, malformed)
 
     async def _note(self, agent: str, duties: Sequence[Duty]) -> None:
         """Note duties that are not noted yet; what was there before pays none, unless it is of that very attempt."""

@@ -179,7 +179,7 @@ async def test_a_file_by_hand_pays_what_the_agent_owes(journal):
     put(journal, by_hand("it was there before the task ended"), "2026-02-01-older.md")
     for number in (1, 2):
         await policy.finished("researcher-agent", TASK, "failed", run_id="run-1", attempt=number)
-    assert not await policy.may_take_next("researcher-agent")
+    assert await policy.owed("researcher-agent")
     put(journal, by_hand())
     await policy.require("researcher-agent")  # both attempts: a person reflects on a task
 
