@@ -12,6 +12,7 @@ import platformdirs
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.tasknotes import (
+    InMemoryReflectionStore,
     SqliteReflectionStore,
     VersionedReflectionStore,
 )
@@ -75,7 +76,7 @@ def default_notes_place() -> str:
 def open_notes(
     place: str | os.PathLike[str] | None = None, *, namespace: str, create: bool = True
 ) -> VersionedReflectionStore:
-    """Open a store of task notes: by ``postgresql://…``, the folder of a lesson store, a SQLite file, or the default.
+    """Open a store of task notes: ``postgresql://…``, ``memory://``, a lesson store's folder, a file or the default.
 
     A folder that holds a lesson store is that; in any other the file is ``notes.sqlite3``. With ``create=False`` a
     place that is missing is an error. What can't be opened raises :class:`ReflectionStoreError` at the first call.
@@ -83,6 +84,8 @@ def open_notes(
     address = os.fspath(place) if place is not None else default_notes_place()
     if _is_postgres(address):
         return PostgresReflectionStore(address, namespace=namespace, create=create)
+    if address == "memory://":
+        return InMemoryReflectionStore()
     path = Path(address.removeprefix("file://"))
     if (path / "store.sqlite3").exists():
         return _AddressedStore(str(path), namespace, create=create)

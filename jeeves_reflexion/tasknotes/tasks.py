@@ -134,7 +134,10 @@ class EnsembleTask:
         if isinstance(task, EnsembleTask):
             return task
         if not isinstance(task, str):
-            raise ConfigurationError(f"a task must be an EnsembleTask or a text, not {type(task).__name__}")
+            raise ConfigurationError(
+                "a task must be an EnsembleTask (jeeves_reflexion.tasknotes.Task) or a text, not "
+                f"{type(task).__module__}.{type(task).__qualname__}"
+            )
         return cls(task)
 
     @property

@@ -176,13 +176,13 @@ async def test_x16_also_where_the_first_is_archived(tmp_path):
 
 def test_x16_x17_processes_at_once_lose_nothing(tmp_path):
     command = [sys.executable, "-W", "error", str(HERE / "writer.py"), str(tmp_path), "12"]
-    running = [subprocess.Popen([*command, name]) for name in ("a", "b", "c")]
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    running = [subprocess.Popen([*command, name]) for name in ("a", "b")]
+    assert [process.wait(60) for process in running] == [0, 0]
     journal = ReflectionJournal(tmp_path)
     active, archived = journal.read("shared"), journal.read("shared", archived=True)
-    assert (len(active.stored), len(archived.stored)) == (10, 26)
+    assert (len(active.stored), len(archived.stored)) == (10, 14)
     runs = {one.entry.source.run_id for one in (*active.stored, *archived.stored)}
-    assert runs == {f"{name}-{number}" for name in "abc" for number in range(12)}
+    assert runs == {f"{name}-{number}" for name in "ab" for number in range(12)}
     assert (active.malformed, archived.malformed) == ((), ())
 
 

@@ -415,7 +415,7 @@ async def test_notes_of_a_template_are_filled_for_each_run():
         (lambda: (Ensemble(agent=agent), [Task("Write.", context=[Task("Another.")])]), "context"),
         (lambda: (Ensemble(agent=agent), [Task("Write {a}.", inputs={"b": "1"})]), "no input for a"),
         (lambda: (Ensemble(agent=agent), [3]), "a task must be"),
-        (lambda: (Ensemble(agent=agent), [CoreTask("Write.")]), "an EnsembleTask or a text, not Task"),
+        (lambda: (Ensemble(agent=agent), [CoreTask("Write.")]), "or a text, not jeeves_reflexion.types.Task"),
         (lambda: (Ensemble(agent=agent, reflection_store=3), []), "reflection_store"),
         (lambda: (Ensemble("gpt"), []), "ChatModel"),
         (lambda: (Ensemble(agent=agent), [Task(" ")]), "empty"),

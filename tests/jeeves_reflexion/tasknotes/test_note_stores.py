@@ -173,22 +173,22 @@ def write_together(place, *, writers, each):
 def test_processes_at_once_lose_no_count_and_no_score(tmp_path):
     from jeeves_reflexion.loop.note_address import open_notes
 
-    write_together(tmp_path / "notes.sqlite3", writers=2, each=9)
+    write_together(tmp_path / "notes.sqlite3", writers=2, each=6)
     history = anyio.run(open_notes(tmp_path / "notes.sqlite3", namespace="tests").history, "key")
-    assert (history.run_count, len(history.versions), len(history.baseline)) == (18, 18, 18)
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (12, 12, 12)
 
 
 def test_processes_at_once_lose_nothing_in_postgres(postgres_database):
     from jeeves_reflexion.loop.note_address import open_notes
 
-    write_together(postgres_database, writers=2, each=6)
+    write_together(postgres_database, writers=2, each=4)
 
     async def read():
         async with open_notes(postgres_database, namespace="tests") as store:
             return await store.history("key")
 
     history = anyio.run(read)
-    assert (history.run_count, len(history.versions), len(history.baseline)) == (12, 12, 12)
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (8, 8, 8)
 
 
 def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
