@@ -29,26 +29,17 @@ from jeeves_reflexion.errors import ConfigurationError, ReflexionError
 GROUP = "jeeves_reflexion.benchmarks"
 
 
-def _file(ctx: click.Context, _: click.Parameter, value: Path) -> Path:
-    # Not by click, which names an argument by its metavar, and the usage has this one's already.
-    if not value.exists() or value.is_dir():
-        what = "is a directory" if value.is_dir() else "does not exist"
-        raise click.BadParameter(f"File '{value}' {what}.", ctx, param_hint="'TASKS.jsonl'")
-    return value
-
-
 @click.command("TASKS.jsonl", short_help="Your own tasks: JSON lines with a prompt each.")
-@click.argument("tasks", metavar="", type=click.Path(path_type=Path), callback=_file)
+@click.argument("tasks", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--agent",
     metavar="MODULE:NAME",
-    help="Your agent: a callable, any agent, or a function of (seed) that makes one.  [default: ReAct over --model]",
+    help="Your agent: a callable, or any agent.  [default: ReAct over --model]",
 )
 @click.option(
     "--evaluator",
     metavar="WHO",
     default="exact",
-    show_default=True,
     help="exact: the output is the reference (case and white space aside). judge: --model judges, without the "
     "reference. Or MODULE:NAME, a callable of (task, attempt) or (output).",
 )
@@ -75,7 +66,6 @@ def _file(ctx: click.Context, _: click.Parameter, value: Path) -> Path:
     "--arms",
     metavar="A,B",
     default="retry,selective",
-    show_default=True,
     help="By commas: react, retry, last-attempt, reflexion (or own), monotonic, selective, irrelevant; with a k:"
     " selective@1.",
 )

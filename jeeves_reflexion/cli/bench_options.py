@@ -43,24 +43,21 @@ def cores() -> int:
 def plan_options(unit: str, *, k: int, workers: int | Callable[[], int]) -> Callable[[F], F]:
     """Return what adds ``--trials``, ``--seeds``, ``--top-k`` and ``--workers``, with tasks called ``unit``."""
     return options_of(
-        click.option(
-            "--trials", metavar="N", type=COUNT, default=4, show_default=True, help=f"Tries per {unit}."
-        ),
+        click.option("--trials", metavar="N", type=COUNT, default=4, help=f"Tries per {unit}."),
         click.option(
             "--seeds",
             metavar="A,B",
             callback=numbers,
             default="0",
-            show_default=True,
             help="By commas; each repeats it all.",
         ),
-        top_k_option(default=k, show_default=True, help="Lessons recalled per try."),
+        top_k_option(default=k, help="Lessons recalled per try."),
         click.option(
             "--workers",
             metavar="N",
             type=COUNT,
             default=workers,
-            show_default="one a core" if callable(workers) else True,
+            show_default="one a core" if callable(workers) else None,
             help=f"{unit.capitalize()}s at a time.",
         ),
     )
@@ -73,7 +70,6 @@ def holdout_option(unit: str) -> Callable[[F], F]:
         metavar="SHARE",
         type=Number(0, 1, max_open=True),
         default=0.0,
-        show_default=True,
         help=f"{unit.capitalize()}s to hold out: no lesson is learned from them, and each is tried once with what was "
         "learned.",
     )
@@ -109,7 +105,6 @@ recall_options = options_of(
         metavar="X",
         type=Number(-1, 1),
         default=0.3,
-        show_default=True,
         help="Floor of recall, a cosine.",
     ),
     withhold_option,
@@ -119,7 +114,6 @@ cluster_options = options_of(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
-        show_default=True,
         help="Who makes the tries: this process, or worker processes on a Ray cluster.",
     ),
     click.option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
@@ -27,7 +27,7 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
-from jeeves_reflexion.tasknotes.evolution import document_of, reflection_document
+from jeeves_reflexion.tasknotes.evolution import NoteVersion, document_of, reflection_document
 from jeeves_reflexion.text import abridge
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Notes(Answers):
         """Open the store, do something with it, and close it."""
 
         async def opened() -> T:
-            async with open_notes(self.address, namespace=self.namespace, create=False) as store:
+            async with open_notes(self.store_address, namespace=self.namespace, create=False) as store:
                 return await work(store)
 
         return anyio.run(opened)
@@ -60,14 +60,12 @@ class Notes(Answers):
             if identity and (found := await store.history(identity)) is not None:
                 return found
         start = task.strip().lower()
-        if len(start) < _SHORTEST_ID:
-            raise click.UsageError(f"the id {task!r} is too short: give at least {_SHORTEST_ID} characters")
         matches = [each for each in await store.list() if each.identity.startswith(start)]
-        if not matches:
-            raise ReflectionStoreError(f"there are no notes on the task {redact(task)!r} {self.where}")
-        if len(matches) > 1:
-            ids = ", ".join(each.identity[:16] for each in matches[:5])
-            raise ReflectionStoreError(f"{len(matches)} tasks {self.where} begin with {task!r}: {ids}")
+        if len(matches) != 1 or len(start) < _SHORTEST_ID:
+            several = f": {len(matches)} ids begin so" if len(matches) > 1 else ""
+            raise ReflectionStoreError(
+                f"there are no notes on the task {redact(task)!r} {self.where}{several}"
+            )
         return matches[0]
 
 
@@ -106,19 +104,14 @@ def list_(answers: Notes) -> None:
 @click.argument("task")
 @_over_notes()
 def show(answers: Notes, task: str) -> None:
-    """Show what the next run of a task gets to read."""
+    """Show what the next run of a task gets to read, its versions with the scores of their runs, its changes."""
     found = answers.within(lambda store: answers.one(store, task))
     told = _document(found)
-    answers.give({"notes": told}, details=({**told, "reflection": None}, told["reflection"] or {}))
-
-
-@notes.command()
-@click.argument("task")
-@_over_notes()
-def history(answers: Notes, task: str) -> None:
-    """Show a task's versions with the scores of their runs, and what was taken back and why."""
-    found = answers.within(lambda store: answers.one(store, task))
-    answers.give({"history": document_of(found)}, rows=_versions(found))
+    answers.give(
+        {"notes": told, "history": document_of(found)},
+        details=({**told, "reflection": None}, told["reflection"] or {}),
+        rows=[_version(found, each) for each in (None, *found.versions)],
+    )
     for change in found.changes:
         if change.kind != "stored":
             at = _when(change.at, "%Y-%m-%d %H:%M")
@@ -149,23 +142,15 @@ def rollback(answers: Notes, task: str, to: int | None) -> None:
 
 
 @notes.command()
-@click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
+@click.argument("task")
 @_over_notes(yes_option)
-def forget(answers: Notes, tasks: Sequence[str]) -> None:
-    """Remove the notes of tasks for good, all versions."""
-
-    async def named(store: VersionedReflectionStore) -> dict[str, NoteHistory]:
-        found = [await answers.one(store, task) for task in tasks]
-        return {each.identity: each for each in found}
-
-    async def forgotten(store: VersionedReflectionStore) -> list[str]:
-        return [identity for identity in found if await store.forget(identity)]
-
-    found = answers.within(named)
-    number = counted(len(found), "task")
-    rows = [{"id": each.identity[:_SHORT_ID], "description": each.description} for each in found.values()]
-    if answers.agreed(f"Forget the notes of {number} for good?", {}, rows):
-        answers.give({"forgotten": answers.within(forgotten)}, f"forgot the notes of {number}")
+def forget(answers: Notes, task: str) -> None:
+    """Remove a task's notes for good, all versions."""
+    found = answers.within(lambda store: answers.one(store, task))
+    row = {"id": found.identity[:_SHORT_ID], "description": found.description}
+    if answers.agreed("Forget these notes for good?", {}, [row]):
+        answers.within(lambda store: store.forget(found.identity))
+        answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
 
 
 def _row(history: NoteHistory) -> dict[str, str]:
@@ -180,26 +165,17 @@ def _row(history: NoteHistory) -> dict[str, str]:
     }
 
 
-def _versions(history: NoteHistory) -> Iterator[dict[str, str]]:
-    """One row for each version, after one for the runs without notes."""
-    yield _version(history, 0, history.baseline, "no notes")
-    for each in history.versions:
-        shown = _version(history, each.number, each.scores, each.reflection.refined_description)
-        yield (
-            shown
-            | {"date": _when(each.reflection.reflected_at)}
-            | ({"state": "taken back"} if each.withdrawn else {})
-        )
-
-
-def _version(history: NoteHistory, number: int, scores: Sequence[float], text: str) -> dict[str, str]:
+def _version(history: NoteHistory, version: NoteVersion | None) -> dict[str, str]:
+    """One row for a version; None is for the runs without notes."""
+    number, scores = (0, history.baseline) if version is None else (version.number, version.scores)
+    current = "current" if number == history.current else ""
     return {
         "version": str(number),
-        "date": "",
+        "date": _when(version.reflection.reflected_at) if version else "-",
         "score": f"{sum(scores) / len(scores):.2f}" if scores else "-",
         "runs": counted(len(scores), "run"),
-        "state": "current" if number == history.current else "",
-        "text": abridge(text, 2 * _EXCERPT),
+        "state": "taken back" if version and version.withdrawn else current,
+        "text": abridge(version.reflection.refined_description, 2 * _EXCERPT) if version else "no notes",
     }
 
 

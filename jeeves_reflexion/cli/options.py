@@ -128,7 +128,6 @@ namespace_option = click.option(
     metavar="NS",
     default="default",
     callback=_check_namespace,
-    show_default=True,
     help="Whose lessons: namespaces of one address never see each other's.",
 )
 lessons_option = click.option(
@@ -141,7 +140,6 @@ embedder_option = click.option(
     "--embedder",
     type=click.Choice(get_args(EmbedderChoice)),
     default="auto",
-    show_default=True,
     help="What finds lessons: all-MiniLM-L6-v2, or a hash of words that needs no model. auto: what an"
     " existing store was made with, and for a new one minilm, or hashing where that is not installed.",
 )
@@ -155,7 +153,6 @@ withhold_option = click.option(
     metavar="SHARE",
     type=Number(0, 0.5),
     default=0.0,
-    show_default=True,
     help="Withhold each lesson from this share of recalls, by chance, so that what it does is known; means --credit.",
 )
 endpoint_options = gathered(
@@ -176,7 +173,6 @@ endpoint_options = gathered(
         metavar="SECONDS",
         type=Number(0.001, 86_400),
         default=60.0,
-        show_default=True,
         help="The longest wait for one answer of a model.",
     ),
 )
@@ -185,11 +181,15 @@ by_option = click.option(
     metavar="NAME",
     default="the command line",
     callback=_one_line,
-    show_default=True,
     help="Who says so; kept in the history.",
 )
 reason_option = click.option(
-    "--reason", metavar="TEXT", default="", callback=_one_line, help="Why; kept in the history."
+    "--reason",
+    metavar="TEXT",
+    default="",
+    show_default=False,
+    callback=_one_line,
+    help="Why; kept in the history.",
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")

@@ -86,7 +86,11 @@ class Program(click.Group):
             ctx.exit(report(error, as_json=wants_json(ctx), debug=as_debug(ctx)))
 
 
-@click.group(cls=Program, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Program,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(__version__, prog_name="jeeves-reflexion")
 @debug_option
 def program() -> None:

@@ -52,7 +52,6 @@ class Watch(Trace):
     def opened(self, n_lessons: int) -> None:
         """Say which store is in use."""
         self.display.note(f"lessons: {self._address} ({n_lessons} so far)", "dim")
-        self.display.waiting_for("opening the lessons")
 
     def farewell(self) -> str:
         """Say what an interrupt leaves behind."""
@@ -121,16 +120,15 @@ def _task(ctx: click.Context, __: click.Parameter, value: str) -> str:
     help="Your agent: a callable, or any agent; --model judges and writes lessons.  [default: ReAct over --model]",
 )
 @click.option("--evaluator-model", metavar="NAME", help="Another model as the judge, at the same endpoint.")
-@click.option("--max-attempts", metavar="N", type=COUNT, default=3, show_default=True)
+@click.option("--max-attempts", metavar="N", type=COUNT, default=3)
 @click.option(
     "--threshold",
     metavar="X",
     type=click.FloatRange(0, 1),
     default=0.8,
-    show_default=True,
     help="The score from 0 to 1 that passes.",
 )
-@top_k_option(default=5, show_default=True, help="How many lessons an attempt may recall.")
+@top_k_option(default=5, help="How many lessons an attempt may recall.")
 @lessons_option
 @namespace_option
 @click.option(
@@ -174,7 +172,7 @@ def run(
     shown, screen = None if address is None else redact(address), Screen(quiet=quiet)
     watch = Watch(screen, shown)
     try:
-        with screen.busy(), nullcontext() if agent is None else of_user(agent):
+        with nullcontext() if agent is None else of_user(agent):
             loaded = None if agent is None else load("--agent", agent)
             result = anyio.run(_run, options, endpoint, address, loaded, watch)
     except KeyboardInterrupt:

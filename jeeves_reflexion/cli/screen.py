@@ -8,15 +8,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import click
 from rich.console import Console
-from rich.padding import Padding
-from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -83,7 +80,6 @@ class Screen:
         self.quiet = quiet
         self._err = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._out = Console(markup=False, emoji=False, highlight=False)
-        self._status: Status | None = None
 
     # -- stdout
 
@@ -130,32 +126,14 @@ class Screen:
         """Say what went wrong, on one line."""
         self._say(Text.assemble((f"{label}: ", "bold red"), one_line(visible(text))), 0)
 
-    @contextmanager
-    def busy(self, doing: str = "starting") -> Iterator[None]:
-        """Show a person what is being waited for, as :meth:`waiting_for` says it from then on."""
-        if self.quiet or not doing or not self._err.is_terminal:
-            yield
-            return
-        self._status = self._err.status(Text(doing), spinner="line")
-        try:
-            with self._status:
-                yield
-        finally:
-            self._status = None
-
     def waiting_for(self, what: str) -> None:
-        """Name what is being waited for."""
-        if self._status is not None:
-            self._status.update(Text(one_line(visible(what))))
+        """Show nothing: a line can't be taken back."""
 
     def _say(self, text: Text, indent: int) -> None:
-        if self._err.is_terminal:
-            self._err.print(Padding(text, (0, 0, 0, indent)))
-        else:
-            # Not through rich, which would break the line at a width that a file doesn't have.
-            click.echo(" " * indent + text.plain, err=True)
+        self._err.print(Text(" " * indent) + text, soft_wrap=True)
 
 
+@dataclasses.dataclass
 class Answers:
     """Answers for one address and namespace, to a person or, with ``as_json``, to a machine.
 
@@ -163,28 +141,20 @@ class Answers:
     history.
     """
 
-    def __init__(
-        self,
-        address: str | None,
-        namespace: str = "",
-        *,
-        as_json: bool,
-        yes: bool = False,
-        dry_run: bool = False,
-        by: str = "",
-        reason: str = "",
-    ) -> None:
-        if yes and dry_run:
+    address: str | None
+    namespace: str = ""
+    as_json: bool = False
+    yes: bool = False
+    dry_run: bool = False
+    by: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.yes and self.dry_run:
             raise click.UsageError("--yes and --dry-run exclude each other")
-        self.address = self.default_address() if address is None else address
-        self.namespace = namespace
-        self.as_json = as_json
-        self.yes = yes
-        self.dry_run = dry_run
-        self.by = by
-        self.reason = reason
-        self.screen = Screen(quiet=as_json)
-        self.shown = redact(self.address)
+        self.store_address = self.default_address() if self.address is None else self.address
+        self.screen = Screen(quiet=self.as_json)
+        self.shown = redact(self.store_address)
         self.where = f"in {self.shown}, namespace {self.namespace!r}"
 
     @staticmethod

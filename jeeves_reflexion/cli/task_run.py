@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import inspect
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -225,7 +224,7 @@ class TaskSetup:
         scope = self.location.scope(store, arm, seed)
         settings = recall_settings(options["min_similarity"], withhold=options["withhold"])
         return Reflexion(
-            _agent_for(parts.agent, seed),
+            parts.agent,
             model=parts.model,
             evaluator=parts.evaluator,
             reflector=parts.reflector or (None if parts.model else _no_reflector),
@@ -269,22 +268,6 @@ def load_parts(order: Order, tasks: Sequence[Task], model: ChatModel | None) -> 
         None if reflector is None else load("--reflector", reflector),
         model,
     )
-
-
-def _agent_for(agent: Any, seed: int) -> Any:  # noqa: ANN401 - whatever a user wrote
-    """Return an agent, or what it makes for a seed where it is a function whose one parameter is called ``seed``."""
-    try:
-        makes_agents = list(inspect.signature(agent).parameters) == ["seed"]
-    except (TypeError, ValueError):
-        makes_agents = False  # the loop says what is wrong with it
-    if not makes_agents:
-        return agent
-    made = agent(seed=seed)
-    if not callable(made):
-        raise ConfigurationError(
-            f"--agent returned a {type(made).__name__} for seed={seed}, which is no agent"
-        )
-    return made
 
 
 def _verdict(option: str, name: str, tasks: Sequence[Task]) -> Any:  # noqa: ANN401 - an evaluator of whatever form

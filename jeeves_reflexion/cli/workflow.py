@@ -29,7 +29,6 @@ from jeeves_reflexion.types import JSON
 from jeeves_reflexion.workflows import Workflow
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_MOST_STATE: Final = 10_000_000
 
 
 @click.group()
@@ -81,8 +80,7 @@ def run(
     key_of(endpoint)  # a key that is not there is told before anything else
     begin, loaded = _read_state(state), Workflow.load(file)
     screen = Screen(quiet=quiet or as_json)
-    with screen.busy():
-        final = anyio.run(partial(_run, loaded, begin, endpoint, screen, **how))
+    final = anyio.run(partial(_run, loaded, begin, endpoint, screen, **how))
     screen.document(final)
     ctx.exit(1 if final.get("success") is False else 0)
 
@@ -112,21 +110,16 @@ def schema() -> None:
 
 
 def _read_state(given: str) -> Mapping[str, JSON]:
-    text = given
     try:
+        text = given
         if given == "-":
-            text = sys.stdin.buffer.read(_MOST_STATE + 1).decode()
+            text = sys.stdin.buffer.read().decode()
         elif given.startswith("@"):
-            with Path(given[1:]).open("rb") as file:
-                text = file.read(_MOST_STATE + 1).decode()
-        if len(text) > _MOST_STATE:
-            raise ConfigurationError(f"--state is longer than {_MOST_STATE:,} characters")
+            text = Path(given[1:]).read_text("utf-8")
         value = json.loads(text)
     except OSError as error:
         raise ConfigurationError(f"--state: {given[1:]} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
         raise ConfigurationError(f"--state is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise ConfigurationError('--state must be a JSON object, such as {"request": "..."}')
@@ -170,7 +163,6 @@ def show(screen: Screen, event: Event) -> None:
     match event:
         case events.AgentEvent(name="workflow.node_started", data=data):
             screen.note(f"node {data['node']}", "bold")
-            screen.waiting_for(f"node {data['node']}")
         case events.DraftJudged(number=number, satisfactory=passed, score=score, issues=issues):
             verdict, said = (
                 "valid" if passed else "not valid",

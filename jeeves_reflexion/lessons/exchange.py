@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Any, Final
 
 import pydantic
 
@@ -31,8 +31,6 @@ SUPPORT_ELSEWHERE: Final = "support_elsewhere"
 """Key of an imported lesson's metadata: the support that its file claimed."""
 
 _SHOWN: Final = 5
-_MOST_CHARACTERS: Final = 1_000_000  # of a lesson's line
-_MOST_READ: Final = 10_000_000  # a device has no lines
 _LONGEST_ID: Final = 64
 # What a lesson says and where it comes from, without what stores find out about it.
 _said: Final = operator.attrgetter(
@@ -96,10 +94,6 @@ def from_line(line: str) -> tuple[Lesson, tuple[str, ...]]:
 
     Raises :class:`ConfigurationError` that names the field for anything else.
     """
-    if len(line) > _MOST_CHARACTERS:
-        raise ConfigurationError(
-            f"it is {len(line)} characters long; a lesson has at most {_MOST_CHARACTERS}"
-        )
     try:
         line.encode()  # bytes that are no UTF-8 were read as characters that it has not
         value = json.loads(line, parse_constant=_no_constant)
@@ -172,7 +166,7 @@ def import_file(path: Path) -> list[Line]:
     try:
         # So that bytes that are no UTF-8 are the error of their line alone.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
-            return read_lines(_lines_of(file))
+            return read_lines(file)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
     except ConfigurationError as error:
@@ -200,6 +194,7 @@ async def plan_import(
     """
     found: dict[str, list[Line]] = {"added": [], "same": [], "changed": [], "refused": []}
     stored: dict[str, Lesson] = {}
+    reason = f"from {source}" if source else ""
     for line in lines:
         read, problem = await _cleaned(line, None if store is None else store.settings.screen)
         lesson = as_imported(read.lesson)
@@ -211,7 +206,7 @@ async def plan_import(
                 lesson, state=known.state, state_reason=known.state_reason, support=known.support
             )
         elif lesson.state != "retired":
-            lesson = replace(lesson, state="active" if approve else "proposed", state_reason=f"from {source}")
+            lesson = replace(lesson, state="active" if approve else "proposed", state_reason=reason)
         if known is not None and _said(known) == _said(lesson):
             what, problem = "same", ""
         else:
@@ -290,10 +285,3 @@ def _uncovered(value: Any) -> Any:  # noqa: ANN401 - of whatever field
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
-
-
-def _lines_of(file: TextIO) -> Iterator[str]:
-    while line := file.readline(_MOST_READ + 1):
-        if len(line) > _MOST_READ:
-            raise ConfigurationError(f"a line has more than {_MOST_READ:,} characters: it holds no lesson")
-        yield line

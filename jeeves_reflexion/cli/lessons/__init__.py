@@ -14,7 +14,7 @@ from jeeves_reflexion.cli.lessons.curation import (
     rollback,
 )
 from jeeves_reflexion.cli.lessons.exchange import export, import_
-from jeeves_reflexion.cli.lessons.look import add, forget, history, list_, reembed, search, show
+from jeeves_reflexion.cli.lessons.look import add, forget, list_, reembed, search, show
 from jeeves_reflexion.cli.lessons.usage import stats, why
 
 
@@ -29,7 +29,7 @@ def lessons() -> None:
 
 
 for _command in (
-    *(list_, search, show, history, why, stats),
+    *(list_, search, show, why, stats),
     *(review, approve, reject, outcome),
     *(add, edit, retire, merge, rollback, consolidate, forget),
     *(export, import_, reembed),

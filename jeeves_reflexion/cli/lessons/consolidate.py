@@ -18,7 +18,7 @@ from jeeves_reflexion.cli.options import (
 )
 from jeeves_reflexion.lessons import VectorLessonStore
 from jeeves_reflexion.lessons.consolidation.consolidators import LLMConsolidator, RuleConsolidator
-from jeeves_reflexion.lessons.consolidation.plans import MOST, Plan, apply, clusters, plan
+from jeeves_reflexion.lessons.consolidation.plans import Plan, apply, clusters, plan
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson, Lift
 
@@ -43,7 +43,7 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
-    found, in_parts = library.within(lambda store: _plan(store, model, endpoint), doing="consolidating")
+    found = library.within(lambda store: _plan(store, model, endpoint))
     answer: dict[str, object] = {
         "operations": [step.operation for step in found.steps],
         "review": [[lesson.id for lesson in group] for group in found.review],
@@ -59,21 +59,14 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint) -> None
         for each in skipped:
             library.screen.note(f"skipped: {each['operation']}: {each['why']}")
         counts = {"done": len(applied.done), "already": len(applied.already), "skipped": skipped}
-        again = in_parts and any(step.operation.kind == "merge" for step in applied.done)
-        library.give(
-            {"dry_run": False, **answer, **counts},
-            f"made {counted(len(applied.done), 'operation')}",
-            note=f"more than {MOST} lessons that are alike are looked at in parts: what is left of these may be merged"
-            " further, until nothing is left to consolidate"
-            if again
-            else "",
-        )
+        said = f"made {counted(len(applied.done), 'operation')}"
+        library.give({"dry_run": False, **answer, **counts}, said)
     if found.stopped is not None:
         raise found.stopped
 
 
-async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> tuple[Plan, bool]:
-    """What a model, or the rules, would do, and whether some lessons were looked at in parts."""
+async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint) -> Plan:
+    """What a model, or the rules, would do."""
     lessons = await all_lessons(store)
     known_of = await store.ledger.credits(max_age=0.0)
 
@@ -81,14 +74,13 @@ async def _plan(store: VectorLessonStore, model: str | None, endpoint: Endpoint)
         return known_of.lift(lesson.id)
 
     groups = await clusters(store.repository, lessons)
-    in_parts = any(len(group) == MOST for group in groups)
     if model is None:
         grouped = {lesson.id for group in groups for lesson in group}
         # Those that are like no other: the rules look at their effect alone.
         alone = [(each,) for each in lessons if each.state == "active" and each.id not in grouped]
-        return await plan([*groups, *alone], RuleConsolidator(known=known)), in_parts
+        return await plan([*groups, *alone], RuleConsolidator(known=known))
     async with model_at(endpoint, model) as asked:
-        return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known)), in_parts
+        return await plan(groups, LLMConsolidator(ProvenModel(asked), known=known))
 
 
 def _show(library: Library, found: Plan) -> None:

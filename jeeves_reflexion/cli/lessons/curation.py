@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final
 
 import click
 
@@ -22,25 +23,14 @@ from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
 from jeeves_reflexion.lessons.gate import clean_words
 from jeeves_reflexion.lessons.history import Rollback, has_before
-from jeeves_reflexion.lessons.records import MERGED_INTO
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson
 
-
-class _Rule(NamedTuple):
-    """What a decision is called when it is done, and what it may be about; ``held``: texts in quarantine, too."""
-
-    done: str
-    states: tuple[str, ...]
-    held: bool = False
-
-
-_RULES: Final = {
-    "approve": _Rule("approved", ("proposed", "active"), held=True),
-    "reject": _Rule("rejected", ("proposed",), held=True),
-    "retire": _Rule("retired", ("active", "proposed")),
-    # Some may have been merged into it before.
-    "merge": _Rule("merged", ("active", "proposed", "retired")),
+_DONE: Final = {"approve": "approved", "reject": "rejected", "retire": "retired"}
+_MAY_BE: Final = {
+    "approve": ("proposed", "active", "quarantine"),
+    "reject": ("proposed", "quarantine"),
+    "retire": ("active", "proposed"),
 }
 _waiting = (
     click.argument("lesson_ids", metavar="[ID...]", nargs=-1),
@@ -76,7 +66,7 @@ def _decision(
     decision: Decision, short_help: str, text: str, *arguments: Callable[[Any], Any]
 ) -> click.Command:
     """Return the command that decides on each of several lessons; on none of them unless it can be done to all."""
-    rule = _RULES[decision]
+    done = _DONE[decision]
 
     @click.command(decision, short_help=short_help, help=text)
     @options_of(*arguments, over_lessons(by_option, reason_option, yes_option, dry_run_option))
@@ -89,18 +79,24 @@ def _decision(
         async def decidable(store: VectorLessonStore) -> list[Found]:
             if everything:
                 return [Found(lesson) for lesson in (await library.curator(store).waiting()).proposed]
-            return await _fit(library, store, lesson_ids, decision)
+            return await library.find(store, lesson_ids)
 
         found = library.within(decidable)
+        for each in found:
+            if each.state not in _MAY_BE[decision]:
+                wanted = " or ".join(_MAY_BE[decision])
+                raise LessonStoreError(
+                    f"lesson {each.lesson.id} is {each.state}; to {decision} one, it must be {wanted}"
+                )
         lost = decision == "reject" and any(each.held for each in found)
         number, end = counted(len(found), "lesson"), ", texts in quarantine for good" if lost else ""
-        answer = {rule.done: [each.lesson.id for each in found]}
+        answer = {done: [each.lesson.id for each in found]}
         rows = [brief(each.lesson, state=each.state) for each in found]
         sure = not found or (len(found) == 1 and not lost)
         if library.agreed(f"{decision.capitalize()} {number}{end}?", answer, rows, sure=sure):
             if found:
                 library.within(lambda store: _decide(library, library.curator(store), decision, found))
-            library.give(answer, f"{rule.done} {number}")
+            library.give(answer, f"{done} {number}")
 
     return command
 
@@ -135,22 +131,6 @@ retire = _decision(
 )
 
 
-async def _fit(
-    library: Library, store: VectorLessonStore, lesson_ids: Sequence[str], verb: str
-) -> list[Found]:
-    """Return what ids stand for; raises if something can't be done to one of them."""
-    found, rule = await library.find(store, lesson_ids), _RULES[verb]
-    for each in found:
-        if each.held is not None and not rule.held:
-            raise LessonStoreError(f"{each.lesson.id} is in quarantine: approve or reject it")
-        if each.held is None and each.lesson.state not in rule.states:
-            wanted = " or ".join(rule.states)
-            raise LessonStoreError(
-                f"lesson {each.lesson.id} is {each.lesson.state}; to {verb} one, it must be {wanted}"
-            )
-    return found
-
-
 @click.command(short_help="Say a lesson in other words.")
 @lesson_id
 @click.argument("text")
@@ -163,7 +143,8 @@ def edit(library: Library, lesson_id: str, text: str) -> None:
         return before, await library.curator(store).edit(before.id, text, reason=library.reason)
 
     before, after = library.within(edited)
-    library.give({"lesson": after}, _told(before, after, "changed"))
+    change = change_of(before, after) or "is so already"
+    library.give({"lesson": after}, rows=[{"id": short(after.id), "change": change}])
 
 
 @click.command(short_help="Let one lesson speak for others.")
@@ -175,7 +156,7 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
     """Let the lesson INTO speak for others, which are retired; it takes over how often they were learned."""
 
     async def checked(store: VectorLessonStore) -> list[Lesson]:
-        found = [each.lesson for each in await _fit(library, store, (into, *others), "merge")]
+        found = list({(one := await library.one(store, each)).id: one for each in (into, *others)}.values())
         if len(found) == 1:
             raise click.UsageError("a merge takes at least one other lesson, and none into itself")
         if text is not None:
@@ -185,21 +166,18 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
 
     kept, *found = library.within(checked)
     ids = [each.id for each in found]
-    before = [each.id for each in found if each.metadata.get(MERGED_INTO) == kept.id]
     rows = [{**brief(kept, what="stays"), "lesson": text or kept.text}]
     rows += [brief(each, what="retired") for each in found]
-    answer = {"merged": [each for each in ids if each not in before], "merged_before": before}
     question = f"Merge {counted(len(ids), 'lesson')} into {short(kept.id)}?"
-    if not library.agreed(question, {"into": kept.id, **answer}, rows):
+    if not library.agreed(question, {"into": kept.id, "merged": ids}, rows):
         return
 
     async def made(store: VectorLessonStore) -> Lesson:
         return await library.curator(store).merge(kept.id, ids, text=text, reason=library.reason)
 
     merged = library.within(made)
-    done = f"merged {counted(len(ids) - len(before), 'lesson')} into {short(kept.id)}"
-    known = f"; {counted(len(before), 'lesson')} merged into it before" if before else ""
-    library.give({"lesson": merged, **answer}, f"{done}, learned {merged.support} times now{known}")
+    said = f"merged {counted(len(ids), 'lesson')} into {short(kept.id)}, learned {merged.support} times now"
+    library.give({"lesson": merged, "merged": ids}, said)
 
 
 @click.command(short_help="Take changes of a lesson back.")
@@ -208,7 +186,7 @@ def merge(library: Library, into: str, others: Sequence[str], text: str | None) 
     "--to",
     metavar="N",
     type=click.IntRange(min=0),
-    help='The change to go back to, as "history" numbers them; 0 is what was before the first.'
+    help='The change to go back to, as "show" numbers them; 0 is what was before the first.'
     "  [default: the last but one]",
 )
 @over_lessons(by_option, reason_option, dry_run_option)
@@ -219,34 +197,27 @@ def rollback(library: Library, lesson_id: str, to: int | None) -> None:
     in from quarantine goes back there before its first change.
     """
 
-    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Lesson, Rollback, dict[str, list[str]]]:
+    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Rollback]:
         curator = library.curator(store)
         before = await library.one(store, lesson_id)
         number = await _last_but_one(curator, before.id) if to is None else to
         undo = await curator.preview(before.id, to=number)
-        others = {
-            name: [each for each in ids if await store.get(each) is not None]
-            for name, ids in (("back", undo.back), ("again", undo.again))
-        }
-        after = undo.lesson
         if not library.dry_run:
             after = await curator.rollback(before.id, to=number, reason=library.reason)
-        return before, after, undo, others
+            undo = replace(undo, lesson=after)
+        return before, undo
 
-    before, after, undo, others = library.within(rolled_back)
-    rows, said = [], f"put {short(after.id)} back into quarantine"
-    if library.dry_run:
-        change = "; ".join(filter(None, ("goes back into quarantine" * undo.held, change_of(before, after))))
-        rows, said = [{"id": short(after.id), "change": change or "is so already"}], ""
-    elif not undo.held:
-        said = _told(before, after, "rolled back")
-    about = {"dry_run": True} if library.dry_run else {}
-    library.give({**about, "lesson": after, "quarantine": undo.held, **others}, said, rows=rows)
-    for what, name in (("not merged into it any more", "back"), ("merged into it again", "again")):
-        if others[name]:
-            library.screen.note(f"{what}: {', '.join(map(short, others[name]))}")
-    if library.dry_run:
-        library.screen.note("nothing was changed: a dry run", "dim")
+    before, undo = library.within(rolled_back)
+    change = "goes back into quarantine" if undo.held else change_of(before, undo.lesson) or "is so already"
+    about = {"dry_run": library.dry_run, "quarantine": undo.held, "back": undo.back, "again": undo.again}
+    library.give(
+        {"lesson": undo.lesson, **about},
+        rows=[{"id": short(before.id), "change": change}],
+        note="nothing was changed: a dry run" if library.dry_run else "",
+    )
+    for what, others in (("not merged into it any more", undo.back), ("merged into it again", undo.again)):
+        if others:
+            library.screen.note(f"{what}: {', '.join(map(short, others))}")
 
 
 async def _last_but_one(curator: Curator, lesson_id: str) -> int:
@@ -257,11 +228,6 @@ async def _last_but_one(curator: Curator, lesson_id: str) -> int:
     if history and has_before(history[0]):
         return 0
     raise LessonStoreError(f"lesson {lesson_id} was never changed: there is nothing to go back to")
-
-
-def _told(before: Lesson, after: Lesson, done: str) -> str:
-    what = change_of(before, after)
-    return f"{done} {short(after.id)}: {what}" if what else f"{short(after.id)} is so already"
 
 
 @click.command(short_help="Say afterwards how a run went.")

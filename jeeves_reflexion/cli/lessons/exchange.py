@@ -46,7 +46,7 @@ def export(library: Library, target: str, *, overwrite: bool) -> None:
         raise click.UsageError("--json would stand among the lessons: name a file")
     if target != "-" and path.exists() and not overwrite:
         raise click.UsageError(f"{path} is there already: add --overwrite to replace it")
-    found = library.within(with_tasks, doing="reading lessons")
+    found = library.within(with_tasks)
     said = f"exported {counted(len(found), 'lesson')}"
     if target == "-":
         for lesson, tasks in found:
@@ -88,7 +88,7 @@ def import_(
     async def planned(store: VectorLessonStore | None) -> ImportPlan:
         return await plan_import(store, lines, approve=approve, source=source.name)
 
-    new_store = create and origin_at(library.address) is None
+    new_store = create and origin_at(library.store_address) is None
     plan = anyio.run(planned, None) if new_store else library.within(planned)
     answer: dict[str, object] = {
         name: [line.lesson.id for line in getattr(plan, name)] for name in ("added", "changed", "same")
@@ -103,9 +103,7 @@ def import_(
     question = f"Import {counted(number, 'lesson')}{'' if approve else '; new ones wait for review'}"
     if library.agreed(f"{question}?", answer):
         change = Change("import", f"from {source.name}", library.by)
-        merged = library.within(
-            lambda store: make_import(store, plan, change), embedder, create=create, doing="importing"
-        )
+        merged = library.within(lambda store: make_import(store, plan, change), embedder, create=create)
         also = f", {merged} of them equal to lessons that are there" if merged else ""
         done = f"imported {counted(number, 'lesson')}{also}{'' if approve else '; new ones wait for review'}"
         library.give({"dry_run": False, **answer, "merged": merged}, done)

@@ -62,7 +62,6 @@ class Library(Answers):
         embedder: EmbedderChoice = "auto",
         *,
         create: bool = False,
-        doing: str = "",
     ) -> T:
         """Open the store, do something with it, and close it; with ``create`` a store is made where there is none."""
         open_store = open_or_make if create else open_existing
@@ -70,10 +69,9 @@ class Library(Answers):
         async def opened() -> T:
             async with (
                 store_errors("use the lessons"),
-                open_store(self.address, self.namespace, embedder) as store,
+                open_store(self.store_address, self.namespace, embedder) as store,
             ):
-                with self.screen.busy(doing):
-                    return await work(store)
+                return await work(store)
 
         return anyio.run(opened)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import get_args
+from typing import Final, get_args
 
 import anyio
 import click
@@ -43,6 +43,8 @@ from jeeves_reflexion.types import LessonState, Lift
 from vectorstores import Reembedding, estimate_reembedding
 from vectorstores import reembed as move
 
+_WHOLE_ID: Final = 32
+
 lesson_id = click.argument("lesson_id", metavar="ID")
 lesson_ids = click.argument("lesson_ids", metavar="ID...", nargs=-1, required=True)
 create_option = click.option("--create", is_flag=True, help="Make a store where there is none.")
@@ -50,7 +52,7 @@ kind_option = click.option("--kind", metavar="KIND", help="The kind of the task.
 
 
 @click.command("list", short_help="The newest lessons.")
-@click.option("--limit", metavar="N", type=COUNT, default=20, show_default=True, help="At most so many.")
+@click.option("--limit", metavar="N", type=COUNT, default=20, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--state", type=click.Choice(get_args(LessonState)), help="Those of one state only.")
 @over_lessons()
@@ -68,11 +70,11 @@ def list_(library: Library, limit: int, state: LessonState | None, *, everything
 
 @click.command(short_help="The active lessons nearest to a text.")
 @click.argument("text")
-@top_k_option(default=5, show_default=True, help="How many.")
+@top_k_option(default=5, help="How many.")
 @over_lessons()
 def search(library: Library, text: str, k: int) -> None:
     """Find the active lessons nearest to TEXT, the nearest first."""
-    found = library.within(lambda store: store.search(text, k=k), doing="searching")
+    found = library.within(lambda store: store.search(text, k=k))
     library.give(
         {"lessons": [{"similarity": each.similarity, "lesson": each.lesson} for each in found]},
         rows=(row(each.lesson, similarity=f"{each.similarity:.2f}") for each in found),
@@ -80,44 +82,26 @@ def search(library: Library, text: str, k: int) -> None:
     )
 
 
-@click.command(short_help="One lesson whole, with its lift.")
+@click.command(short_help="One lesson whole, with its lift and every change.")
 @lesson_id
 @over_lessons()
 def show(library: Library, lesson_id: str) -> None:
-    """Show a lesson whole: its state, where it came from, and what it does for scores."""
+    """Show a lesson whole: its state, where it came from, what it does for scores, and its numbered changes."""
 
-    async def whole(store: VectorLessonStore) -> tuple[Found, Lift, Sequence[str]]:
+    async def whole(store: VectorLessonStore) -> tuple[Found, Lift, Sequence[str], list[Entry]]:
         (found,) = await library.find(store, (lesson_id,))
         id = found.lesson.id
         known = await store.ledger.credits(max_age=0.0)
-        return found, known.lift(id), (await store.repository.tasks_of([id])).get(id, ())
+        tasks = (await store.repository.tasks_of([id])).get(id, ())
+        return found, known.lift(id), tasks, await library.curator(store).history(id)
 
-    found, lift, tasks = library.within(whole)
-    if found.held is not None:
-        state = {"state": "in quarantine", "kind of order": found.held.kind, "why": found.held.why}
-        library.give({"held": found.held}, details=(found.lesson, state))
-    else:
-        known = {"tasks": tasks, "lift": lift}
-        library.give({"lesson": found.lesson, **known}, details=(found.lesson, known))
-
-
-@click.command(short_help="Every change of a lesson, with its number.")
-@lesson_id
-@over_lessons()
-def history(library: Library, lesson_id: str) -> None:
-    """Show every change of a lesson, with its number: who, when, why and what."""
-
-    async def changes(store: VectorLessonStore) -> tuple[Found, list[Entry]]:
-        (found,) = await library.find(store, (lesson_id,))
-        return found, await library.curator(store).history(found.lesson.id)
-
-    found, entries = library.within(changes)
-    id, note = found.lesson.id, ""
-    if found.held is not None:
-        note = f"{short(id)} is in quarantine{' now' if entries else ', and was never let in'}"
-    elif not entries:
-        note = f"lesson {short(id)} is as it was written; nothing older is known"
-    library.give({"id": id, "history": entries}, rows=map(_entry_row, entries), note=note)
+    found, lift, tasks, entries = library.within(whole)
+    held = found.held
+    more: dict[str, object] = {"tasks": tasks, "lift": lift}
+    if held is not None:
+        more = {"state": "in quarantine", "kind of order": held.kind, "why": held.why}
+    answer = {"lesson": found.lesson, **more} if held is None else {"held": held}
+    library.give({**answer, "history": entries}, details=(found.lesson, more), rows=map(_entry_row, entries))
 
 
 def _entry_row(entry: Entry) -> dict[str, str]:
@@ -153,10 +137,7 @@ def add(
     if not task.strip():
         raise click.UsageError("the task is empty: say what the lesson is to be recalled for")
     written = library.within(
-        lambda store: store.add(text, task, kind=kind, by=library.by),
-        embedder,
-        create=create,
-        doing="storing",
+        lambda store: store.add(text, task, kind=kind, by=library.by), embedder, create=create
     )
     library.give({"lesson": written}, rows=[row(written, state=written.state)])
 
@@ -170,33 +151,27 @@ def forget(library: Library, lesson_ids: Sequence[str]) -> None:
     Lessons that were merged into one of them are lessons of their own, and stay.
     """
 
+    async def named(store: VectorLessonStore) -> dict[str, dict[str, str]]:
+        shown = {}
+        for given in map(str.strip, lesson_ids):
+            try:
+                (found,) = await library.find(store, (given,))
+                shown[found.lesson.id] = brief(found.lesson, state=found.state)
+            except LessonStoreError as error:
+                # One that can't be read is found by its whole id alone.
+                if len(given) != _WHOLE_ID or isinstance(error, UnknownLessonError):
+                    raise
+                shown[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
+        return shown
+
     async def forgotten(store: VectorLessonStore) -> list[str]:
         return [id for id in found if await store.forget(id)]
 
-    found = library.within(partial(_to_forget, library, lesson_ids=lesson_ids))
+    found = library.within(named)
     question = f"Forget {counted(len(found), 'lesson')} for good?"
     if library.agreed(question, {"forgotten": list(found)}, found.values()):
         gone = library.within(forgotten)
         library.give({"forgotten": gone}, f"forgot {counted(len(gone), 'lesson')}")
-
-
-async def _to_forget(
-    library: Library, store: VectorLessonStore, lesson_ids: Sequence[str]
-) -> dict[str, dict[str, str]]:
-    """Return what a question shows of each id; one that can't be read is found by its whole id alone."""
-    shown: dict[str, dict[str, str]] = {}
-    for given in map(str.strip, lesson_ids):
-        try:
-            (found,) = await library.find(store, (given,))
-        except UnknownLessonError:
-            raise
-        except LessonStoreError as error:
-            if len(given) != 32:
-                raise
-            shown[given] = {"id": short(given), "state": "unreadable", "lesson": str(error)}
-        else:
-            shown[found.lesson.id] = brief(found.lesson, state=found.state)
-    return shown
 
 
 @click.command(short_help="Have lessons found by another embedder.")
@@ -213,15 +188,18 @@ def reembed(library: Library, embedder: NamedEmbedder) -> None:
     All its namespaces move together. The store stays in use meanwhile, found by the old embedder, and a move that was
     stopped goes on where it was. Programs that have the store open have to open it again afterwards.
     """
-    existing(library.address)
-    new, screen = embedder_for(embedder, None, library.address), library.screen
+    existing(library.store_address)
+    new, tenths = embedder_for(embedder, None, library.store_address), set[int]()
 
-    def show(step: Reembedding) -> None:
-        screen.waiting_for(f"embedded {step.done} of {step.total}")
+    def tell(step: Reembedding) -> None:
+        tenth = 10 * step.done // max(step.total, 1)
+        if tenth not in tenths:
+            tenths.add(tenth)
+            library.screen.note(f"embedded {step.done} of {step.total}")
 
     with lesson_store_errors():
         if library.dry_run:
-            found = anyio.run(partial(estimate_reembedding, library.address, embedder=new))
+            found = anyio.run(partial(estimate_reembedding, library.store_address, embedder=new))
             told = {
                 "texts": found.texts,
                 "total": found.total,
@@ -233,7 +211,6 @@ def reembed(library: Library, embedder: NamedEmbedder) -> None:
             }
             library.give({"dry_run": True, **told}, details=({"address": library.shown}, told))
             return
-        with screen.busy():
-            done = anyio.run(partial(move, library.address, embedder=new, on_progress=show))
+        done = anyio.run(partial(move, library.store_address, embedder=new, on_progress=tell))
     said = f"all {done.total} entries of {library.shown} are found by {embedder} now"
     library.give({"embedder": embedder, "embedded": done.total}, said)

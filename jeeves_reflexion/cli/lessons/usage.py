@@ -78,8 +78,8 @@ def stats(library: Library) -> None:
         held = len(await store.quarantine.all())
         return await all_lessons(store), held, await store.ledger.credits(max_age=0.0)
 
-    lessons, held, known = library.within(read, doing="reading lessons")
-    counts, last = library.within(lambda store: _usage(store.records), doing="reading the ledger")
+    lessons, held, known = library.within(read)
+    counts, last = library.within(lambda store: _usage(store.records))
     offered, withheld = counts["lessons_offered"], counts["lessons_withheld"]
     ranked = _ranked(lessons, known)
     best = [each for each in ranked if each["lift"].value > 0][:_NAMED]
@@ -137,7 +137,7 @@ def _idle(lessons: Sequence[Lesson], last: Mapping[str, float]) -> list[dict[str
 @click.argument("task")
 @kind_option
 @click.option("--tool", "tools", metavar="TOOL", multiple=True, help="A tool of the task; may be repeated.")
-@top_k_option(default=5, show_default=True, help="How many at most.")
+@top_k_option(default=5, help="How many at most.")
 @credit_option
 @over_lessons()
 def why(
@@ -154,7 +154,7 @@ def why(
     async def explained(store: VectorLessonStore) -> Recall:
         return await VectorLessonStore(store.store, settings=settings).explain(asked, k=k)
 
-    recall, screen = library.within(explained, doing="recalling"), library.screen
+    recall, screen = library.within(explained), library.screen
     if library.as_json:
         about = {"task": redact_record(asked).public(), "k": k, "credit": credit}
         library.give({**about, "offered": recall.offered, "left_out": recall.left_out})

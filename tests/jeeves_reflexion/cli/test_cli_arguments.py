@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import threading
-import time
 
 import pytest
 
@@ -87,38 +84,6 @@ HARMLESS = (
 
 
 # -- where an export goes
-
-
-@posix
-def test_ctrl_c_ends_an_import_from_a_pipe_that_nobody_writes_to(fill, process, tmp_path):
-    fill([("Boil an egg.", "Prick the egg before you boil it.")])
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    started = process("lessons", "import", pipe, "--yes")
-    while True:  # until the command has opened it
-        try:
-            writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            assert started.poll() is None, started.communicate()
-            time.sleep(0.01)
-        else:
-            break
-    started.send_signal(signal.SIGINT)
-    assert started.wait(30) == 130
-    os.close(writing)
-
-
-@posix
-def test_an_import_from_a_pipe_is_what_is_written_to_it(cli, fill, tmp_path):
-    fill([("Boil an egg.", "Prick the egg before you boil it.")])
-    pipe, file = tmp_path / "pipe", tmp_path / "lessons.jsonl"
-    os.mkfifo(pipe)
-    assert cli("lessons", "export", file).exit_code == 0
-    writer = threading.Thread(target=lambda: pipe.write_text(file.read_text()))
-    writer.start()
-    result = cli("lessons", "import", pipe, "--yes")
-    writer.join()
-    assert (result.exit_code, "1 same" in result.stderr) == (0, True)
 
 
 @posix

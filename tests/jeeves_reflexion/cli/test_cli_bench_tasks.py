@@ -30,9 +30,6 @@ def answer(task, session):
     country = task.prompt.split()[-1]
     return CITIES[country] if "capital" in session.blocks["reflexion_lessons"] else country
 
-def make(seed):
-    return lambda task, session: f"seed {seed}"
-
 def teach(task, trials):
     return "Name the capital of the country that is asked for."
 
@@ -122,14 +119,6 @@ def test_a_table_for_a_person(cli, here):
     assert "No call of a model was reported" in result.stdout
 
 
-def test_an_agent_made_for_each_seed(cli, here):
-    result = cli(*arguments(here, "--agent", f"{here}:make", "--arms", "react", "--seeds", "3,4"))
-    assert result.exit_code == 0, result.stderr
-    lines = map(json.loads, Path("out/journal.jsonl").read_text().splitlines())
-    outputs = {(line["seed"], line["result"]["attempt"]["output"]) for line in lines}
-    assert outputs == {(3, "seed 3"), (4, "seed 4")}
-
-
 def test_a_killed_run_goes_on_and_comes_to_the_same(cli, process, here, tmp_path):
     more = ["--arms", "retry,selective", "--trials", "3", "--workers", "1"]
     killed = process(
@@ -168,8 +157,6 @@ def test_ctrl_c_says_how_to_go_on(cli, process, here, tmp_path):
     assert "stopped at arm selective, seed 0, trial 1: 2 of 6 tasks tried" in said
     resumed = cli(*arguments(here, *more, "--resume"))
     assert "20 finished tries are in the log" in resumed.stderr
-    whole = cli(*arguments(here, *more, "--out", "whole"))
-    assert json.loads(resumed.stdout)["by_judge"] == json.loads(whole.stdout)["by_judge"]
 
 
 LOUD = """
@@ -200,13 +187,13 @@ async def stopping_async(prompt):
 
 def test_what_an_agent_prints_is_not_among_the_results(process, here, tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
-    for more, prints in ((["--dry-run"], 0), (["--arms", "react"], 6)):
-        run = process(*arguments("loud", "--reflector", f"{here}:teach", *more), cwd=tmp_path)
-        out, said = run.communicate(timeout=60)
-        assert run.returncode == 0, said
-        assert json.loads(out)["estimate"]
-        assert (said.count("printed"), said.count("from a child")) == (prints, prints)
-        assert "loaded" in said
+    given = arguments("loud", "--reflector", f"{here}:teach", "--arms", "react")
+    run = process(*given, cwd=tmp_path)
+    out, said = run.communicate(timeout=60)
+    assert run.returncode == 0, said
+    assert json.loads(out)["estimate"]
+    assert (said.count("printed"), said.count("from a child")) == (6, 6)
+    assert "loaded" in said
     assert (tmp_path / "out" / "results.json").exists()
 
 
@@ -324,7 +311,7 @@ def test_nobody_reflects_or_tries(cli, here):
 def test_a_file_that_is_not_there(cli, here):
     result = cli("bench", "nothing.jsonl", "--agent", f"{here}:answer")
     assert result.exit_code == 2
-    assert "Invalid value for 'TASKS.jsonl': File 'nothing.jsonl' does not exist." in result.stderr
+    assert "Invalid value for 'TASKS': File 'nothing.jsonl' does not exist." in result.stderr
 
 
 # -- the file

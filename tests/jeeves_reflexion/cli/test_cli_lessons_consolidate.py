@@ -62,13 +62,11 @@ def test_equal_lessons_of_many_tasks_are_merged_as_far_as_no_task_is_lost_and_th
     assert "may say the same" in again.stderr
 
 
-def test_many_copies_are_merged_by_consolidating_until_nothing_is_left_and_that_is_said(cli, store):
+def test_many_copies_are_merged_by_consolidating_until_nothing_is_left(cli, store):
     store([*FETCH[:4]] * 12)
-    made = cli("lessons", "consolidate", "--yes")
-    assert "may be merged further" in made.stderr
+    cli("lessons", "consolidate", "--yes")
     assert states(cli) == {"active": 4, "retired": 44}
-    last = cli("lessons", "consolidate", "--yes")
-    assert "may be merged further" not in last.stderr
+    cli("lessons", "consolidate", "--yes")
     assert states(cli) == {"active": 1, "retired": 47}
     assert "nothing to consolidate" in cli("lessons", "consolidate", "--yes").stderr
 
@@ -80,7 +78,11 @@ def test_each_operation_of_a_model_is_taken_back_on_the_command_line(cli, store,
         for n, lesson_id in enumerate(sorted(ids, key=lambda one: "tuv"[ids.index(one)]), 1)
     }
     given = ("--model", "tiny", "--base-url", server.url, "--yes", "--json")
-    before = {each: cli("lessons", "show", each, "--json").stdout for each in ids}
+
+    def told():
+        return {each: json.loads(cli("lessons", "show", each, "--json").stdout)["lesson"] for each in ids}
+
+    before = told()
     adding = {"op": "add", "ids": ["L1", "L2"], "text": "Rinse what you drink from.", "reason": "both"}
     for op, more in (
         ("edit", {"text": "Rinse it well."}),
@@ -90,10 +92,10 @@ def test_each_operation_of_a_model_is_taken_back_on_the_command_line(cli, store,
         operation = {"op": op, "ids": [names[ids[0]]], **more}
         server.answers = [json.dumps({"operations": [operation]})]
         assert json.loads(cli("lessons", "consolidate", *given).stdout)["done"] == 1
-        assert cli("lessons", "show", ids[0], "--json").stdout != before[ids[0]]
+        assert told() != before
         assert cli("lessons", "rollback", ids[0], "--dry-run").exit_code == 0
         assert cli("lessons", "rollback", ids[0]).exit_code == 0
-        assert {each: cli("lessons", "show", each, "--json").stdout for each in ids} == before
+        assert told() == before
     server.answers = [json.dumps({"operations": [adding]})]
     cli("lessons", "consolidate", *given)
     new = json.loads(cli("lessons", "list", "--json").stdout)["lessons"][0]
@@ -101,7 +103,7 @@ def test_each_operation_of_a_model_is_taken_back_on_the_command_line(cli, store,
     assert "active -> retired" in cli("lessons", "rollback", new["id"], "--dry-run").stdout
     assert cli("lessons", "rollback", new["id"]).exit_code == 0
     assert json.loads(cli("lessons", "show", new["id"], "--json").stdout)["lesson"]["state"] == "retired"
-    assert {each: cli("lessons", "show", each, "--json").stdout for each in ids} == before
+    assert told() == before
 
 
 def test_a_model_that_answers_nonsense_and_worse_changes_what_is_right_alone(cli, store, server):
@@ -161,15 +163,8 @@ def test_a_model_that_fails_half_way_loses_no_answer_that_it_gave_and_is_an_erro
     assert states(cli) == {"active": 3, "retired": 1}
 
 
-@pytest.mark.parametrize("where", ["folder", "postgres"])
-def test_several_processes_that_consolidate_at_once_make_each_operation_once(
-    cli, store, process, request, place, where, monkeypatch
-):
-    if where == "postgres":
-        pytest.importorskip("psycopg")
-        place = f"{request.getfixturevalue('postgres_database')}&schema=lessons"
-        monkeypatch.setenv("JEEVES_LESSONS", place)
-    store([*FETCH, *FETCH[:2], ("go", "Look in the drawer first.")], place)
+def test_several_processes_that_consolidate_at_once_make_each_operation_once(cli, store, process):
+    store([*FETCH, *FETCH[:2], ("go", "Look in the drawer first.")])
     started = [process("lessons", "consolidate", "--yes", "--json") for _ in range(2)]
     answers = []
     for each in started:

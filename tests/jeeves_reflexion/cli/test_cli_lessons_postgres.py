@@ -31,7 +31,7 @@ def test_lessons_are_changed_taken_back_and_explained(cli, fill):
     assert cli("lessons", "rollback", ids[0]).exit_code == 0
     assert cli("lessons", "rollback", ids[1], "--to", "1").exit_code == 0
     assert json.loads(cli("lessons", "show", ids[1], "--json").stdout)["lesson"]["text"] == PAIRS[1][1]
-    assert cli("lessons", "history", ids[1]).exit_code == 0
+    assert cli("lessons", "show", ids[1]).exit_code == 0
 
 
 def test_lessons_move_from_a_server_to_a_folder_and_back(cli, fill, tmp_path, place):

@@ -162,18 +162,19 @@ def _plain(written: str) -> str:
     return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", written).replace("\r", "")
 
 
-def test_a_terminal_gets_lists_that_fit(fill):
+def test_a_terminal_gets_lists_that_fit_and_no_colours_where_none_are_wanted(fill):
     ids = fill([("Put a clean mug on the desk.", "Wash the mug in the sink before you carry it " * 4)])
-    code, written = _on_a_terminal("lessons", "list")
+    code, written = _on_a_terminal("lessons", "list", NO_COLOR="1")
     lines = _plain(written).splitlines()
     assert code == 0
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", written), "no colours are wanted"
     assert lines[0].rstrip() == f"{ids[0][:8]}  2023-11-14  score 0.25  active"
     assert all(line.startswith("    ") for line in lines[1:])
     assert max(map(len, lines)) <= 80
     assert len(lines) > 2
 
 
-def test_a_terminal_gets_colours_unless_it_wants_none(server, fill):
+def test_a_terminal_gets_colours(server, fill):
     server.answers = ["\x1b]0;owned\x07\x1b[2JParis"]
     arguments = [
         "run",
@@ -191,8 +192,6 @@ def test_a_terminal_gets_colours_unless_it_wants_none(server, fill):
     assert _plain(coloured).splitlines()[-1] == "Paris"
     assert "\x1b]0;" not in coloured
     assert "\x1b[2J" not in coloured
-    _, plain = _on_a_terminal(*arguments, NO_COLOR="1")
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
 
 
 # -- benchmarks

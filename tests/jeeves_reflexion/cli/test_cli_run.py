@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -357,28 +356,6 @@ def test_an_interrupt_keeps_what_was_learned(process, server, place, cli):
     )
     assert "Traceback" not in err
     assert cli.count() == 1
-
-
-def test_an_interrupt_is_json_too(process, server):
-    server.answers = [None]
-    arguments = ["--model", "tiny", "--base-url", server.url, "--no-lessons", "--json", "--quiet"]
-    running = process("run", "What is the capital of France?", *arguments)
-    assert server.hanging.wait(20)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
-    assert running.returncode == 130
-    assert json.loads(out)["error"]["kind"] == "Interrupted"
-    assert err == ""
-
-
-def test_a_run_as_a_process_of_its_own(process, server, tmp_path: Path):
-    arguments = ["--model", "tiny", "--base-url", server.url, "--embedder", "hashing"]
-    place = tmp_path / "elsewhere"
-    running = process("run", "What is the capital of France?", *arguments, "--lessons", str(place))
-    out, err = running.communicate(timeout=30)
-    assert (running.returncode, out) == (0, "Paris\n")
-    assert str(place) in err
-    assert (place / "store.sqlite3").exists()
 
 
 def test_what_the_draw_withheld_is_said(capsys):

@@ -124,7 +124,6 @@ def spoiled(**changes):
             spoiled(provenance={**json.loads(to_line(ONE, [""]))["provenance"], "created_at": 10**400}),
             "created_at must",
         ),
-        (" " * 1_000_001, "characters long"),
     ],
 )
 def test_what_is_no_lesson_is_named(line, said):
@@ -241,17 +240,6 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
         import_file(tmp_path / "none.jsonl")
     with pytest.raises(LessonStoreError, match="can't be written; it is as it was"):
         export_file(tmp_path / "no" / "folder.jsonl", [(ONE, "a")])
-
-
-@pytest.mark.parametrize("name", ["long.jsonl", "/dev/zero"])
-def test_what_has_no_lines_is_not_read_without_end(tmp_path, name):
-    path = tmp_path / name
-    if name == "long.jsonl":
-        path.write_text(to_line(ONE, ["a"]) + "\n" + "x" * 10_000_001)
-    elif not path.exists():
-        pytest.skip("a device of POSIX")
-    with pytest.raises(ConfigurationError, match="a line has more than 10,000,000 characters"):
-        import_file(path)
 
 
 async def test_bytes_that_are_no_text_are_the_error_of_their_line(tmp_path):
