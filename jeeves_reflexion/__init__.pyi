@@ -103,7 +103,6 @@ from jeeves_reflexion.session import Session as Session
 from jeeves_reflexion.session import Spend as Spend
 from jeeves_reflexion.tasknotes import Ensemble as Ensemble
 from jeeves_reflexion.tasknotes import EnsembleTask as EnsembleTask
-from jeeves_reflexion.tasknotes import FileReflectionStore as FileReflectionStore
 from jeeves_reflexion.tasknotes import InMemoryReflectionStore as InMemoryReflectionStore
 from jeeves_reflexion.tasknotes import LlmReflectionStrategy as LlmReflectionStrategy
 from jeeves_reflexion.tasknotes import ReflectionConfig as ReflectionConfig

@@ -74,7 +74,17 @@ async def play(
     """Run all games again and again in one arm; the search orders are the same in both arms."""
     store = InMemoryReflectionStore()
     config = ReflectionConfig(strategy=RulesStrategy())
-    works = [EnsembleTask.of(task, reflect=config if arm == "on" else False) for task in tasks]
+    works = [
+        EnsembleTask(
+            task.prompt,
+            reflect=config if arm == "on" else False,
+            kind=task.kind,
+            reference=task.reference,
+            metadata=task.metadata,
+            id=task.id,
+        )
+        for task in tasks
+    ]
     played: list[Played] = []
     for run in range(1, setting.runs + 1):
         # The order of the search is drawn anew for each run, as a person would look elsewhere next time.

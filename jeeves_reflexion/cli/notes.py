@@ -60,7 +60,7 @@ class Notes(Answers):
             if identity and (found := await store.history(identity)) is not None:
                 return found
         start = task.strip().lower()
-        matches = [each for each in await _all(store) if each.identity.startswith(start)]
+        matches = [each for each in await store.list() if each.identity.startswith(start)]
         if len(matches) != 1 or len(start) < _SHORTEST_ID:
             several = f": {len(matches)} ids begin so" if len(matches) > 1 else ""
             raise ReflectionStoreError(
@@ -92,7 +92,7 @@ def notes() -> None:
 @_over_notes()
 def list_(answers: Notes) -> None:
     """List the tasks that have notes: id, date, version, runs, description."""
-    found = answers.within(_all)
+    found = answers.within(lambda store: store.list())
     answers.give(
         {"count": len(found), "notes": [_document(each) for each in found]},
         rows=map(_row, found),
@@ -151,15 +151,6 @@ def forget(answers: Notes, task: str) -> None:
     if answers.agreed("Forget these notes for good?", {}, [row]):
         answers.within(lambda store: store.forget(found.identity))
         answers.give({"forgotten": found.identity}, f"forgot the notes {found.identity[:_SHORT_ID]}")
-
-
-async def _all(store: VersionedReflectionStore) -> list[NoteHistory]:
-    page = await store.list(limit=500)
-    found = [*page.histories]
-    while page.next is not None:
-        page = await store.list(after=page.next, limit=500)
-        found += page.histories
-    return found
 
 
 def _row(history: NoteHistory) -> dict[str, str]:

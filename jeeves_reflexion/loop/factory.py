@@ -165,8 +165,8 @@ def _reflector(choices: Choices, *, structured: bool) -> Reflector:
     if structured and (chosen is None or isinstance(chosen, ChatModel)):
         if prompt is not None:
             raise ConfigurationError(
-                "reflector_prompt is for one sentence; forms have a prompt each: pass "
-                "reflector=StructuredReflector(model, prompts={...})"
+                "reflector_prompt is for one sentence; forms have a prompt each: leave it out, or pass a reflector of "
+                "your own that returns make_reflection(...)"
             )
         return StructuredReflector(chosen or _model(choices, "reflector"))
     if chosen is None or isinstance(chosen, ChatModel):

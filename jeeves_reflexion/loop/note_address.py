@@ -12,15 +12,13 @@ import platformdirs
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.tasknotes import (
-    FileReflectionStore,
-    ReflectionStoreError,
+    InMemoryReflectionStore,
     SqliteReflectionStore,
     VersionedReflectionStore,
 )
 from vectorstores import AbsentEmbedder, HashingEmbedder, Store, open_store, origin_of
 
 SCHEMA: Final = "task_notes"
-_FILE_ENDINGS: Final = frozenset({".sqlite", ".sqlite3", ".db"})
 # Nothing is embedded; a new store wants one all the same, and this one costs nothing.
 _NO_VECTORS: Final = 8
 
@@ -78,24 +76,22 @@ def default_notes_place() -> str:
 def open_notes(
     place: str | os.PathLike[str] | None = None, *, namespace: str, create: bool = True
 ) -> VersionedReflectionStore:
-    """Open a store of task notes: by ``postgresql://…``, the folder of a lesson store, a SQLite file, or the default.
+    """Open a store of task notes: ``postgresql://…``, ``memory://``, a lesson store's folder, a file or the default.
 
-    A path is a SQLite file if it is one, or if its name ends in ``.sqlite``, ``.sqlite3`` or ``.db``; a folder that
-    holds a lesson store is that; any other folder keeps JSON files, and has no namespaces. With ``create=False`` a
-    place that is missing is an error. What can't be opened raises
-    :class:`ReflectionStoreError` at the first call.
+    A folder that holds a lesson store is that; in any other the file is ``notes.sqlite3``. With ``create=False`` a
+    place that is missing is an error. What can't be opened raises :class:`ReflectionStoreError` at the first call.
     """
     address = os.fspath(place) if place is not None else default_notes_place()
     if _is_postgres(address):
         return PostgresReflectionStore(address, namespace=namespace, create=create)
+    if address == "memory://":
+        return InMemoryReflectionStore()
     path = Path(address.removeprefix("file://"))
-    if path.is_file() or (path.suffix in _FILE_ENDINGS and not path.is_dir()):
-        return SqliteReflectionStore(path, namespace=namespace, create=create)
     if (path / "store.sqlite3").exists():
         return _AddressedStore(str(path), namespace, create=create)
-    if not create and not path.is_dir():
-        raise ReflectionStoreError(f"there are no task notes at {path}")
-    return FileReflectionStore(path)
+    if path.is_dir():
+        path /= "notes.sqlite3"
+    return SqliteReflectionStore(path, namespace=namespace, create=create)
 
 
 def _is_postgres(address: str) -> bool:

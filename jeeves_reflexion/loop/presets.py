@@ -63,11 +63,9 @@ class Preset:
         """Whether a trial has no reflection and the next attempt must not begin before it has."""
         return self.structured and trial.evaluation.scored and trial.reflection is None
 
-    def policy(self, lessons: LessonStore | None, reflector: Reflector) -> ReflectionPolicy | None:
+    def policy(self, lessons: LessonStore | None) -> ReflectionPolicy | None:
         """Return what says whether an agent may take a task: the policy of the library, if lessons are one."""
-        if not (self.structured and isinstance(lessons, ReflectionLibrary)):
-            return None
-        return ReflectionPolicy(lessons.journal, partial_from=RequiredForm(reflector).partial_from)
+        return lessons.policy if self.structured and isinstance(lessons, ReflectionLibrary) else None
 
     def block(self, block: str, recall: Recall | None, history: Sequence[Trial]) -> str:
         """Return the lessons as the agent sees them: what was recalled, then the chain.

@@ -133,7 +133,7 @@ class Reflexion(Generic[T]):
         """
         task = checked_task(task)
         session = traced(session or self.session()) if self.verbose else session or self.session()
-        policy = self.preset.policy(self.lessons, self.reflector) if self.options.learn else None
+        policy = self.preset.policy(self.lessons) if self.options.learn else None
         if policy is not None:
             await policy.require(self._agent_name)
         started, before = time.monotonic(), session.spend.by_role()

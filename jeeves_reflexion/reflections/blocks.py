@@ -1,4 +1,4 @@
-"""How reflections stand in prompts: those of earlier runs, and the task's own chain. What gives orders stands in none.
+"""Which reflections matter for a task, and how they stand in its prompt. What gives orders stands in none.
 
 Each retry sees all the reflections of the task's earlier attempts, in order. They don't compete for the few places of
 a recall, which leaves out what this run has stored itself.
@@ -6,15 +6,21 @@ a recall, which leaves out what this run has stored itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from jeeves_reflexion.lessons.endpoints import named_tools
 from jeeves_reflexion.lessons.injection import SHARED_NOTE, render
 from jeeves_reflexion.lessons.screening.characters import inert
 from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.reflections.forms import FORMS, PRINCIPLE
-from jeeves_reflexion.reflections.markdown import Entry
+from jeeves_reflexion.reflections.markdown import Entry, plain_id
 from jeeves_reflexion.text import cut_middle, fence, one_line
-from jeeves_reflexion.types import Lesson, Recall, Reflection, Trial
+from jeeves_reflexion.types import Lesson, Recall, Reflection, Task, Trial
+
+if TYPE_CHECKING:
+    from jeeves_reflexion.reflections.streams import StreamItem
 
 BODY_TOKENS = 1500
 HEAD = "Your reflections on the earlier attempts at this very task, oldest first:"
@@ -30,6 +36,34 @@ def flaw(text: str) -> str:
 def flaw_of(entry: Entry) -> str:
     """Say how a reflection tries to command its readers; empty if it is advice."""
     return flaw(f"{entry.summary}\n{entry.body}")
+
+
+def relevance(told: Entry | StreamItem, text: str, task: Task) -> tuple[str, str]:
+    """Say how what was told of a task matters for another: as of the same type, and for the same tool; else empty."""
+    same_type = told.task_kind and task.kind and told.task_kind.casefold() == task.kind.casefold()
+    of_type = "the same task type" if same_type else ""
+    if told.task_id and told.task_id == plain_id(task.id):
+        of_type = "the same task"
+    return of_type, _same_tool(told.tools, text, task)
+
+
+def _same_tool(tools: tuple[str, ...], text: str, task: Task) -> str:
+    """Name the tools, endpoints or APIs in common: both name it, given as a tool or in words."""
+    ours, theirs = named_tools(task.tools, task.prompt), named_tools(tools, text)
+    whole = "\n".join((text, *tools))
+    shared = [name for key, name in ours.items() if key in theirs or _names(whole, key, name)]
+    shared += [name for key, name in theirs.items() if key not in ours and _names(task.prompt, key, name)]
+    return f"the same tool ({', '.join(sorted(shared))})" if shared else ""
+
+
+def _names(text: str, key: str, tool: str) -> bool:
+    """Whether a text names a tool: a plain word, such as ``search``, only where it is quoted or called as one."""
+    name = re.escape(key)
+    if tool.isalpha() and tool[1:].islower():
+        return re.search(rf"`{name}`|(?<!\w){name}[(\[]", text, re.IGNORECASE) is not None
+    begins = "" if key.startswith("/") else r"(?<!\w)"  # a path begins behind a host
+    ends = r"(?![\w-])" if "/" in key else r"(?!\w)"
+    return re.search(f"{begins}{name}{ends}", text, re.IGNORECASE) is not None
 
 
 def recalled_block(recall: Recall) -> str:

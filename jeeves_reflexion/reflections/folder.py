@@ -11,7 +11,6 @@ Names are readable, lower case, redacted, and unable to lead anywhere else.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import hashlib
 import itertools
 import re
@@ -39,11 +38,10 @@ _RESERVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A file that can't be read, and why; it is left alone. ``id`` is the one that it names, if it names one."""
+    """A file that can't be read, and why; it is left alone."""
 
     path: Path
     problem: str
-    id: str = ""
 
 
 @contextlib.contextmanager
@@ -111,11 +109,6 @@ def agent_slug(name: str) -> str:
 def title_slug(title: str) -> str:
     """Return the short title of a file: at most five words, ``untitled`` for one without any."""
     return slug(redact(title), words=TITLE_WORDS) or "untitled"
-
-
-def short_name(date: datetime.date, title: str) -> str:
-    """Return ``YYYY-MM-DD-<short-title>``."""
-    return f"{date.isoformat()}-{title_slug(title)}"
 
 
 def free_path(folder: Path, stem: str, *others: Path) -> Path:

@@ -62,13 +62,14 @@ class Form:
 
     ``title`` is the first word of its heading. ``policy`` says whether a reflection must be written. ``important``
     says when a principle or procedure goes with it; ``mars`` names the ones that must then be there, and is empty where
-    neither may be.
+    neither may be. ``lesson`` names the fields whose first sentences are what is stored of it in one sentence.
     """
 
     outcome: Outcome
     title: str
     policy: Policy
     fields: tuple[FormField, ...]
+    lesson: tuple[str, ...]
     important: str = ""
     mars: tuple[Literal["principle", "procedure"], ...] = ()
 
@@ -103,10 +104,13 @@ FORMS: Final[Mapping[Outcome, Form]] = MappingProxyType(
             "Reflection",
             "mandatory",
             (_HAPPENED, _WRONG, _WHY, _DIFFERENTLY, _RULE),
+            ("tactical_rule",),
             "the cause is systemic: other tasks of this kind will meet it again",
             ("principle",),
         ),
-        "partial": Form("partial", "Reflection", "mandatory", (_HAPPENED, _WRONG, _DIFFERENTLY)),
+        "partial": Form(
+            "partial", "Reflection", "mandatory", (_HAPPENED, _WRONG, _DIFFERENTLY), ("do_differently",)
+        ),
         "success": Form(
             "success",
             "Procedure",
@@ -115,6 +119,7 @@ FORMS: Final[Mapping[Outcome, Form]] = MappingProxyType(
                 FormField("strategy", "Strategy", "the way that led to success, in one sentence"),
                 FormField("why_it_worked", "Why it worked", "what made it work here"),
             ),
+            ("strategy",),
             "the strategy is replicable: its steps would solve other tasks of this kind",
             ("procedure",),
         ),
@@ -129,6 +134,7 @@ FORMS: Final[Mapping[Outcome, Form]] = MappingProxyType(
                     "why_chosen", "Why was this option chosen?", "what spoke for it against the others"
                 ),
             ),
+            ("decision", "why_chosen"),
             "the decision is significant: later tasks will face it again",
             ("principle",),
         ),
@@ -136,16 +142,16 @@ FORMS: Final[Mapping[Outcome, Form]] = MappingProxyType(
 )
 
 
-def outcome_of(evaluation: Evaluation, *, passed: bool, partial_from: float = PARTIAL_FROM) -> Outcome:
+def outcome_of(evaluation: Evaluation, *, passed: bool) -> Outcome:
     """Say which form a verdict asks for.
 
-    ``success`` for an attempt that passed; else ``partial`` from a score of ``partial_from`` on; else ``failed``, also
-    where there is no score. No verdict means a decision: those are made, see :func:`decision_reflection`.
+    ``success`` for an attempt that passed; else ``partial`` from a score of :data:`PARTIAL_FROM` on; else ``failed``,
+    also where there is no score.
     """
     if passed:
         return "success"
     score = evaluation.score
-    return "partial" if score is not None and score >= partial_from else "failed"
+    return "partial" if score is not None and score >= PARTIAL_FROM else "failed"
 
 
 def fills(outcome: Outcome, due: Outcome) -> bool:
@@ -178,14 +184,6 @@ def make_reflection(
     )
 
 
-def decision_reflection(
-    decision: str, *, alternatives: str, why: str, rule: str = "", steps: Sequence[str] = ()
-) -> Reflection:
-    """Return the reflection on an important decision; see :func:`make_reflection`."""
-    fields = {"decision": decision, "alternatives": alternatives, "why_chosen": why}
-    return make_reflection("decision", fields, rule=rule, steps=steps)
-
-
 def checked_form(reflection: Reflection) -> Reflection:
     """Return a reflection as it is kept: its texts cleaned, its lesson the form's own, without usage.
 
@@ -214,8 +212,9 @@ def checked_form(reflection: Reflection) -> Reflection:
             raise ReflectionFormError(
                 f"the {name} must read {wanted!r}, not {abridge(text, 80)!r}", field=name
             )
-    lesson = lesson_sentence(form.outcome, fields)
-    return replace(reflection, lesson=lesson, fields=fields, usage=NO_USAGE)
+    *reasons, last = (_first(fields[key]) for key in form.lesson)
+    lesson = ": ".join([*(each.rstrip(".") for each in reasons), last])
+    return replace(reflection, lesson=abridge(lesson, RULE_CHARACTERS), fields=fields, usage=NO_USAGE)
 
 
 def _field_problem(form: Form, field: FormField, text: str) -> str | None:
@@ -252,21 +251,6 @@ def with_cause(text: str, cause: str) -> str:
     if not text.strip() or found == "unclassified" or cause_of(text) != "unclassified":
         return text
     return f"{CAUSES[found]}: {text.strip()}"
-
-
-def lesson_sentence(outcome: Outcome, fields: Mapping[str, str]) -> str:
-    """Return the one sentence that is stored of a reflection; empty where the field it comes from is.
-
-    The tactical rule of a failed one, the first sentence of what a partial one would do differently and of a success's
-    strategy, and of a decision what was decided and why.
-    """
-    if outcome == "decision":
-        decision, why = _first(fields.get("decision", "")), _first(fields.get("why_chosen", ""))
-        said = f"{decision.rstrip('.')}: {why}" if decision and why else decision or why
-    else:
-        source = {"failed": "tactical_rule", "partial": "do_differently", "success": "strategy"}[outcome]
-        said = _first(fields.get(source, ""))
-    return abridge(said, RULE_CHARACTERS)
 
 
 def _first(text: str) -> str:
@@ -311,8 +295,7 @@ def principle_of(rule: str) -> str:
 def rule_of(principle: str) -> str | None:
     """Return the one sentence of a principle, or None for a text that is none."""
     rule = principle.removeprefix(PRINCIPLE)
-    fits = principle.startswith(PRINCIPLE) and rule == one_line(rule) and _sentence_problem(rule) is None
-    return rule if fits else None
+    return rule if principle == PRINCIPLE + one_line(rule) and _sentence_problem(rule) is None else None
 
 
 def procedure_of(steps: Sequence[str]) -> str:
@@ -334,13 +317,9 @@ def procedure_in(text: str) -> str:
 
 def steps_of(procedure: str) -> tuple[str, ...] | None:
     """Return the steps of a procedure, or None for a text that is none."""
-    if not procedure.startswith(PROCEDURE):
-        return None
     lines = procedure.removeprefix(PROCEDURE).split("\n")
-    steps = tuple(line.removeprefix(f"{number}. ") for number, line in enumerate(lines, 1))
-    numbered = all(line.startswith(f"{number}. ") for number, line in enumerate(lines, 1))
-    fits = numbered and all(step and step == one_line(step) for step in steps)
-    return steps if fits and len(steps) <= STEPS_MOST else None
+    steps = tuple(line.partition(". ")[2] for line in lines)
+    return steps if all(steps) and procedure == procedure_of(steps) and len(steps) <= STEPS_MOST else None
 
 
 def _unprefixed(text: str, prefix: str) -> str:

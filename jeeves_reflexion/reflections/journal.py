@@ -12,8 +12,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,18 +21,15 @@ from anyio.to_thread import run_sync
 
 from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.files import not_written, read_regular, replace_file, sync_folder
-from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.reflections.folder import (
     Malformed,
     agent_slug,
     free_path,
     locked,
-    place,
     refuse_link,
     reported,
-    short_name,
     slug,
+    title_slug,
 )
 from jeeves_reflexion.reflections.markdown import Entry, MarkdownError, entry_of, from_markdown, to_markdown
 from jeeves_reflexion.types import Provenance, Reflection, Task
@@ -58,7 +55,7 @@ class Stored:
     @property
     def order(self) -> tuple[datetime.date, float, str]:
         """What "the last 30" goes by: the date, then when it was written, then the name."""
-        return (self.entry.date, self.entry.created_at, self.path.name)
+        return (self.entry.date, self.entry.source.created_at, self.path.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,53 +66,19 @@ class Listing:
     malformed: tuple[Malformed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The difference between the active files and what is known of them, by id.
-
-    ``removed`` has the path of each file that has gone. ``moved`` are files that only have another name. What became
-    unreadable is ``malformed`` and left alone.
-    """
-
-    added: tuple[Stored, ...] = ()
-    changed: tuple[Stored, ...] = ()
-    moved: tuple[Stored, ...] = ()
-    removed: Mapping[str, str] = field(default_factory=dict)
-    malformed: tuple[Malformed, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to apply."""
-        return not (self.added or self.changed or self.moved or self.removed)
-
-    def describe(self, root: Path) -> list[str]:
-        """Return one line for each change, for people who decide whether to apply it."""
-        files = (("added", self.added), ("changed", self.changed), ("moved", self.moved))
-        lines = [f"{what}: {place(one.path, root)}{_secret(one)}" for what, found in files for one in found]
-        lines += [f"removed: {path}" for path in self.removed.values()]
-        return lines + [f"left alone: {place(bad.path, root)}: {bad.problem}" for bad in self.malformed]
-
-
 class ReflectionJournal:
     """Reflections under ``folder``, by default ``memory/reflections`` below the working directory.
 
     The last ``keep`` of each agent stay active; older ones go to the archive of their year and are never deleted.
-    ``zone`` is the time zone of the dates, UTC by default, so that machines agree on the name of a day. Everything is
-    redacted before it is written. What fails raises :class:`LessonStoreError`; a reflection that its form refuses is a
-    :class:`ReflectionFormError`, which names the field.
+    Dates are UTC, so that machines agree on the name of a day. Everything is redacted before it is written. What fails
+    raises :class:`LessonStoreError`; a reflection that its form refuses is a :class:`ReflectionFormError`, which names
+    the field.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str] = DEFAULT_FOLDER,
-        *,
-        keep: int = KEEP,
-        zone: datetime.tzinfo = datetime.UTC,
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str] = DEFAULT_FOLDER, *, keep: int = KEEP) -> None:
         check_whole("keep", keep)
         self.folder = Path(folder)
         self.keep = keep
-        self.zone = zone
 
     async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Stored:
         """Write the reflection on a task to a file of its own, and archive what is beyond the last ``keep``."""
@@ -127,7 +90,7 @@ class ReflectionJournal:
         """Return the entry of a reflection on a task, redacted, under a new id."""
         if not provenance.created_at:
             provenance = replace(provenance, created_at=time.time())
-        return entry_of(task, reflection, provenance, id=uuid.uuid4().hex, zone=self.zone)
+        return entry_of(task, reflection, provenance, id=uuid.uuid4().hex)
 
     async def write(self, entry: Entry) -> Stored:
         """Write an entry to a file of its own, durable when it returns; archives nothing."""
@@ -147,11 +110,6 @@ class ReflectionJournal:
             return Listing(tuple(stored), tuple(bad for each in found for bad in each.malformed))
 
         return await run_sync(read)
-
-    async def recent(self, agent: str | None = None, *, k: int = 3) -> tuple[Stored, ...]:
-        """Return the last ``k`` reflections, the newest first."""
-        found = (await self.list(agent)).stored
-        return tuple(reversed(found[-k:])) if k > 0 else ()
 
     async def remove(self, stored: Stored) -> None:
         """Remove the file of a reflection; one that has gone is passed over."""
@@ -201,7 +159,7 @@ class ReflectionJournal:
                 left.unlink(missing_ok=True)
             # The reflection's own words: the tasks of one kind begin alike.
             title = entry.reflection.lesson if slug(entry.reflection.lesson) else entry.summary
-            path = free_path(folder, short_name(entry.date, title), archive)
+            path = free_path(folder, f"{entry.date}-{title_slug(title)}", archive)
             try:
                 replace_file(path, text)
             except OSError as error:
@@ -246,26 +204,6 @@ def read_file(path: Path, agent: str) -> Stored | Malformed | None:
     except MarkdownError as error:
         return Malformed(path, str(error))
     return Stored(path, entry, entry.id or _id_of(path, agent), _digest(data))
-
-
-def difference(listing: Listing, known: Mapping[str, tuple[str, str]], root: Path) -> Changes:
-    """Return how the files that are listed differ from the digests and paths that are known of them, by id."""
-    there = {one.id: (one.digest, place(one.path, root)) for one in listing.stored}
-    left = {place(bad.path, root) for bad in listing.malformed}
-    both = [one for one in listing.stored if one.id in known]
-    return Changes(
-        tuple(one for one in listing.stored if one.id not in known),
-        tuple(one for one in both if known[one.id][0] != one.digest),
-        tuple(one for one in both if known[one.id][0] == one.digest and known[one.id] != there[one.id]),
-        {id: path for id, (_, path) in known.items() if id not in there and path not in left},
-        listing.malformed,
-    )
-
-
-def _secret(one: Stored) -> str:
-    text = clean_characters("\n".join((one.entry.summary, *one.entry.reflection.fields.values())))
-    hint = " (holds what looks like a secret: only its readers are spared it, so delete it)"
-    return hint if redact(text) != text else ""
 
 
 def _digest(data: bytes) -> str:

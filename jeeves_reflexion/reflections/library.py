@@ -11,30 +11,33 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import anyio
 from anyio.to_thread import run_sync
 
-from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.lessons.settings import checked_k
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.blocks import flaw, flaw_of
-from jeeves_reflexion.reflections.folder import agent_slug, place
-from jeeves_reflexion.reflections.journal import Changes, ReflectionJournal, Stored, difference, read_file
+from jeeves_reflexion.reflections.blocks import flaw, flaw_of, relevance
+from jeeves_reflexion.reflections.folder import Malformed, agent_slug, place
+from jeeves_reflexion.reflections.forms import rule_of
+from jeeves_reflexion.reflections.journal import ReflectionJournal, Stored, read_file
 from jeeves_reflexion.reflections.markdown import Entry, plain_id
-from jeeves_reflexion.reflections.relevance import relevant
+from jeeves_reflexion.reflections.policy import ReflectionPolicy
 from jeeves_reflexion.reflections.streams import StreamItem, Streams
 from jeeves_reflexion.types import Evaluation, Lesson, Provenance, Recall, RecalledLesson, Reflection, Task
 from vectorstores.base import Chunk, Page, SearchHit, VectorStore
 
 SCOPE: Final = "/reflections"
 _PAGE: Final = 200
-_SPARE: Final = 10
-_MOST: Final = 640
-"""How many hits a recall looks through for those whose files are still active."""
+_SPARE: Final = 30
+"""How many hits beyond ``k`` a recall looks through for those whose files are still active."""
+
+Near: TypeAlias = tuple[Stored, float, str]
+"""A reflection with its similarity and the reason why it is recalled."""
 
 
 class ReflectionLibrary:
@@ -43,7 +46,8 @@ class ReflectionLibrary:
     ``index`` keeps the vectors, in the namespace ``<the store's>/reflections``; without one, recall is by task type and
     tool. ``agent`` narrows that recall to one agent's reflections; recall by meaning looks at every agent's.
     ``streams`` takes principles and procedures in; those that a person approved are offered beside what is recalled. A
-    recalled lesson carries its reflection in ``metadata["reflection"]``. ``async with`` does :meth:`sync`.
+    recalled lesson carries its reflection in ``metadata["reflection"]``. ``policy`` says what agents owe.
+    ``async with`` does :meth:`sync`.
     """
 
     def __init__(
@@ -53,15 +57,12 @@ class ReflectionLibrary:
         *,
         agent: str | None = None,
         streams: Streams | None = None,
-        min_similarity: float = -1.0,
     ) -> None:
-        if not -1.0 <= min_similarity <= 1.0:
-            raise ConfigurationError(f"min_similarity must lie in [-1, 1], not {min_similarity}")
         self.journal = journal
+        self.policy = ReflectionPolicy(journal)
         self.index = None if index is None else index.scoped(index.namespace + SCOPE)
         self.agent = agent
         self.streams = streams
-        self.min_similarity = min_similarity
         self._recalls: dict[str, bool] = {}  # each one's id, and whether its outcome is noted
 
     async def __aenter__(self) -> Self:
@@ -93,8 +94,7 @@ class ReflectionLibrary:
         """
         k = checked_k(k)
         if self.index is None:
-            found = (await self.journal.list(self.agent)).stored
-            near = [(one, 0.0, why) for one, why in relevant(found, task)]
+            near = _relevant((await self.journal.list(self.agent)).stored, task)
         else:
             # A run has at most one reflection of its own for each earlier attempt.
             near = await self._nearest(self.index, task.prompt, k + (attempt if skip_run else 0))
@@ -148,48 +148,50 @@ class ReflectionLibrary:
             await self.journal.remove(one)
         return bool(found)
 
-    async def sync(self) -> Changes:
-        """Bring vectors and streams into step with the files, as people and crashes left them; return what differed.
+    async def sync(self) -> tuple[Malformed, ...]:
+        """Bring vectors and streams into step with the files, as people and crashes left them.
 
-        Files stay as they are, but for those beyond the last ones that are kept: they are archived. Vectors of an agent
-        that has no file at all are left, for its folder may only be elsewhere today: no recall finds them.
+        Returns the files that can't be read: they are left alone, and so is what is known of them. Files beyond the
+        last ones that are kept are archived. Vectors of an agent that has no file at all are left, for its folder may
+        only be elsewhere today: no recall finds them.
         """
-        agents = {one.path.parent.name for one in (await self.journal.list()).stored}
-        for agent in agents:
+        for agent in {one.path.parent.name for one in (await self.journal.list()).stored}:
             await self._retain(agent)
-        changes = await self.changes()
-        gone = {id: path for id, path in changes.removed.items() if path.partition("/")[0] in agents}
-        await self.apply(replace(changes, removed=gone))
-        for one in (await self.journal.list()).stored:
-            await self._take(one)
-        return changes
-
-    async def changes(self) -> Changes:
-        """Return how the files differ from the vectors; without an index, nothing does. Applies nothing."""
         listing = await self.journal.list()
-        if self.index is None:
-            return Changes(malformed=listing.malformed)
+        there = {one.id: self._place(one) for one in listing.stored}
+        agents = {path.partition("/")[0] for path, _ in there.values()}
+        left = {place(bad.path, self.journal.folder) for bad in listing.malformed}
+        known = await self._known()
+        await self._put([one for one in listing.stored if known.get(one.id) != there[one.id]])
+        await self._drop(
+            [
+                id
+                for id, (path, _) in known.items()
+                if id not in there and path not in left and path.partition("/")[0] in agents
+            ]
+        )
+        for one in listing.stored:
+            await self._take(one)
+        return listing.malformed
+
+    async def _known(self) -> dict[str, tuple[str, str]]:
+        """Return path and digest of the file of each vector."""
         known: dict[str, tuple[str, str]] = {}
-        page = Page((), "")
-        while page.next is not None:
+        page = Page((), None if self.index is None else "")
+        while self.index is not None and page.next is not None:
             async with store_errors("list the vectors of reflections"):
                 page = await self.index.scan(after=page.next or None, limit=_PAGE)
             for chunk in page.chunks:
-                known[chunk.id] = (str(chunk.metadata["digest"]), str(chunk.metadata["path"]))
-        return difference(listing, known, self.journal.folder)
+                known[chunk.id] = (str(chunk.metadata["path"]), str(chunk.metadata["digest"]))
+        return known
 
-    async def apply(self, changes: Changes) -> None:
-        """Bring vectors and streams into step with the files, as :meth:`changes` showed them. The files stay."""
-        files = (*changes.added, *changes.changed, *changes.moved)
-        await self._put(files)
-        await self._drop([*changes.removed])
-        for one in files:
-            await self._take(one)
+    def _place(self, stored: Stored) -> tuple[str, str]:
+        return place(stored.path, self.journal.folder), stored.digest
 
     async def _put(self, files: Sequence[Stored]) -> None:
         if self.index is not None and files:
             async with store_errors("keep the vectors of reflections"):
-                await self.index.add([_chunk(one, place(one.path, self.journal.folder)) for one in files])
+                await self.index.add([_chunk(one, *self._place(one)) for one in files])
 
     async def _drop(self, ids: Sequence[str]) -> None:
         if self.index is not None and ids:
@@ -203,18 +205,12 @@ class ReflectionLibrary:
     async def _retain(self, agent: str) -> None:
         await self._drop([one.id for one in await self.journal.archive_older(agent)])
 
-    async def _nearest(self, index: VectorStore, query: str, k: int) -> list[tuple[Stored, float, str]]:
-        """Search until ``k`` hits have an active file, or there are no more."""
-        wanted = k + _SPARE
-        while True:
-            async with store_errors("search the vectors of reflections"):
-                hits = await index.search(redact(query), k=wanted, min_score=self.min_similarity)
-            found = await run_sync(self._read_all, hits)
-            if len(found) >= k or len(hits) < wanted or wanted >= _MOST:
-                return found
-            wanted = min(wanted * 4, _MOST)
+    async def _nearest(self, index: VectorStore, query: str, k: int) -> list[Near]:
+        async with store_errors("search the vectors of reflections"):
+            hits = await index.search(redact(query), k=k + _SPARE)
+        return await run_sync(self._read_all, hits)
 
-    def _read_all(self, hits: Iterable[SearchHit]) -> list[tuple[Stored, float, str]]:
+    def _read_all(self, hits: Iterable[SearchHit]) -> list[Near]:
         found = []
         for hit in hits:
             path: Path = self.journal.folder / str(hit.chunk.metadata["path"])
@@ -223,9 +219,7 @@ class ReflectionLibrary:
                 found.append((one, hit.score, "near the task"))
         return found
 
-    def _screened(
-        self, task: Task, standing: Sequence[StreamItem], near: Sequence[tuple[Stored, float, str]], k: int
-    ) -> Recall:
+    def _screened(self, task: Task, standing: Sequence[StreamItem], near: Sequence[Near], k: int) -> Recall:
         """Offer what was approved and the first ``k`` that are advice; leave out what gives orders on the way."""
         offered: list[RecalledLesson] = []
         left_out: list[RecalledLesson] = []
@@ -259,6 +253,18 @@ class ReflectionLibrary:
         )
 
 
+def _relevant(stored: Sequence[Stored], task: Task) -> list[Near]:
+    """Return the reflections that matter for a task without vectors, best first.
+
+    First those of the same task type, then those about the same tool or API, the later of equals first. One that is
+    neither is not relevant, however recent.
+    """
+    found = [(one, relevance(one.entry, one.entry.body, task)) for one in stored]
+    fit = [(one, why) for one, why in found if any(why)]
+    fit.sort(key=lambda each: (*map(bool, each[1]), *each[0].order), reverse=True)
+    return [(one, 0.0, " and ".join(filter(None, why))) for one, why in fit]
+
+
 def _approved(item: StreamItem) -> Lesson:
     return Lesson(
         id=item.id,
@@ -268,19 +274,19 @@ def _approved(item: StreamItem) -> Lesson:
         provenance=Provenance("", 0, None, agent=item.agent),
         task_kind=item.task_kind,
         tools=item.tools,
-        outcome="success" if item.rule is None else "failed",
+        outcome="failed" if rule_of(item.text) else "success",
         state_reason=item.reason,
     )
 
 
-def _chunk(stored: Stored, path: str) -> Chunk:
+def _chunk(stored: Stored, path: str, digest: str) -> Chunk:
     entry = stored.entry
     return Chunk(
         redact(clean_characters(entry.body)),
         id=stored.id,
         metadata={
             "path": path,
-            "digest": stored.digest,
+            "digest": digest,
             "agent": entry.agent,
             "kind": entry.task_kind,
             "tools": list(entry.tools),

@@ -10,8 +10,8 @@
 
     <!-- jeeves-reflexion: {"format":1,"id":"...","task_kind":"web scraping", ...} -->
 
-What a field says can't pose as the file's own structure: a line of it that would be a heading, a comment or the like
-gets a backslash, which Markdown doesn't show; code fences that are closed are kept as they are.
+What a field says can't pose as the file's own structure: a line of it that would be a heading, a comment, a code fence
+or the like gets a backslash, which Markdown doesn't show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from pydantic import TypeAdapter
 
@@ -78,25 +78,13 @@ class Entry:
     source: Provenance = field(default_factory=lambda: Provenance("", 0, None))
 
     @property
-    def form(self) -> Form:
-        """The form of its outcome."""
-        return FORMS[self.reflection.outcome]
-
-    @property
-    def created_at(self) -> float:
-        """When it was written, in seconds since 1970; 0 where that is not known."""
-        return self.source.created_at
-
-    @property
     def body(self) -> str:
         """The reflection as people and agents read it: the file without its data."""
         return "\n\n".join(_paragraphs(self))
 
 
-def entry_of(
-    task: Task, told: Reflection, source: Provenance, *, id: str, zone: datetime.tzinfo = datetime.UTC
-) -> Entry:
-    """Return the entry of a reflection on ``task``, dated in ``zone``, as it is written.
+def entry_of(task: Task, told: Reflection, source: Provenance, *, id: str) -> Entry:
+    """Return the entry of a reflection on ``task``, dated in UTC, as it is written.
 
     It is without characters that hide or disguise, secrets and personal data. Ids of ours are random, or hashes: they
     are kept. Raises :class:`ReflectionFormError`, naming the field, for a reflection that its form refuses.
@@ -109,7 +97,7 @@ def entry_of(
         procedure=None if told.procedure is None else clean_characters(told.procedure),
     )
     return Entry(
-        datetime.datetime.fromtimestamp(source.created_at, zone).date(),
+        datetime.datetime.fromtimestamp(source.created_at, datetime.UTC).date(),
         agent_slug(source.agent or ""),
         summary_of(prompt),
         checked_form(redact_record(plain)),  # once more: what is left may be too little
@@ -161,18 +149,15 @@ def to_markdown(entry: Entry) -> str:
     """Write an entry as a file."""
     told, source = entry.reflection, asdict(entry.source)
     data = _Data(FORMAT, entry.id, told.outcome, entry.task_id, entry.task_kind, entry.tools, **source)
-    written = asdict(replace(data, evidence=told.evidence))
-    return "\n\n".join([*_paragraphs(entry), comment(_DATA, written)]) + "\n"
-
-
-def comment(opening: str, data: Mapping[str, Any]) -> str:
-    """Write data as a comment of Markdown; nothing in it looks like its end."""
-    text = json.dumps(data, separators=(",", ":")).replace("--", "-\\u002d").replace(">", "\\u003e")
-    return f"{opening}{text} -->"
+    text = json.dumps(asdict(replace(data, evidence=told.evidence)), separators=(",", ":"))
+    text = text.replace("--", "-\\u002d").replace(
+        ">", "\\u003e"
+    )  # nothing in it looks like the comment's end
+    return "\n\n".join([*_paragraphs(entry), f"{_DATA}{text} -->"]) + "\n"
 
 
 def _paragraphs(entry: Entry) -> Iterator[str]:
-    form, reflection = entry.form, entry.reflection
+    form, reflection = FORMS[entry.reflection.outcome], entry.reflection
     yield f"# {form.title}: {entry.date.isoformat()} - {entry.agent} - {entry.summary}"
     for part in form.fields:
         yield f"## {part.heading}"
@@ -184,40 +169,17 @@ def _paragraphs(entry: Entry) -> Iterator[str]:
 
 
 _STRUCTURE: Final = (
-    r"(?:\#{1,2}(?:[ \t]|$)|\#{3}[ \t]+(?i:principle|procedure)[ \t\#]*$"  # headings
+    r"\\*(?:\#{1,2}(?:[ \t]|$)|\#{3}[ \t]+(?i:principle|procedure)[ \t\#]*$"  # headings
     r"|(?:-[ \t]*)+$|=+[ \t]*$"  # what makes a heading of the line above, and rules
-    r"|<[!?/a-zA-Z])"  # comments and tags
+    r"|<[!?/a-zA-Z]|`{3,}|~{3,})"  # comments, tags and code fences
 )
-_OPENER: Final = re.compile(r" {0,3}(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
-_UNSAFE: Final = re.compile(rf" {{0,3}}(?:\\*{_STRUCTURE}|\\+(?:`{{3,}}|~{{3,}}))")
-_ESCAPED: Final = re.compile(rf"^( {{0,3}})\\(?=\\*(?:{_STRUCTURE}|`{{3,}}|~{{3,}}))")
+_UNSAFE: Final = re.compile(rf"^( {{0,3}})(?={_STRUCTURE})", re.MULTILINE)
+_ESCAPED: Final = re.compile(rf"^( {{0,3}})\\(?={_STRUCTURE})")
 
 
 def escaped(text: str) -> str:
-    """Write a field's text so that no line of it is a heading, a comment or an open code fence."""
-    lines = text.split("\n")
-    done: list[str] = []
-    while len(done) < len(lines):
-        line = lines[len(done)]
-        end = _closing_line(lines, len(done))
-        if end is not None:
-            done += lines[len(done) : end + 1]
-        elif _OPENER.match(line) or _UNSAFE.match(line):
-            indent = len(line) - len(line.lstrip(" "))
-            done.append(f"{line[:indent]}\\{line[indent:]}")
-        else:
-            done.append(line)
-    return "\n".join(done)
-
-
-def _closing_line(lines: Sequence[str], start: int) -> int | None:
-    """Return the line that closes the code fence which opens at ``start``; None where none opens or it stays open."""
-    opener = _OPENER.match(lines[start])
-    if opener is None:
-        return None
-    fence = opener["fence"]
-    closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$")
-    return next((number for number in range(start + 1, len(lines)) if closing.match(lines[number])), None)
+    """Write a field's text so that no line of it is a heading, a comment or a code fence."""
+    return _UNSAFE.sub(r"\1\\", text)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -232,6 +194,7 @@ _HEADINGS: Final = {
     **{each.heading.casefold().rstrip("?"): each.key for form in FORMS.values() for each in form.fields},
     **{name: name for name in _EXTRA},
 }
+_FENCE: Final = re.compile(r" {0,3}(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
 
 
 def from_markdown(text: str) -> Entry:
@@ -244,11 +207,13 @@ def from_markdown(text: str) -> Entry:
         raise MarkdownError(
             1, f"{abridge(lines[0], 80)!r} should read '# Reflection: YYYY-MM-DD - agent-name - task summary'"
         )
-    date = date_of(title["date"])
-    data, told = _Data(), lines
-    if lines[-1].startswith(_DATA):
-        data, told = _data_of(lines), lines[:-1]
-    parts = _read_parts(told)
+    try:
+        date = datetime.date.fromisoformat(title["date"])
+    except ValueError as error:
+        raise MarkdownError(1, f"{title['date']!r} is no date: write YYYY-MM-DD") from error
+    by_hand = not lines[-1].startswith(_DATA)
+    data = _Data() if by_hand else _data_of(lines[-1], len(lines))
+    parts = _read_parts(lines if by_hand else lines[:-1])
     reflection = _reflection(_form_of(title["title"], parts, data.outcome), parts, len(lines))
     summary = title["summary"].strip()
     return Entry(
@@ -257,77 +222,57 @@ def from_markdown(text: str) -> Entry:
         summary,
         replace(reflection, evidence=data.evidence),
         data.id,
-        data.task_id if told is not lines else Task(summary).id,
+        Task(summary).id if by_hand else data.task_id,
         data.task_kind,
         data.tools,
         Provenance(data.run_id, data.attempt, data.score, data.model, data.agent, data.created_at),
     )
 
 
-def date_of(text: str) -> datetime.date:
-    """Return the date of a title; raises :class:`MarkdownError` for what is none."""
+def _data_of(line: str, number: int) -> _Data:
     try:
-        return datetime.date.fromisoformat(text)
-    except ValueError as error:
-        raise MarkdownError(1, f"{text!r} is no date: write YYYY-MM-DD") from error
-
-
-def read_comment(opening: str, lines: Sequence[str]) -> Any:  # noqa: ANN401 - JSON, for its reader to check
-    """Return the data of the comment in the last of ``lines``."""
-    try:
-        return json.loads(lines[-1].removeprefix(opening).removesuffix("-->"))
-    except (ValueError, RecursionError) as error:
-        raise unreadable(error, len(lines)) from error
-
-
-def unreadable(error: Exception, line: int) -> MarkdownError:
-    """Return the error of a comment whose data can't be read."""
-    return MarkdownError(
-        line,
-        f"the data can't be read ({type(error).__name__}: {abridge(str(error), 200)}): restore the line, or delete it",
-    )
-
-
-def _data_of(lines: Sequence[str]) -> _Data:
-    data = read_comment(_DATA, lines)
-    found = data.get("format") if isinstance(data, Mapping) else None
-    if found != FORMAT:
-        raise MarkdownError(
-            len(lines), f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
-        )
-    try:
+        data = json.loads(line.removeprefix(_DATA).removesuffix("-->"))
+        found = data.get("format") if isinstance(data, Mapping) else None
+        if found != FORMAT:
+            raise MarkdownError(
+                number, f"the data are of format {found!r}, and this version reads {FORMAT}: update it"
+            )
         return _DATA_OF.validate_python(data)
-    except ValueError as error:
-        raise unreadable(error, len(lines)) from error
+    except (ValueError, RecursionError) as error:
+        said = f"{type(error).__name__}: {abridge(str(error), 200)}"
+        raise MarkdownError(
+            number, f"the data can't be read ({said}): restore the line, or delete it"
+        ) from error
 
 
 def _read_parts(lines: Sequence[str]) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     current: list[str] | None = None
-    number = 1
-    while number < len(lines):
-        line = lines[number]
-        key = _heading(line, number + 1)
-        stop = None if key else _closing_line(lines, number)
-        fault = ""
+    fence, opened = "", 0
+    for number, line in enumerate(lines[1:], 2):
+        key = None if fence else _heading(line, number)
         if key in parts:
-            fault = f"the heading {line.strip()!r} stands here a second time: join the two"
-        elif key is not None:
+            raise MarkdownError(
+                number, f"the heading {line.strip()!r} stands here a second time: join the two"
+            )
+        if key is not None:
             current = parts.setdefault(key, [])
         elif current is None:
-            fault = (
-                "this text stands before the first '## ' heading: move it below one" if line.strip() else ""
-            )
-        elif stop is not None:
-            current += lines[number : stop + 1]
-            number = stop
-        elif _OPENER.match(line):
-            fault = "this code fence is never closed: close it, or write a backslash before it"
+            if line.strip():
+                raise MarkdownError(
+                    number, "this text stands before the first '## ' heading: move it below one"
+                )
+        elif fence:  # nothing is escaped within
+            current.append(line)
+            if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
         else:
             current.append(_ESCAPED.sub(r"\1", line))
-        if fault:
-            raise MarkdownError(number + 1, fault)
-        number += 1
+            fence, opened = (found["fence"], number) if (found := _FENCE.match(line)) else ("", 0)
+    if fence:
+        raise MarkdownError(
+            opened, "this code fence is never closed: close it, or write a backslash before it"
+        )
     return {key: "\n".join(part).strip() for key, part in parts.items()}
 
 

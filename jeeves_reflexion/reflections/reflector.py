@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from jeeves_reflexion.errors import ConfigurationError, UnreadableReplyError
@@ -18,7 +17,6 @@ from jeeves_reflexion.reflections.forms import (
     BULLET,
     CAUSES,
     FORMS,
-    PARTIAL_FROM,
     Form,
     ReflectionFormError,
     cause_of,
@@ -28,47 +26,26 @@ from jeeves_reflexion.reflections.forms import (
 )
 from jeeves_reflexion.reflectors.lesson import material_of
 from jeeves_reflexion.text import abridge, fence, read_prompt
-from jeeves_reflexion.types import JSON, NO_USAGE, Outcome, Reflection, Task, Trial, Usage
+from jeeves_reflexion.types import JSON, NO_USAGE, Reflection, Task, Trial, Usage
 
+TRAJECTORY_TOKENS: Final = 3000
 _TEXT: Final[JSON] = {"type": "string"}
 
 
 class StructuredReflector:
     """Writes structured reflections from trials, and on decisions.
 
-    The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of ``partial_from``
-    on, else ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked
-    for once more with the problem named; so is a cause of no class, which stays unclassified after that. A principle
-    and a procedure are kept where the model calls the reflection important by the form's measure, and dropped
-    elsewhere. ``prompts`` replaces the instructions of outcomes, as texts or files.
+    The form follows from the verdict: ``success`` for a trial that passed, ``partial`` from a score of 0.5 on, else
+    ``failed``. A form that is not filled in as it must be (a field missing, a rule of two sentences) is asked for once
+    more with the problem named; so is a cause of no class, which stays unclassified after that. A principle and a
+    procedure are kept where the model calls the reflection important by the form's measure, and dropped elsewhere.
 
     Raises :class:`UnreadableReplyError`, which names the field, when the second answer is refused too, and
     ``ModelError`` when the model can't be reached.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        partial_from: float = PARTIAL_FROM,
-        prompts: Mapping[Outcome, str | Path] | None = None,
-        trajectory_tokens: int = 3000,
-    ) -> None:
-        if trajectory_tokens < 1:
-            raise ConfigurationError(f"trajectory_tokens must be at least 1, not {trajectory_tokens}")
-        if not 0.0 <= partial_from <= 1.0:
-            raise ConfigurationError(f"partial_from must lie in [0, 1], not {partial_from}")
-        given = dict(prompts or {})
-        for outcome in given:
-            if outcome not in FORMS:
-                raise ConfigurationError(f"prompts has {outcome!r}: the outcomes are {', '.join(FORMS)}")
+    def __init__(self, model: ChatModel) -> None:
         self.model = model
-        self.partial_from = partial_from
-        self._prompts = {
-            outcome: read_prompt(given.get(outcome), "jeeves_reflexion.reflections", f"{outcome}.md")
-            for outcome in FORMS
-        }
-        self._tokens = trajectory_tokens
 
     async def __call__(
         self, task: Task, trials: Sequence[Trial], *, problem: str | None = None
@@ -77,25 +54,20 @@ class StructuredReflector:
         if not trials:
             raise ConfigurationError("a reflector needs at least one trial to reflect on")
         last = trials[-1]
-        outcome = outcome_of(last.evaluation, passed=last.passed, partial_from=self.partial_from)
-        material = material_of(task, trials, tokens=self._tokens)
+        outcome = outcome_of(last.evaluation, passed=last.passed)
+        material = material_of(task, trials, tokens=TRAJECTORY_TOKENS)
         reflection = await self._filled(FORMS[outcome], material, problem)
         steps = len(last.attempt.steps)
         return replace(reflection, evidence=tuple(n for n in reflection.evidence if 1 <= n <= steps))
 
-    async def decide(
-        self, task: Task, decision: str, *, alternatives: Sequence[str] = (), context: str = ""
-    ) -> Reflection:
+    async def decide(self, task: Task, decision: str) -> Reflection:
         """Return the reflection on an important decision made for a task: no trial ends in one by itself.
 
-        For one that you word yourself, see :func:`~jeeves_reflexion.reflections.forms.decision_reflection`.
+        ``decision`` says what was chosen, of what, and why. For a reflection in words of your own, see
+        :func:`~jeeves_reflexion.reflections.forms.make_reflection`.
         """
-        parts = [fence("task", task.prompt), fence("decision", decision)]
-        if alternatives:
-            parts.append(fence("alternatives", "\n".join(f"- {each}" for each in alternatives)))
-        if context.strip():
-            parts.append(fence("context", context))
-        return await self._filled(FORMS["decision"], "\n\n".join(parts), None)
+        material = f"{fence('task', task.prompt)}\n\n{fence('decision', decision)}"
+        return await self._filled(FORMS["decision"], material, None)
 
     async def _filled(self, form: Form, material: str, problem: str | None) -> Reflection:
         """Ask; once more with the problem, unless this is that second time already.
@@ -121,7 +93,8 @@ class StructuredReflector:
     async def _ask(self, form: Form, material: str, problem: str | None) -> tuple[Mapping[str, JSON], Usage]:
         if problem:
             material += f"\n\nYour previous answer was refused: {problem}. Answer with the whole form again."
-        messages = [Message("system", self._prompts[form.outcome]), Message("user", material)]
+        prompt = read_prompt(None, "jeeves_reflexion.reflections", f"{form.outcome}.md")
+        messages = [Message("system", prompt), Message("user", material)]
         completion = await ask(self.model, messages, schema=_schema(form))
         return read_fields(completion.text, _names(form)), completion.usage
 

@@ -19,11 +19,9 @@ from jeeves_reflexion.lessons.credit.records import each_record, swap
 from jeeves_reflexion.lessons.repository import store_errors
 from jeeves_reflexion.lessons.screening.characters import clean_characters
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.reflections.blocks import flaw
+from jeeves_reflexion.reflections.blocks import flaw, relevance
 from jeeves_reflexion.reflections.folder import agent_slug
-from jeeves_reflexion.reflections.forms import rule_of, steps_of
 from jeeves_reflexion.reflections.markdown import Entry
-from jeeves_reflexion.reflections.relevance import relevance
 from jeeves_reflexion.types import JSON, Task
 from vectorstores.base import Record, RecordStore
 
@@ -49,16 +47,6 @@ class StreamItem:
     reason: str = ""
     task_id: str = ""
     tools: tuple[str, ...] = ()
-
-    @property
-    def rule(self) -> str | None:
-        """The one sentence of a principle; None for a procedure."""
-        return rule_of(self.text)
-
-    @property
-    def steps(self) -> tuple[str, ...] | None:
-        """The steps of a procedure; None for a principle."""
-        return steps_of(self.text)
 
 
 class Stream:

@@ -7,14 +7,10 @@ from jeeves_reflexion.tasknotes.evolution import NoteChange as NoteChange
 from jeeves_reflexion.tasknotes.evolution import NoteHistory as NoteHistory
 from jeeves_reflexion.tasknotes.evolution import NoteVersion as NoteVersion
 from jeeves_reflexion.tasknotes.evolution import Rollback as Rollback
-from jeeves_reflexion.tasknotes.execution import EnsembleOptions as EnsembleOptions
 from jeeves_reflexion.tasknotes.injection import notes_section as notes_section
 from jeeves_reflexion.tasknotes.injection import prompt_with as prompt_with
-from jeeves_reflexion.tasknotes.reflector import NotedAgent as NotedAgent
 from jeeves_reflexion.tasknotes.reflector import Notes as Notes
 from jeeves_reflexion.tasknotes.reflector import TaskReflector as TaskReflector
-from jeeves_reflexion.tasknotes.store import FileReflectionStore as FileReflectionStore
-from jeeves_reflexion.tasknotes.store import HistoryPage as HistoryPage
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore as InMemoryReflectionStore
 from jeeves_reflexion.tasknotes.store import SqliteReflectionStore as SqliteReflectionStore
 from jeeves_reflexion.tasknotes.store import VersionedReflectionStore as VersionedReflectionStore
@@ -25,7 +21,6 @@ from jeeves_reflexion.tasknotes.tasks import EnsembleResult as EnsembleResult
 from jeeves_reflexion.tasknotes.tasks import EnsembleTask as EnsembleTask
 from jeeves_reflexion.tasknotes.tasks import Phase as Phase
 from jeeves_reflexion.tasknotes.tasks import ReviewDecision as ReviewDecision
-from jeeves_reflexion.tasknotes.tasks import ReviewGate as ReviewGate
 from jeeves_reflexion.tasknotes.tasks import Task as Task
 from jeeves_reflexion.tasknotes.tasks import TaskOutcome as TaskOutcome
 from jeeves_reflexion.tasknotes.values import ReflectionInput as ReflectionInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 
@@ -18,16 +18,27 @@ from jeeves_reflexion.events import Event, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact, redacting
 from jeeves_reflexion.session import Listener, Session, logger
-from jeeves_reflexion.tasknotes.execution import EnsembleOptions, TaskRun
+from jeeves_reflexion.tasknotes.execution import TaskRun
 from jeeves_reflexion.tasknotes.reflector import TaskReflector
 from jeeves_reflexion.tasknotes.store import InMemoryReflectionStore
-from jeeves_reflexion.tasknotes.tasks import EnsembleResult, EnsembleTask, Phase, ReviewDecision, TaskOutcome
+from jeeves_reflexion.tasknotes.tasks import (
+    EnsembleResult,
+    EnsembleTask,
+    Phase,
+    Status,
+    TaskOutcome,
+    decision_of,
+)
 from jeeves_reflexion.tasknotes.values import ReflectionStore
-from jeeves_reflexion.types import Task
 from jeeves_reflexion.values import check_whole
 
+_NOT_KEPT: Final = (
+    "no reflection_store was given: task notes are kept in memory, and are gone with this Ensemble; pass a "
+    "SqliteReflectionStore or PostgresReflectionStore to keep them"
+)
+
 AnyAgent: TypeAlias = ChatModel | Callable[..., Any]
-Work: TypeAlias = EnsembleTask | Phase | Task | str
+Work: TypeAlias = EnsembleTask | Phase | str
 
 
 @runtime_checkable
@@ -57,22 +68,18 @@ class Ensemble:
         reflection_store: ReflectionStore | None = None,
         agent: AnyAgent | None = None,
         evaluator: AnyAgent | None = None,
-        options: EnsembleOptions | None = None,
         listeners: Sequence[Listener | EnsembleListener] = (),
     ) -> None:
         if model is not None and not isinstance(model, ChatModel):
             raise ConfigurationError(f"model must be a ChatModel, not {type(model).__name__}")
-        self.options = options or EnsembleOptions()
         self.reflector = TaskReflector(
-            InMemoryReflectionStore() if reflection_store is None else reflection_store,
-            store_seconds=self.options.store_seconds,
-            reflection_seconds=self.options.reflection_seconds,
+            InMemoryReflectionStore() if reflection_store is None else reflection_store
         )
         self._model = model
         self._agent = agent
         self._evaluator = evaluator
         self._listeners = tuple(map(_listener, listeners))
-        self._warning = _shortcoming(reflection_store, self.reflector)
+        self._warning = _NOT_KEPT if reflection_store is None else ""
 
     @property
     def reflection_store(self) -> ReflectionStore | None:
@@ -90,8 +97,7 @@ class Ensemble:
 
         ``workers`` is how many tasks run at once; a task waits for those in its ``context``, and is skipped if one of
         them was not accepted. A phase begins after what stands before it. ``inputs`` fills placeholders. What no other
-        run would mend (a missing key, a bad configuration, an exhausted budget) is raised, and so is a programming
-        error that the agent raised in every task that ran.
+        run would mend (a missing key, a bad configuration, an exhausted budget) is raised.
         """
         check_whole("workers", workers)
         started = time.monotonic()
@@ -106,7 +112,6 @@ class Ensemble:
             await run.session.emit(Warned(run_id=run.session.id, message=message))
         for phase in phases:
             await run.phase(phase)
-        run.raise_bug()
         outcomes = tuple(each.outcome for each in run.runs.values())
         return EnsembleResult(run.session.id, outcomes, time.monotonic() - started)
 
@@ -126,7 +131,6 @@ class Ensemble:
             self._agent_of(task),
             self._evaluator_of(task),
             self._model_of(task),
-            self.options,
             self.reflector,
             run.session.for_attempt(len(run.runs) + 1, {}),
             inputs,
@@ -172,21 +176,6 @@ def _listener(listener: Listener | EnsembleListener) -> Listener:
     return lambda event: hear(event) if isinstance(event, TaskReflectedEvent) else None
 
 
-def _shortcoming(given: ReflectionStore | None, reflector: TaskReflector) -> str:
-    """Say what a store can't do, for the first run that reflects."""
-    if given is None:
-        return (
-            "no reflection_store was given: task notes are kept in memory, and are gone with this Ensemble; pass "
-            "a SqliteReflectionStore, FileReflectionStore or PostgresReflectionStore to keep them"
-        )
-    if reflector.versioned is None:
-        return (
-            f"{type(given).__name__} keeps no versions of task notes: no rollback, and run counts are safe "
-            "within this process alone; VersionedReflectionStore does both"
-        )
-    return ""
-
-
 def _phases(works: Sequence[Work]) -> list[Phase]:
     """Return the phases of a run; tasks between them are phases without a review."""
     found: list[Phase] = []
@@ -218,56 +207,39 @@ class _Run:
         self.runs[id(task)] = run
 
     async def phase(self, phase: Phase) -> None:
-        """Run the tasks of a phase, and again as long as its review asks for it."""
+        """Run the tasks of a phase, and learn of each at once where no review of them all is to come."""
         runs = [self.runs[id(task)] for task in phase.tasks]
+        await self._all(runs, learn=phase.review is None)
         if phase.review is None:
-            await self._together(runs, "", learn=True)
             return
-        decided = ReviewDecision.retry("")
-        for _ in range(phase.max_retries + 1):
-            await self._together(runs, decided.text, learn=False)
-            decided = await self._decided(phase, runs)
-            if decided.verdict != "retry":
-                break
-        if decided.verdict != "accept":
-            for run in runs:
-                run.reject("rejected", f"phase {phase.name!r}: {decided.text}")
-        for run in runs:
-            await run.settle()
-
-    async def _decided(self, phase: Phase, runs: Sequence[TaskRun]) -> ReviewDecision:
         outcomes = [run.outcome for run in runs]
+        status: Status = "rejected"
+        reason = ""
         try:
-            return await phase.gate.decide(outcomes, verdicts=("accept", "reject", "retry"))
+            decision = await decision_of(phase.review, outcomes, verdicts=("accept", "reject"))
+            if decision.verdict == "reject":
+                reason = f"phase {phase.name!r}: {decision.text}"
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - told by the outcomes
-            reason = redact(f"phase {phase.name!r}: the review failed: {described(error)}")
-        logger.warning("run %s, %s", self.session.id, reason)
+            status, reason = "failed", redact(f"phase {phase.name!r}: the review failed: {described(error)}")
+            logger.warning("run %s, %s", self.session.id, reason)
         for run in runs:
-            run.reject("failed", reason)
-        return ReviewDecision.reject(reason)
+            if reason:
+                run.reject(status, reason)
+            await run.settle()
 
-    def raise_bug(self) -> None:
-        """Raise the programming error of an agent that every task which ran came to: no result is lost by it."""
-        bugs = [run.bug for run in self.runs.values() if run.outcome.status != "skipped"]
-        first = bugs[0] if bugs else None
-        if first is not None and {bug and described(bug) for bug in bugs} == {described(first)}:
-            raise first
-
-    async def _together(self, runs: Sequence[TaskRun], advice: str, *, learn: bool) -> None:
+    async def _all(self, runs: Sequence[TaskRun], *, learn: bool) -> None:
         if self._workers == 1:
             for run in runs:
-                await self._one(run, advice, learn=learn)
+                await self._one(run, learn=learn)
             return
-        for run in runs:
-            run.done = anyio.Event()
 
         async def work(run: TaskRun) -> None:
             for other in run.task.context:
                 await self.runs[id(other)].done.wait()
             async with self._limiter:
-                await self._one(run, advice, learn=learn)
+                await self._one(run, learn=learn)
 
         try:
             async with anyio.create_task_group() as group:
@@ -277,14 +249,14 @@ class _Run:
             first = errors.exceptions[0]  # as itself, as of a run in sequence
             raise first from first.__cause__
 
-    async def _one(self, run: TaskRun, advice: str, *, learn: bool) -> None:
+    async def _one(self, run: TaskRun, *, learn: bool) -> None:
         before = [self.runs[id(other)] for other in run.task.context]
         missing = [each for each in before if not each.outcome.accepted]
         if missing:
             reason = f"task {missing[0].session.attempt} of its context was not accepted"
             run.outcome = TaskOutcome(run.task, "skipped", reason=reason)
         else:
-            await run.execute([(each.core.prompt, each.outcome.output) for each in before], advice)
+            await run.execute([(each.core.prompt, each.outcome.output) for each in before])
             if learn:
                 await run.settle()
         run.done.set()

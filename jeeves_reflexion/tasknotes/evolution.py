@@ -19,13 +19,14 @@ from typing import Final, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from jeeves_reflexion.statistics import Difference, difference
-from jeeves_reflexion.tasknotes.gate import (
+from jeeves_reflexion.tasknotes.values import (
     MOST_CHARACTERS,
     MOST_ITEM_CHARACTERS,
+    ReflectionStoreError,
+    TaskReflection,
     storable,
     storable_text,
 )
-from jeeves_reflexion.tasknotes.values import ReflectionStoreError, TaskReflection
 from jeeves_reflexion.text import abridge
 from jeeves_reflexion.types import JSON
 
@@ -137,7 +138,7 @@ def with_reflection(
     origin = None if base is None else history.version(base)
     if origin is not None and origin.withdrawn:
         return counted  # made, elsewhere, of what has been taken back meanwhile
-    if any(each.withdrawn and says(each.reflection) == says(reflection) for each in history.versions):
+    if any(each.withdrawn and each.reflection.texts == reflection.texts for each in history.versions):
         return counted
     return _grown(counted, reflection, history.current if base is None else base)
 
@@ -155,7 +156,7 @@ def with_replacement(history: NoteHistory, reflection: TaskReflection) -> NoteHi
 
 def _grown(history: NoteHistory, reflection: TaskReflection, base: int) -> NoteHistory:
     current = history.version(history.current)
-    if current is not None and says(current.reflection) == says(reflection):
+    if current is not None and current.reflection.texts == reflection.texts:
         return replace(history, versions=_swapped(history.versions, replace(current, reflection=reflection)))
     number = max((each.number for each in history.versions), default=0) + 1
     change = NoteChange(reflection.reflected_at, "stored", history.current, number)
@@ -220,32 +221,11 @@ def _swapped(versions: Sequence[NoteVersion], new: NoteVersion) -> tuple[NoteVer
 
 
 def _pruned(history: NoteHistory) -> NoteHistory:
-    """Drop the oldest versions that are too many: first of those that nothing current was made of.
-
-    What the runs under those it was made of scored stays: it is what later versions are held against.
-    """
-    surplus = len(history.versions) - MOST_VERSIONS
-    if surplus <= 0:
-        return history
+    """Drop the oldest versions that are too many, first of those that nothing current was made of."""
     line = {each.number for each in history.lineage}
     order = sorted(history.versions, key=lambda each: (each.number in line, each.number))
-    gone = order[:surplus]
-    scores = [score for each in gone if each.number in line for score in each.scores]
-    return replace(
-        history,
-        baseline=(*history.baseline, *scores)[-MOST_SCORES:],
-        versions=tuple(each for each in history.versions if each not in gone),
-    )
-
-
-def says(reflection: TaskReflection) -> tuple[object, ...]:
-    """Return what a reflection says, without when and how often."""
-    return (
-        reflection.refined_description,
-        reflection.refined_expected_output,
-        reflection.observations,
-        reflection.suggestions,
-    )
+    gone = order[: max(len(order) - MOST_VERSIONS, 0)]
+    return replace(history, versions=tuple(each for each in history.versions if each not in gone))
 
 
 # -- as JSON, as every store keeps it

@@ -6,54 +6,32 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import anyio
 
-from jeeves_reflexion.errors import HOPELESS, ConfigurationError, described, programming_error
+from jeeves_reflexion.errors import HOPELESS, described
 from jeeves_reflexion.events import AttemptFinished, AttemptStarted, Evaluated
 from jeeves_reflexion.protocols import Agent, ChatModel, Evaluator
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
-from jeeves_reflexion.tasknotes.reflector import REFLECTION_SECONDS, STORE_SECONDS, Notes, TaskReflector
+from jeeves_reflexion.tasknotes.injection import prompt_with
+from jeeves_reflexion.tasknotes.reflector import Notes, TaskReflector
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig
 from jeeves_reflexion.tasknotes.tasks import (
     EnsembleTask,
     InputGuard,
     OutputGuard,
     ReviewDecision,
-    ReviewGate,
     Status,
     TaskOutcome,
+    decision_of,
     refusal,
 )
 from jeeves_reflexion.types import Attempt, Task
-from jeeves_reflexion.values import check_share, checked_settings
 
-
-@dataclass(frozen=True, slots=True)
-@checked_settings
-class EnsembleOptions:
-    """What holds for every task of an ensemble, beside the task's own.
-
-    ``review`` is for tasks without one of their own. ``notes_tokens`` bounds the notes in a prompt. An evaluator's
-    score from ``threshold`` on is accepted where it doesn't say ``passed`` itself. The times bound a call of the store
-    and of the reflection.
-    """
-
-    input_guards: Sequence[InputGuard] = ()
-    output_guards: Sequence[OutputGuard] = ()
-    review: ReviewGate | None = None
-    threshold: float = 0.8
-    notes_tokens: int = NOTES_TOKENS
-    store_seconds: float = STORE_SECONDS
-    reflection_seconds: float = REFLECTION_SECONDS
-
-    def __post_init__(self) -> None:
-        check_share("threshold", self.threshold)
-        for name in ("notes_tokens", "store_seconds", "reflection_seconds"):
-            if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} must be above 0, not {getattr(self, name)!r}")
+THRESHOLD: Final = 0.8
+"""The score from which an evaluator accepts that doesn't say ``passed`` itself."""
 
 
 class _Stopped(Exception):  # noqa: N818 - carries the verdict out of a step
@@ -74,24 +52,19 @@ class TaskRun:
     evaluator: Evaluator | None
     model: ChatModel | None
     """The one that reflects unless another is configured."""
-    options: EnsembleOptions
     reflector: TaskReflector
     session: Session
     inputs: Mapping[str, str]
     outcome: TaskOutcome
     done: anyio.Event = field(default_factory=anyio.Event)
-    bug: Exception | None = None
-    """A programming error of the agent, which no other run would mend."""
     notes: Notes | None = None
 
-    async def execute(self, context: Sequence[tuple[str, str]], advice: str = "") -> None:
+    async def execute(self, context: Sequence[tuple[str, str]]) -> None:
         """Run the task up to its acceptance, or to what stands in its way.
 
-        ``context`` holds descriptions and outputs of tasks before it, ``advice`` what a review of its phase said.
+        ``context`` holds descriptions and outputs of tasks before it.
         """
-        self.outcome, self.bug, self.notes = TaskOutcome(self.task, "accepted"), None, None
-        if advice:
-            context = [*context, ("Review of the earlier run", advice)]
+        self.outcome = TaskOutcome(self.task, "accepted")
         try:
             await self._accept(context)
         except _Stopped as stopped:
@@ -130,12 +103,12 @@ class TaskRun:
 
     async def _accept(self, context: Sequence[tuple[str, str]]) -> None:
         public = self.core.public()
-        await self._guard("input", (*self.options.input_guards, *self.task.input_guards), public)
+        await self._guard("input", self.task.input_guards, public)
         attempt = await self._attempt(await self._given(public, context))
         self.outcome = replace(self.outcome, attempt=attempt, output=attempt.output)
         if attempt.error is not None:
             raise _Stopped("failed", attempt.error)
-        await self._guard("output", (*self.options.output_guards, *self.task.output_guards), public, attempt)
+        await self._guard("output", self.task.output_guards, public, attempt)
         await self._evaluate(attempt)
         await self._review(public, attempt)
 
@@ -162,8 +135,8 @@ class TaskRun:
             self._tell(self.notes.problem)
         if not context and (shown is None or not shown.complete):
             return task
-        tokens, inputs = self.options.notes_tokens, {**self.task.inputs, **self.inputs}
-        return with_prompt(task, prompt_with(task, shown, context=context, max_tokens=tokens, inputs=inputs))
+        prompt = prompt_with(task, shown, context=context, inputs={**self.task.inputs, **self.inputs})
+        return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
 
     async def _attempt(self, task: Task) -> Attempt:
         run_id, number = self.session.id, self.session.attempt
@@ -176,7 +149,6 @@ class TaskRun:
         except HOPELESS:
             raise
         except Exception as error:  # noqa: BLE001 - becomes the attempt's error
-            self.bug = programming_error(error)
             said = f"the agent failed: {described(error)}"
             attempt = Attempt(error=said, seconds=time.monotonic() - started)
         await session.emit(AttemptFinished.of(attempt, run_id=run_id, attempt=number))
@@ -189,7 +161,7 @@ class TaskRun:
         with _failing("the evaluator failed"):
             verdict = await self.session.spending("evaluator", lambda: evaluator(self.core, attempt))
         self.outcome = replace(self.outcome, evaluation=verdict)
-        passed, number = verdict.meets(self.options.threshold), self.session.attempt
+        passed, number = verdict.meets(THRESHOLD), self.session.attempt
         await self.session.emit(
             Evaluated(run_id=self.session.id, attempt=number, score=verdict.score, passed=passed)
         )
@@ -198,11 +170,10 @@ class TaskRun:
             raise _Stopped("rejected", f"evaluator: {reason}")
 
     async def _review(self, task: Task, attempt: Attempt) -> None:
-        gate = self.task.review or self.options.review
-        if gate is None:
+        if self.task.review is None:
             return
         with _failing("the review failed"):
-            decision = await gate.decide(task, attempt, self.outcome.evaluation)
+            decision = await decision_of(self.task.review, task, attempt, self.outcome.evaluation)
         self.outcome = replace(self.outcome, decision=decision)
         if decision.verdict == "reject":
             raise _Stopped("rejected", f"review: {decision.text}")

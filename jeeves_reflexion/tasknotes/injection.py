@@ -1,17 +1,16 @@
-"""How the notes on a task stand in its prompt: before the task, as data, and never in its place."""
+"""How the notes on a task stand in its prompt: through the gate of the lessons, before the task, as data."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from jeeves_reflexion.lessons.screening.characters import inert
-from jeeves_reflexion.tasknotes.gate import admit
+from jeeves_reflexion.lessons.screening.characters import clean_characters, inert
+from jeeves_reflexion.lessons.screening.rules import screen
 from jeeves_reflexion.tasknotes.tasks import fill
-from jeeves_reflexion.tasknotes.values import TaskReflection
+from jeeves_reflexion.tasknotes.values import MARGIN, TaskReflection, changed_texts, storable, storable_text
 from jeeves_reflexion.text import cut_middle, estimate_tokens, one_line
 from jeeves_reflexion.types import Task
 
@@ -31,25 +30,47 @@ _POSING: Final = ("#", "\uff03", "\ufe5f", "```", "~~~")
 _RULE: Final = frozenset("-=_*")
 
 
+def admit(reflection: TaskReflection | None) -> tuple[TaskReflection | None, str]:
+    """Let a reflection through the gate.
+
+    Returns it without the texts that give orders to their reader (None if it had nothing else), and what was left out
+    and why, in words. Characters that hide or disguise are cleaned away, and secrets. A failed reflection is only
+    made storable: it is shown to nobody.
+    """
+    if reflection is None or not reflection.complete:
+        return (None if reflection is None else storable(reflection)), ""
+    refused: list[str] = []
+
+    def change(field: str, text: str, most: int) -> str:
+        text = text[: most + MARGIN]
+        # As it came, and as it reads where an order is broken into lines.
+        for reading in dict.fromkeys((text, " ".join(text.split()))):
+            if (finding := screen(reading)) is not None:
+                refused.append(f"{field} ({finding.kind}: it {finding.why})")
+                return ""
+        return storable_text(clean_characters(text), most)
+
+    clean = changed_texts(reflection, change)
+    texts = clean.texts
+    if (finding := screen(" ".join(" ".join(texts).split()))) is not None:  # an order in several pieces
+        refused.append(f"all of it ({finding.kind}: it {finding.why})")
+        texts = ()
+    return None if refused and not any(texts) else clean, "; ".join(refused)
+
+
 def prompt_with(
     task: Task,
     reflection: TaskReflection | None,
     *,
     context: Sequence[tuple[str, str]] = (),
     max_tokens: int = NOTES_TOKENS,
-    said: Collection[str] = (),
     inputs: Mapping[str, str] | None = None,
 ) -> str:
     """Return a prompt with the notes, then what came before, then the original.
 
-    ``context`` holds descriptions and outputs of tasks before this one; ``said`` what the agent is told elsewhere,
-    such as recalled lessons, which the notes then leave out; ``inputs`` fills placeholders of the notes.
+    ``context`` holds descriptions and outputs of tasks before this one; ``inputs`` fills placeholders of the notes.
     """
-    notes = (
-        ""
-        if reflection is None
-        else notes_section(reflection, max_tokens=max_tokens, said=said, inputs=inputs)
-    )
+    notes = "" if reflection is None else notes_section(reflection, max_tokens=max_tokens, inputs=inputs)
     parts = [notes] if notes else []
     if context:
         outputs = "\n\n".join(f"### {one_line(name)}\n{as_data(output)}" for name, output in context)
@@ -60,16 +81,10 @@ def prompt_with(
     return "\n\n".join(parts)
 
 
-def with_prompt(task: Task, prompt: str) -> Task:
-    """Return the task with such a prompt, which says what output is expected too."""
-    return replace(task, prompt=prompt, template=None, expected_output=None, id=task.id)
-
-
 def notes_section(
     reflection: TaskReflection,
     *,
     max_tokens: int = NOTES_TOKENS,
-    said: Collection[str] = (),
     inputs: Mapping[str, str] | None = None,
 ) -> str:
     """Return the notes as a section of at most ``max_tokens`` tokens; empty if there is nothing to say or no room.
@@ -81,27 +96,19 @@ def notes_section(
     clean, _ = admit(reflection)
     if clean is None or not clean.complete:
         return ""
-    known = {_key(text) for text in said}
     description, expected = (
         fill(text, inputs).strip() for text in (clean.refined_description, clean.refined_expected_output)
     )
-    observations, suggestions = (
-        [text for text in texts if _key(text) not in known]
-        for texts in (clean.observations, clean.suggestions)
-    )
-    section = _section(description, expected, observations, suggestions)
-    while estimate_tokens(section) > max_tokens and (observations or suggestions):
-        (suggestions or observations).pop()
-        section = _section(description, expected, observations, suggestions)
-    room = max_tokens - estimate_tokens(_section("-", "-", (), ()))
-    while estimate_tokens(section) > max_tokens:
-        if room <= 0:
-            return ""
-        # Both texts share the room, the longer one is cut first. Escaping may make them longer again.
-        share = min(estimate_tokens(expected), max(room // 2, room - estimate_tokens(description)))
-        short = cut_middle(expected, max(share, 1)) if expected else ""
-        section = _section(cut_middle(description, max(room - share, 1)), short, (), ())
-        room -= max(estimate_tokens(section) - max_tokens, 8)
+    observations, suggestions = [*clean.observations], [*clean.suggestions]
+    section, room = _section(description, expected, observations, suggestions), max_tokens
+    while section and estimate_tokens(section) > max_tokens:
+        if observations or suggestions:
+            (suggestions or observations).pop()
+            section = _section(description, expected, observations, suggestions)
+            continue
+        room = room * 9 // 10
+        short = [cut_middle(text, room) if room else "" for text in (description, expected)]
+        section = _section(short[0], short[1], (), ())
     return section
 
 
@@ -138,7 +145,3 @@ def _escaped(line: str) -> str:
 
 def _listed(texts: Sequence[str]) -> str:
     return "\n".join(f"- {_escaped(one_line(text))}" for text in texts if text.strip())
-
-
-def _key(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text)).casefold()

@@ -8,20 +8,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 
-from jeeves_reflexion.agents.function import as_agent
 from jeeves_reflexion.callables import run as run_callable
 from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.events import NotesApplied, NotesRolledBack, TaskReflectedEvent, Warned
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Session, logger
-from jeeves_reflexion.tasknotes.evolution import NoteHistory, says
-from jeeves_reflexion.tasknotes.gate import admit
-from jeeves_reflexion.tasknotes.injection import NOTES_TOKENS, prompt_with, with_prompt
+from jeeves_reflexion.tasknotes.evolution import NoteHistory
+from jeeves_reflexion.tasknotes.injection import admit
 from jeeves_reflexion.tasknotes.store import PlainStore, VersionedReflectionStore
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, failed_reflection, strategy_of
 from jeeves_reflexion.tasknotes.values import (
@@ -59,16 +57,10 @@ class TaskReflector:
 
     Serves many runs at once. A store with the two methods of :class:`ReflectionStore` alone is written under a lock
     of this process, so that no run count is lost within it; such a store gets neither scores nor rollbacks.
-    ``store_seconds`` and ``reflection_seconds`` bound each call of the store and of the strategy.
+    A call of the store may take 30 s, one of the strategy 300 s.
     """
 
-    def __init__(
-        self,
-        store: ReflectionStore | None,
-        *,
-        store_seconds: float = STORE_SECONDS,
-        reflection_seconds: float = REFLECTION_SECONDS,
-    ) -> None:
+    def __init__(self, store: ReflectionStore | None) -> None:
         if store is not None and (isinstance(store, type) or not isinstance(store, ReflectionStore)):
             given = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
             raise ConfigurationError(
@@ -76,8 +68,6 @@ class TaskReflector:
             )
         self.store = store
         self._notes = PlainStore(store) if store is not None and self.versioned is None else self.versioned
-        self._store_seconds = store_seconds
-        self._reflection_seconds = reflection_seconds
 
     @property
     def versioned(self) -> VersionedReflectionStore | None:
@@ -166,12 +156,12 @@ class TaskReflector:
 
     async def _history(self, store: AnyStore, identity: str) -> NoteHistory:
         found = await self._asked(lambda: store.history(identity))
-        return NoteHistory(identity) if found is None else _checked(found)
+        return NoteHistory(identity) if found is None else found
 
     async def _asked(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call of the store in time."""
         # As a session's, which makes an error of a cancellation that nobody asked for; it would else end the run.
-        return await _within(self._store_seconds, lambda: Session().spending("reflector", call))
+        return await _within(STORE_SECONDS, lambda: Session().spending("reflector", call))
 
     async def _reflection(
         self, strategy: ReflectionStrategy, given: ReflectionInput, session: Session
@@ -186,7 +176,7 @@ class TaskReflector:
             return found
 
         try:
-            found = await _within(self._reflection_seconds, lambda: session.spending("reflector", reflect))
+            found = await _within(REFLECTION_SECONDS, lambda: session.spending("reflector", reflect))
         except Exception as error:  # noqa: BLE001 - told by the record, and by a warning
             logger.warning("a reflection strategy failed: %s", redact(described(error)))
             return failed_reflection(given, described(error)), ""
@@ -204,11 +194,11 @@ class TaskReflector:
         commit = functools.partial(
             store.commit, task_identity(task), reflection, base=base, description=description
         )
-        stored = _checked(await self._asked(commit)).reflection
+        stored = (await self._asked(commit)).reflection
         if not reflection.complete:
             kept = self.versioned is not None and stored is not None and not stored.complete
             return stored if kept else None, problem
-        if stored is None or says(stored) != says(reflection):
+        if stored is None or stored.texts != reflection.texts:
             return None, await self.warn(session, "a reflection was counted and not taken", _NOT_TAKEN)
         event = TaskReflectedEvent(
             run_id=session.id,
@@ -219,40 +209,6 @@ class TaskReflector:
         )
         await session.emit(event)
         return stored, ""
-
-
-class NotedAgent:
-    """Shows an agent the notes of its task, beside the lessons that the loop recalled and without repeating them.
-
-    ``Reflexion(NotedAgent(agent, store), ...)`` recalls both; :meth:`TaskReflector.reflect` writes the notes once the
-    loop's output was accepted. A store that fails costs a warning.
-    """
-
-    def __init__(
-        self, agent: Callable[..., Any], store: ReflectionStore, *, notes_tokens: int = NOTES_TOKENS
-    ) -> None:
-        self.agent = as_agent(agent)
-        self.name = str(getattr(self.agent, "name", type(self.agent).__name__))
-        self.reflector = TaskReflector(store)
-        self._tokens = notes_tokens
-        for attribute in ("retry_safe", "reset", "model"):
-            if hasattr(self.agent, attribute):
-                setattr(self, attribute, getattr(self.agent, attribute))
-
-    async def __call__(self, task: Task, session: Session) -> Attempt:
-        """Try the task once."""
-        notes = await self.reflector.recall(task, session)
-        if notes.reflection is None or not notes.reflection.complete:
-            return await self.agent(task, session)
-        said = [line.removeprefix("- ") for block in session.blocks.values() for line in block.splitlines()]
-        prompt = prompt_with(task, notes.reflection, max_tokens=self._tokens, said=said)
-        return await self.agent(with_prompt(task, prompt), session)
-
-
-def _checked(history: object) -> NoteHistory:
-    if not isinstance(history, NoteHistory):
-        raise ConfigurationError(f"the reflection store returned {type(history).__name__}, no NoteHistory")
-    return history
 
 
 async def _within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:

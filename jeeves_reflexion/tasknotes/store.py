@@ -8,7 +8,6 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,7 +28,7 @@ from jeeves_reflexion.tasknotes.evolution import (
     with_replacement,
     with_score,
 )
-from jeeves_reflexion.tasknotes.records import FileRecords, MemoryRecords, SqliteRecords
+from jeeves_reflexion.tasknotes.records import SqliteRecords
 from jeeves_reflexion.tasknotes.values import ReflectionStore, ReflectionStoreError, TaskReflection
 from jeeves_reflexion.values import check_share
 from vectorstores.base import ConflictError, RecordStore, VectorStoreError
@@ -39,14 +38,6 @@ TRIES: Final = 500
 """So often a change is tried again because another writer was faster. Each time one of them has got through."""
 
 _LONGEST_WAIT: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryPage:
-    """Part of a list of histories; ``next`` goes to the next call as ``after``."""
-
-    histories: tuple[NoteHistory, ...]
-    next: str | None
 
 
 class VersionedReflectionStore:
@@ -148,11 +139,18 @@ class VersionedReflectionStore:
         with _store_errors("forget task notes"):
             return await (await self._opened()).delete_records(COLLECTION, [task_identity]) > 0
 
-    async def list(self, *, after: str | None = None, limit: int = 100) -> HistoryPage:
-        """Return the notes of all tasks in the order in which they were first written, a page at a time."""
+    async def list(self) -> tuple[NoteHistory, ...]:
+        """Return the notes of all tasks in the order in which they were first written."""
+        found: list[NoteHistory] = []
+        after: str | None = None
         with _store_errors("list task notes"):
-            page = await (await self._opened()).scan_records(COLLECTION, after=after, limit=limit)
-        return HistoryPage(tuple(history_of(each.key, each.value) for each in page.records), page.next)
+            records = await self._opened()
+            while True:
+                page = await records.scan_records(COLLECTION, after=after)
+                found += [history_of(each.key, each.value) for each in page.records]
+                if page.next is None:
+                    return tuple(found)
+                after = page.next
 
     async def close(self) -> None:
         """Close the store below."""
@@ -211,7 +209,7 @@ class InMemoryReflectionStore(VersionedReflectionStore):
     """Task notes that are gone with this object; safe for tasks and threads at once."""
 
     def __init__(self) -> None:
-        self._kept = MemoryRecords()
+        self._kept = SqliteRecords()
         super().__init__(self._kept)
 
     def __len__(self) -> int:
@@ -223,23 +221,11 @@ class InMemoryReflectionStore(VersionedReflectionStore):
     @property
     def size(self) -> int:
         """The number of tasks that have notes."""
-        return len(self._kept.kept)
+        return self._kept.count()
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._kept.kept.clear()
-
-
-class FileReflectionStore(VersionedReflectionStore):
-    """Task notes in a folder, shared by the processes of one machine; durable when a call returns.
-
-    There is one JSON file for each task, to be read and kept under version control. The folder is made at the first
-    write, for this user alone. A file is replaced whole under a lock, so that a reader never sees half of one.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        super().__init__(FileRecords(self.folder))
+        self._kept.clear()
 
 
 class SqliteReflectionStore(VersionedReflectionStore):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jeeves_reflexion.errors import ConfigurationError, described
 from jeeves_reflexion.lessons.screening.characters import inert
@@ -35,6 +35,8 @@ SCHEMA: Final[Mapping[str, JSON]] = {
     "required": [*SECTIONS],
     "additionalProperties": False,
 }
+OUTPUT_TOKENS: Final = 6000
+"""How much of the output a model sees."""
 _FIRST: Final = "None: this is the first run."
 _STEADY: Final = Sampling(temperature=0.0)
 _CALL_FAILED: Final = "LLM call failed"
@@ -97,25 +99,14 @@ class LlmReflectionStrategy:
     A reply without any of the four sections is asked for once more, with the problem shown. A section that is missing
     is taken from the prior reflection, else from the task. When the model fails or can't be understood, nothing is
     raised: a :class:`TaskReflection` comes back that says so in its observations and in ``failure``. ``prompt`` is
-    a text or a file in place of the instructions; ``output_tokens`` is how much of the output the model sees.
+    a text or a file in place of the instructions.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        prompt: str | Path | None = None,
-        structured: bool = True,
-        output_tokens: int = 6000,
-    ) -> None:
+    def __init__(self, model: ChatModel, *, prompt: str | Path | None = None) -> None:
         if not isinstance(model, ChatModel):
             raise ConfigurationError(f"model must be a ChatModel, not {type(model).__name__}")
-        if output_tokens < 1:
-            raise ConfigurationError(f"output_tokens must be at least 1, not {output_tokens}")
         self.model = model
         self._system = Message("system", read_prompt(prompt, "jeeves_reflexion.tasknotes", "reflection.md"))
-        self._schema = SCHEMA if structured else None
-        self._tokens = output_tokens
 
     async def reflect(self, given: ReflectionInput) -> TaskReflection:
         """Return the reflection on an accepted run."""
@@ -124,19 +115,19 @@ class LlmReflectionStrategy:
         except Exception as error:  # noqa: BLE001 - whatever it is, a run that was accepted stays accepted
             logger.warning("reflection on a task failed: %s", redact(described(error)))
             return failed_reflection(given, f"{_CALL_FAILED} ({described(error)})")
-        if not sections.readable:
+        if not any(sections):
             return failed_reflection(
                 given, "the reply could not be read: none of the four sections was in it"
             )
         return _reflection(given, sections)
 
     async def _ask(self, given: ReflectionInput) -> Sections:
-        messages = [self._system, Message("user", material(given, self._tokens))]
+        messages = [self._system, Message("user", material(given))]
         sections = Sections()
         for _ in range(2):
-            completion = await ask(self.model, messages, schema=self._schema, sampling=_STEADY)
+            completion = await ask(self.model, messages, schema=SCHEMA, sampling=_STEADY)
             sections = read_sections(completion.text)
-            if sections.readable:
+            if any(sections):
                 break
             problem = (
                 "Your answer can't be used: it has none of the four sections. Answer in the form asked for."
@@ -145,19 +136,13 @@ class LlmReflectionStrategy:
         return sections
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(NamedTuple):
     """What a reply says; what it doesn't is empty."""
 
     refined_description: str = ""
     refined_expected_output: str = ""
     observations: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
-
-    @property
-    def readable(self) -> bool:
-        """Whether the reply says anything of what it was asked for."""
-        return self != Sections()
 
 
 def read_sections(text: str) -> Sections:
@@ -189,35 +174,24 @@ def _items(value: JSON) -> tuple[str, ...]:
     return listed(text for text in texts if isinstance(text, str))
 
 
-def material(given: ReflectionInput, output_tokens: int) -> str:
+def material(given: ReflectionInput) -> str:
     """Return what a model is shown of a run, each part in a fence that nothing in it can close."""
     parts = [fence("task_description", given.description)]
     if given.task.prompt != given.description:
         parts.append(fence("task_of_this_run", given.task.prompt))
     parts.append(fence("expected_output", given.expected_output or "Nothing is said of it."))
-    parts.append(fence("output", cut_middle(given.task_output, output_tokens)))
+    parts.append(fence("output", cut_middle(given.task_output, OUTPUT_TOKENS)))
     verdict = given.evaluation
     if verdict is not None:
         score = "no score" if verdict.score is None else f"score {verdict.score:.2f}"
         faults = bullets([*verdict.issues, *verdict.suggestions])
         parts.append(fence("verdict", "\n".join(part for part in (score, verdict.rationale, faults) if part)))
-    parts.append(fence("earlier_notes", inert(_earlier(given.prior_reflection))))
-    return "\n\n".join(parts)
-
-
-def _earlier(prior: TaskReflection | None) -> str:
-    if prior is None:
-        return _FIRST
-    return "\n\n".join(
-        part
-        for part in (
-            prior.refined_description,
-            prior.refined_expected_output,
-            bullets(prior.observations),
-            bullets(prior.suggestions),
-        )
-        if part
+    prior = given.prior_reflection
+    told = (
+        () if prior is None else (*prior.texts[:2], bullets(prior.observations), bullets(prior.suggestions))
     )
+    parts.append(fence("earlier_notes", inert("\n\n".join(filter(None, told)) or _FIRST)))
+    return "\n\n".join(parts)
 
 
 def _reflection(given: ReflectionInput, sections: Sections) -> TaskReflection:

@@ -14,17 +14,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-import anyio
-
 from jeeves_reflexion.callables import run, takes
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.summary import counted, shortened
 from jeeves_reflexion.tasknotes.strategy import ReflectionConfig, as_config
-from jeeves_reflexion.tasknotes.values import TaskReflection, description_of, task_identity
+from jeeves_reflexion.tasknotes.values import TaskReflection, task_identity
 from jeeves_reflexion.types import JSON, Attempt, Evaluation
 from jeeves_reflexion.types import Task as CoreTask
-from jeeves_reflexion.values import check_whole
 
 InputGuard: TypeAlias = Callable[..., Any]
 """``(task)`` before the agent is asked; sync or async. None or True lets it pass, False or a reason refuses it."""
@@ -32,12 +29,15 @@ InputGuard: TypeAlias = Callable[..., Any]
 OutputGuard: TypeAlias = Callable[..., Any]
 """``(task, attempt)``, or the output alone; answers like an :data:`InputGuard`."""
 
-Verdict: TypeAlias = Literal["accept", "edit", "reject", "retry"]
+Reviewer: TypeAlias = Callable[..., Any]
+"""``(task, attempt, evaluation)``, or the outcomes of a phase; returns a :class:`ReviewDecision`; sync or async."""
+
+Verdict: TypeAlias = Literal["accept", "edit", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """What a reviewer decides. ``text`` is the edited output, the reason of a rejection, or advice for a retry."""
+    """What a reviewer decides. ``text`` is the edited output, or the reason of a rejection."""
 
     verdict: Verdict
     text: str = ""
@@ -49,7 +49,7 @@ class ReviewDecision:
 
     @classmethod
     def edit(cls, output: str) -> ReviewDecision:
-        """Take this output in its place."""
+        """Take this output in its place; a review of a phase can't."""
         return cls("edit", output)
 
     @classmethod
@@ -57,49 +57,20 @@ class ReviewDecision:
         """Don't take it: nothing is learned from the run."""
         return cls("reject", reason)
 
-    @classmethod
-    def retry(cls, advice: str) -> ReviewDecision:
-        """Run the phase again with this advice; a review of a phase alone may say so."""
-        return cls("retry", advice)
 
+async def decision_of(
+    reviewer: Reviewer, *given: object, verdicts: Collection[Verdict] = ("accept", "edit", "reject")
+) -> ReviewDecision:
+    """Return what a reviewer answers.
 
-@dataclass(frozen=True, slots=True)
-class ReviewGate:
-    """A review of a task's output by ``reviewer(task, attempt, evaluation)``, sync or async.
-
-    Without an answer within ``timeout`` seconds, ``on_timeout`` is the answer. Raises :class:`ConfigurationError` for
-    values that can't be.
+    Raises what it raises, and :class:`ConfigurationError` for an answer that is none of ``verdicts``.
     """
-
-    reviewer: Callable[..., Any]
-    timeout: float | None = None
-    on_timeout: Literal["accept", "reject"] = "reject"
-
-    def __post_init__(self) -> None:
-        if not callable(self.reviewer):
-            raise ConfigurationError(f"reviewer must be callable, not {type(self.reviewer).__name__}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise ConfigurationError(f"timeout must be above 0 or None, not {self.timeout!r}")
-        if self.on_timeout not in ("accept", "reject"):
-            raise ConfigurationError(f"on_timeout must be 'accept' or 'reject', not {self.on_timeout!r}")
-
-    async def decide(
-        self, *given: object, verdicts: Collection[Verdict] = ("accept", "edit", "reject")
-    ) -> ReviewDecision:
-        """Return what the reviewer answers in time, or what stands for an answer.
-
-        Raises what it raises, and :class:`ConfigurationError` for an answer that is none of ``verdicts``.
-        """
-        with anyio.move_on_after(self.timeout):
-            answer = await run(self.reviewer, functools.partial(self.reviewer, *given))
-            if not isinstance(answer, ReviewDecision) or answer.verdict not in verdicts:
-                raise ConfigurationError(
-                    f"a review must return a ReviewDecision ({', '.join(verdicts)}), not {answer!r}"
-                )
-            return answer
-        if self.on_timeout == "accept":
-            return ReviewDecision.accept()
-        return ReviewDecision.reject(f"no review within {self.timeout:g} s")
+    answer = await run(reviewer, functools.partial(reviewer, *given))
+    if not isinstance(answer, ReviewDecision) or answer.verdict not in verdicts:
+        raise ConfigurationError(
+            f"a review must return a ReviewDecision ({', '.join(verdicts)}), not {answer!r}"
+        )
+    return answer
 
 
 async def refusal(
@@ -129,7 +100,7 @@ class EnsembleTask:
     of the run; ``{{topic}}`` is the text ``{topic}``. Without any inputs both are taken as they stand. ``reflect`` is
     True, False or a :class:`ReflectionConfig`. ``agent`` is any callable that
     :func:`~jeeves_reflexion.agents.as_agent` takes, or a model; left out, the ensemble's. ``context`` names tasks of
-    the same run whose outputs this one is told. ``prompt`` is the text of this run where it was filled in elsewhere.
+    the same run whose outputs this one is told.
     Two tasks are equal only if they are one object.
     """
 
@@ -138,7 +109,7 @@ class EnsembleTask:
     reflect: bool | ReflectionConfig = False
     agent: ChatModel | Callable[..., Any] | None = None
     evaluator: ChatModel | Callable[..., Any] | None = None
-    review: ReviewGate | None = None
+    review: Reviewer | None = None
     input_guards: Sequence[InputGuard] = ()
     output_guards: Sequence[OutputGuard] = ()
     context: Sequence[EnsembleTask] = ()
@@ -146,40 +117,28 @@ class EnsembleTask:
     kind: str | None = None
     reference: JSON = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
-    prompt: str | None = None
     id: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.description, str) or not self.description.strip():
             raise ConfigurationError("EnsembleTask.description is empty: say what is asked")
         as_config(self.reflect)
+        _check_reviewer(self.review)
         for name in ("input_guards", "output_guards", "context"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
 
     @classmethod
-    def of(
-        cls, task: CoreTask | EnsembleTask | str, *, reflect: bool | ReflectionConfig = False
-    ) -> EnsembleTask:
-        """Return the ensemble task that a task or a text stands for; an ensemble task as it is."""
+    def of(cls, task: EnsembleTask | str) -> EnsembleTask:
+        """Return the task that a text stands for; an ensemble task as it is."""
         if isinstance(task, EnsembleTask):
             return task
-        if isinstance(task, str):
-            return cls(task, reflect=reflect)
-        if not isinstance(task, CoreTask):
+        if not isinstance(task, str):
             raise ConfigurationError(
-                f"a task must be an EnsembleTask, a Task or a text, not {type(task).__name__}"
+                "a task must be an EnsembleTask (jeeves_reflexion.tasknotes.Task) or a text, not "
+                f"{type(task).__module__}.{type(task).__qualname__}"
             )
-        return cls(
-            description_of(task),
-            task.expected_output,
-            reflect=reflect,
-            kind=task.kind,
-            reference=task.reference,
-            metadata=task.metadata,
-            prompt=None if task.template is None else task.prompt,
-            id=task.id,
-        )
+        return cls(task)
 
     @property
     def reflection(self) -> ReflectionConfig | None:
@@ -194,7 +153,7 @@ class EnsembleTask:
     def bound(self, inputs: Mapping[str, str] | None = None) -> CoreTask:
         """Return the task of one run. Raises :class:`ConfigurationError` for a placeholder without its input."""
         given = {**self.inputs, **(inputs or {})}
-        prompt = self.prompt if self.prompt is not None else _filled(self.description, given)
+        prompt = _filled(self.description, given)
         return CoreTask(
             prompt,
             template=self.description if prompt != self.description else None,
@@ -214,12 +173,10 @@ def fill(text: str, inputs: Mapping[str, object] | None) -> str:
     if not inputs:
         return text
 
-    return _PLACE.sub(
-        lambda match: (
-            f"{{{match['literal']}}}" if match["literal"] else str(inputs.get(match["name"], match[0]))
-        ),
-        text,
-    )
+    def filled(match: re.Match[str]) -> str:
+        return f"{{{match['literal']}}}" if match["literal"] else str(inputs.get(match["name"], match[0]))
+
+    return _PLACE.sub(filled, text)
 
 
 def _filled(text: str, inputs: Mapping[str, object]) -> str:
@@ -233,36 +190,31 @@ def _filled(text: str, inputs: Mapping[str, object]) -> str:
     return fill(text, inputs)
 
 
+def _check_reviewer(review: object) -> None:
+    if review is not None and not callable(review):
+        raise ConfigurationError(f"review must be callable, not {type(review).__name__}")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Phase:
     """Tasks that are accepted together: nothing is learned from any of them until the review accepts them all.
 
-    ``review`` is called with the outcomes and answers with a :class:`ReviewDecision` (accept, reject or retry), sync
-    or async, within ``timeout`` seconds; ``max_retries`` bounds the retries, after which the phase is rejected.
-    ``reflect``, as of a task, holds for its tasks that have none of their own.
+    ``review`` is called with the outcomes and accepts or rejects. ``reflect``, as of a task, holds for its tasks that
+    have none of their own.
     """
 
     name: str
     tasks: Sequence[EnsembleTask]
-    review: Callable[..., Any] | None = None
-    max_retries: int = 1
-    timeout: float | None = None
-    on_timeout: Literal["accept", "reject"] = "reject"
+    review: Reviewer | None = None
     reflect: bool | ReflectionConfig = False
 
     def __post_init__(self) -> None:
         as_config(self.reflect)
-        _ = self.gate  # refuses what can't be
-        check_whole("max_retries", self.max_retries, least=0)
+        _check_reviewer(self.review)
         given: object = self.tasks
         if isinstance(given, str):  # its letters would be the tasks
             raise ConfigurationError(f"Phase.tasks must be a list of tasks, not {given!r}")
         object.__setattr__(self, "tasks", tuple(EnsembleTask.of(task) for task in self.tasks))
-
-    @property
-    def gate(self) -> ReviewGate:
-        """Its review as a gate; one that accepts where it has none."""
-        return ReviewGate(self.review or ReviewDecision.accept, self.timeout, self.on_timeout)
 
     def reflection_of(self, task: EnsembleTask) -> ReflectionConfig | None:
         """Return how a task of the phase is reflected on; None for not at all."""

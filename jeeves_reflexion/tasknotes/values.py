@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
+from jeeves_reflexion.lessons.gate import uncovered
 from jeeves_reflexion.types import Attempt, Evaluation, Task
 from jeeves_reflexion.values import check_whole, checked_settings
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 FAILED: Final = "Reflection could not be completed"
 """What an observation of a failed reflection begins with, so that it is known in a store without ``failure``."""
+
+
+MOST_CHARACTERS: Final = 12_000
+MOST_ITEMS: Final = 20
+MOST_ITEM_CHARACTERS: Final = 1000
+MARGIN: Final = 1000
+"""Texts are looked through a little beyond their cut, so that a secret there is found whole."""
 
 
 class ReflectionStoreError(LessonStoreError):
@@ -124,6 +132,40 @@ class TaskReflection:
 
 def _tells_failure(observation: str) -> bool:
     return observation.lstrip(" \t-*").casefold().startswith(FAILED.casefold())
+
+
+def storable(reflection: TaskReflection) -> TaskReflection:
+    """Return a reflection without secrets, of characters that every store holds, and no longer than it may be.
+
+    Without bounds it would grow over many runs.
+    """
+    return changed_texts(reflection, lambda _, text, most: storable_text(text, most))
+
+
+def storable_text(text: str, most: int) -> str:
+    """Return a text without secrets, of characters that every store holds, and of at most so many."""
+    text = uncovered(text[: most + MARGIN])
+    return text[:most].replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def changed_texts(reflection: TaskReflection, change: Callable[[str, str, int], str]) -> TaskReflection:
+    """Return a reflection of what ``change`` makes of each field's name, text and most characters."""
+
+    def items(field: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+        changed = ((text, change(field, text, MOST_ITEM_CHARACTERS)) for text in texts[:MOST_ITEMS])
+        return tuple(new for text, new in changed if new or not text)
+
+    failure = reflection.failure
+    return replace(
+        reflection,
+        refined_description=change("refined_description", reflection.refined_description, MOST_CHARACTERS),
+        refined_expected_output=change(
+            "refined_expected_output", reflection.refined_expected_output, MOST_CHARACTERS
+        ),
+        observations=items("observations", reflection.observations),
+        suggestions=items("suggestions", reflection.suggestions),
+        failure=None if failure is None else change("failure", failure, MOST_ITEM_CHARACTERS),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from jeeves_reflexion.reflections.forms import (
     procedure_in,
     steps_of,
 )
-from jeeves_reflexion.reflections.lesson_files import lesson_of_markdown
 from jeeves_reflexion.reflections.markdown import escaped, from_markdown, summary_of
 from jeeves_reflexion.revisers import Edit, apply_edits, parse_edits
 from jeeves_reflexion.revisers.edits import holds_markers
@@ -71,10 +70,6 @@ READERS = {
     "parse_edits": parse_edits,
     "holds_markers": holds_markers,
     "whole_text": partial(whole_text, old="old", tag="text"),
-    "lesson_of_markdown": lesson_of_markdown,
-    "lesson of Markdown": lambda text: lesson_of_markdown(
-        f"# Lesson: 2026-01-01 - a - task\n\nOpen it.\n\n{text}"
-    ),
     "from_markdown": from_markdown,
     "summary_of": summary_of,
     "slug": slug,

@@ -28,7 +28,6 @@ from jeeves_reflexion import (
 from jeeves_reflexion.cli.screen import plain
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.models import Retry
-from jeeves_reflexion.tasknotes import EnsembleOptions
 
 WRONG = [
     (lambda: Attempt(output=3), r"Attempt\.output must be a text \(str\), not 3"),
@@ -135,9 +134,6 @@ def test_what_is_no_number_after_all_is_a_value_error(make, name, number):
         (RefinementOptions, "timeout"),
         (Retry, "retries"),
         (Retry, "first_wait"),
-        (EnsembleOptions, "notes_tokens"),
-        (EnsembleOptions, "threshold"),
-        (EnsembleOptions, "store_seconds"),
     ],
 )
 def test_a_setting_that_can_be_no_such_number_is_refused_by_name(kind, name, value):

@@ -124,6 +124,6 @@ async def test_no_marker_of_a_chat_template_reaches_a_model_that_judges_or_conso
     await LLMConsolidator(shown.model)([lesson(f"Look left {FORGED}", "own"), lesson("Look right.", "own")])
     notes = TaskReflection.of_first_run(f"Look left {FORGED}", "", [f"Look {FORGED}"], [])
     given = ReflectionInput(Task("Look."), "out", notes)
-    prompts = [*shown.prompts, material(given, 1000)]
+    prompts = [*shown.prompts, material(given)]
     assert sum("AVAILABLE_TOOLS" in prompt for prompt in prompts) == 3
     assert not any(marker in prompt for marker in ("<｜", "<|", "[AVAILABLE_TOOLS]") for prompt in prompts)

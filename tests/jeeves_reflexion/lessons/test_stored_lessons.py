@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 
@@ -22,8 +21,6 @@ from jeeves_reflexion import (
 from jeeves_reflexion.lessons.exchange import from_line, to_line
 from jeeves_reflexion.lessons.gate import clean
 from jeeves_reflexion.lessons.history import HISTORY, Change
-from jeeves_reflexion.reflections.lesson_files import lesson_markdown, lesson_of_markdown
-from jeeves_reflexion.reflections.markdown import MarkdownError
 from vectorstores.base import Chunk
 
 pytestmark = pytest.mark.anyio
@@ -56,21 +53,6 @@ def poison(request) -> Lesson:
 def test_no_line_brings_it_in(poison):
     with pytest.raises(ConfigurationError, match=r"created_at|metadata"):
         from_line(to_line(poison, ["task"]))
-
-
-def test_no_markdown_file_brings_it_in(poison):
-    text = lesson_markdown(ONE)
-    data = json.dumps({"created_at": poison.provenance.created_at, "extra": dict(poison.metadata)})[1:-1]
-    text = text.replace('"created_at":12.5,"extra":{}', data)
-    with pytest.raises(MarkdownError, match=r"created_at|metadata"):
-        lesson_of_markdown(text)
-
-
-@pytest.mark.parametrize("data", ["[]", "5", "[" * 100_000, '{"lesson_id": 3}', "{}"])
-def test_data_of_a_markdown_file_that_is_none_is_named(data):
-    head = lesson_markdown(ONE).partition("<!--")[0]
-    with pytest.raises(MarkdownError, match="the data can't be read"):
-        lesson_of_markdown(f"{head}<!-- jeeves-reflexion lesson: {data} -->\n")
 
 
 async def test_no_program_stores_it(poison, make):

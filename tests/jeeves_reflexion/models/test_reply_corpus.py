@@ -93,7 +93,7 @@ async def json_value(line):
 
 async def notes(line):
     given = ReflectionInput(Task("the task", expected_output="the form"), "the output")
-    read = await LlmReflectionStrategy(says(line), structured=False).reflect(given)
+    read = await LlmReflectionStrategy(says(line)).reflect(given)
     if not read.complete:
         return UNREADABLE
     fields = {name: getattr(read, name) for name in line["expect"] if name != "unreadable"}

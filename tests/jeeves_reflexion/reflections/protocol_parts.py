@@ -6,7 +6,7 @@ import datetime
 import json
 
 from jeeves_reflexion import Attempt, Evaluation, Provenance, Reflection, Task, Trial
-from jeeves_reflexion.reflections.forms import decision_reflection, make_reflection
+from jeeves_reflexion.reflections.forms import make_reflection
 from jeeves_reflexion.reflections.markdown import Entry, entry_of
 
 FAILED_FIELDS = {
@@ -48,9 +48,12 @@ def success() -> Reflection:
 
 
 def decision() -> Reflection:
-    return decision_reflection(
-        "Use the API.", alternatives="Scrape the pages; buy the data.", why="It is allowed and it is stable."
-    )
+    fields = {
+        "decision": "Use the API.",
+        "alternatives": "Scrape the pages; buy the data.",
+        "why_chosen": "It is allowed and it is stable.",
+    }
+    return make_reflection("decision", fields)
 
 
 def at(day: int, *, month: int = 3, year: int = 2026, hour: int = 12) -> float:

@@ -42,6 +42,7 @@ from jeeves_reflexion.reflections.forms import (
 from jeeves_reflexion.reflections.journal import ReflectionJournal
 from jeeves_reflexion.reflections.policy import ReflectionOwedError, ReflectionPolicy
 from jeeves_reflexion.reflections.reflector import StructuredReflector
+from jeeves_reflexion.text import read_prompt
 from jeeves_reflexion.types import Reflection
 
 pytestmark = pytest.mark.anyio
@@ -67,20 +68,19 @@ def test_the_table_of_outcomes():
 
 async def test_x01_after_a_failed_task_no_other_until_the_full_reflection_is_stored(journal):
     policy = ReflectionPolicy(journal)
-    assert await policy.may_take_next("researcher")
+    assert not await policy.owed("researcher")
     await policy.finished("researcher", TASK, "failed", run_id="run-1", attempt=1)
     with pytest.raises(ReflectionOwedError, match=r"What happened\?.*Tactical rule candidate") as caught:
         await policy.require("researcher")
     assert [duty.outcome for duty in caught.value.owed] == ["failed"]
-    assert await policy.may_take_next("writer")  # it is the agent's own debt
+    assert not await policy.owed("writer")  # it is the agent's own debt
 
-    again = ReflectionPolicy(ReflectionJournal(journal.folder))  # a restart forgives nothing
     await journal.record(TASK, partial(), provenance=source("researcher"))  # the short form does not do
-    assert not await again.may_take_next("researcher")
+    assert await policy.owed("researcher")
     await journal.record(TASK, failed(), provenance=source("researcher", run_id="another"))
-    assert not await again.may_take_next("researcher")
+    assert await policy.owed("researcher")
     await journal.record(TASK, failed(), provenance=source("researcher"))
-    await again.require("researcher")
+    await policy.require("researcher")
     assert await policy.owed("researcher") == ()
 
 
@@ -88,9 +88,9 @@ async def test_x01_without_runs_a_later_reflection_on_the_task_pays(journal):
     policy = ReflectionPolicy(journal)
     await journal.record(TASK, failed(), provenance=source("a", run_id=""))  # written before the task ended
     await policy.finished("a", TASK, "failed")
-    assert not await policy.may_take_next("a")
+    assert await policy.owed("a")
     await journal.record(TASK, failed(), provenance=source("a", when=4e9, run_id=""))
-    assert await policy.may_take_next("a")
+    assert not await policy.owed("a")
 
 
 async def test_x01_what_a_run_left_without_a_reflection_is_owed(journal):
@@ -106,15 +106,15 @@ async def test_x01_what_a_run_left_without_a_reflection_is_owed(journal):
 async def test_x02_after_a_partial_task_the_short_form_is_owed(journal):
     policy = ReflectionPolicy(journal)
     await policy.finished("a", TASK, "partial", run_id="run-1", attempt=1)
-    assert not await policy.may_take_next("a")
+    assert await policy.owed("a")
     await journal.record(TASK, partial(), provenance=source("a"))
-    assert await policy.may_take_next("a")
+    assert not await policy.owed("a")
 
 
 async def test_x03_a_success_owes_nothing(journal):
     policy = ReflectionPolicy(journal)
     assert await policy.finished("a", TASK, "success") is None
-    assert await policy.may_take_next("a")
+    assert not await policy.owed("a")
     assert not journal.folder.exists()
 
 
@@ -124,12 +124,13 @@ async def test_x04_a_decision_without_its_reflection_is_only_a_warning(journal, 
     assert duty is not None
     assert not duty.required
     with caplog.at_level(logging.WARNING, "jeeves_reflexion"):
-        assert await policy.may_take_next("a")
-    assert "recommended" in caplog.text
+        for _ in range(2):
+            await policy.require("a")
+    assert caplog.text.count("recommended") == 1
     caplog.clear()
     await policy.finished("a", TASK, "decision", run_id="run-1", attempt=1)
     await journal.record(TASK, decision(), provenance=source("a"))
-    assert await policy.may_take_next("a")
+    await policy.require("a")
     assert caplog.text == ""
 
 
@@ -176,8 +177,7 @@ async def test_x05_the_reflector_asks_once_more_and_names_the_field():
 
 @pytest.mark.parametrize("outcome", list(FORMS))
 def test_x11_the_prompts_ask_for_each_field(outcome):
-    reflector = StructuredReflector(ScriptedModel([]))
-    prompt = reflector._prompts[outcome]
+    prompt = read_prompt(None, "jeeves_reflexion.reflections", f"{outcome}.md")
     assert all(f'"{key}"' in prompt for key in FORMS[outcome].keys)
     assert ("facts" in prompt) == (outcome in ("failed", "partial"))
     if outcome == "failed":
@@ -302,13 +302,10 @@ async def made_twice(text: str, outcome: str) -> None:
 async def test_a_decision_is_reflected_on_by_request():
     fields = dict(decision().fields)
     model = ScriptedModel([json.dumps({**fields, "important": True, "rule": RULE, "steps": []})])
-    made = await StructuredReflector(model).decide(
-        TASK, "use the API", alternatives=["scrape"], context="it is allowed"
-    )
+    made = await StructuredReflector(model).decide(TASK, "use the API, do not scrape: it is allowed")
     assert (made.outcome, made.fields, made.principle) == ("decision", fields, principle_of(RULE))
     assert made.lesson == "Use the API: It is allowed and it is stable."
-    shown = model.calls[0].messages[1].content
-    assert all(part in shown for part in ("use the API", "- scrape", "it is allowed"))
+    assert "use the API, do not scrape" in model.calls[0].messages[1].content
 
 
 VERDICTS = [
@@ -385,24 +382,10 @@ async def test_a_form_that_says_that_there_is_no_lesson_teaches_none():
 
 
 async def test_what_can_not_work_is_refused():
-    model = ScriptedModel([])
-    for arguments in ({"trajectory_tokens": 0}, {"partial_from": 1.5}, {"prompts": {"lost": "x"}}):
-        with pytest.raises(ConfigurationError):
-            StructuredReflector(model, **arguments)
     with pytest.raises(ConfigurationError, match="at least one trial"):
-        await StructuredReflector(model)(TASK, [])
+        await StructuredReflector(ScriptedModel([]))(TASK, [])
     with pytest.raises(UnreadableReplyError, match=r"What happened\?"):
         await StructuredReflector(ScriptedModel(["I can't.", "{not json"]))(TASK, [trial()])
-
-
-async def test_prompts_can_be_replaced(tmp_path):
-    path = tmp_path / "mine.md"
-    path.write_text("My words.")
-    model = ScriptedModel([reply()])
-    await StructuredReflector(model, prompts={"failed": path})(TASK, [trial()])
-    assert model.calls[0].messages[0].content == "My words."
-    assert model.calls[0].schema is not None
-    assert set(FAILED_FIELDS) < set(model.calls[0].schema["properties"])  # type: ignore[arg-type,call-overload]
 
 
 def test_the_lesson_is_the_forms_own_sentence():

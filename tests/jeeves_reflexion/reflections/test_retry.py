@@ -183,7 +183,7 @@ def test_the_presets_figures_and_what_a_user_may_change():
     assert isinstance(Reflexion(model=model, lesson_store=library).reflector, StructuredReflector)
     for arguments, says in (
         ({"preset": "seed003"}, "preset must be 'structured_reflections'"),
-        ({"reflector_prompt": "x"}, "prompts="),
+        ({"reflector_prompt": "x"}, "make_reflection"),
         ({"max_attempts": 0}, "max_attempts must be"),
         ({"top_k_lessons": 0}, "top_k_lessons must be"),
     ):
@@ -288,7 +288,7 @@ async def test_x01_an_attempt_without_a_verdict_and_a_loop_that_does_not_learn_w
     assert (await silent.run(TASK)).stop_reason == "unscorable"
     control = loop(ScriptedModel(["wrong"] * 4), options=LoopOptions(learn=False), lesson_store=library)
     assert (await control.run(TASK)).stop_reason == "max_attempts"
-    assert await ReflectionPolicy(library.journal).owed("react") == ()
+    assert await library.policy.owed("react") == ()
 
 
 async def test_x01_the_agent_takes_no_other_task_until_the_reflection_is_there(tmp_path):
@@ -306,6 +306,7 @@ async def test_x01_the_agent_takes_no_other_task_until_the_reflection_is_there(t
     assert str(journal.folder / "react") in str(caught.value)
     assert len(agent.calls) == 1
     by_hand = to_markdown(entry()).split("<!--")[0]
+    (journal.folder / "react").mkdir(parents=True)
     (journal.folder / "react" / "2026-03-01-by-hand.md").write_text(by_hand, "utf-8")
     assert (await looped.run(Task("Another task"))).passed
 

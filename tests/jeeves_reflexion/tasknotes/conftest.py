@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from jeeves_reflexion.tasknotes import (
-    FileReflectionStore,
     InMemoryReflectionStore,
     SqliteReflectionStore,
     VersionedReflectionStore,
@@ -17,7 +16,7 @@ from jeeves_reflexion.tasknotes import (
 from vectorstores import HashingEmbedder, open_store
 
 
-@pytest.fixture(params=["memory", "sqlite", "files", "lesson-store", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "lesson-store", "postgres"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, anyio_backend: str
 ) -> AsyncIterator[VersionedReflectionStore]:
@@ -28,8 +27,6 @@ async def store(
             made = InMemoryReflectionStore()
         case "sqlite":
             made = SqliteReflectionStore(tmp_path / "notes.sqlite3")
-        case "files":
-            made = FileReflectionStore(tmp_path / "notes")
         case "lesson-store":
             made = VersionedReflectionStore(
                 open_store(tmp_path / "lessons", embedder=HashingEmbedder(), namespace="tests")

@@ -191,13 +191,14 @@ async def test_a_store_that_cannot_be_read_gives_no_notes_and_a_warning(heard):
     assert heard.warnings == [notes.problem]
 
 
-async def test_a_strategy_that_hangs_is_left(heard):
+async def test_a_strategy_that_hangs_is_left(heard, monkeypatch):
     class Hanging:
         async def reflect(self, given):
             await anyio.sleep_forever()
 
     store = InMemoryReflectionStore()
-    reflector = TaskReflector(store, reflection_seconds=0.05)
+    monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.REFLECTION_SECONDS", 0.05)
+    reflector = TaskReflector(store)
     config = ReflectionConfig(strategy=Hanging())
     stored, _ = await reflector.reflect(TASK, "out", config=config, session=Session(listener=heard))
     assert "no answer within" in stored.failure

@@ -19,10 +19,7 @@ from jeeves_reflexion import (
 from jeeves_reflexion.tasknotes import (
     Ensemble,
     InMemoryReflectionStore,
-    Phase,
     ReflectionConfig,
-    ReviewDecision,
-    ReviewGate,
     Task,
 )
 
@@ -118,13 +115,6 @@ async def test_cancelled_while_it_reflects_nothing_is_stored():
     assert await store.retrieve(task.identity) is None
 
 
-async def test_a_review_that_times_out_may_accept():
-    gate = ReviewGate(hanging, timeout=0.02, on_timeout="accept")
-    task, strategy = reflective(review=gate)
-    assert (await Ensemble(agent=agent, reflection_store=InMemoryReflectionStore()).run(task)).accepted
-    assert len(strategy.given) == 1
-
-
 class Named:
     def __init__(self):
         self.heard = []
@@ -176,23 +166,6 @@ async def test_outputs_reach_the_tasks_that_name_them(workers):
     assert seen[0] == "Collect sources."
     assert "### Collect sources.\nout 1" in seen[1]
     assert seen[1].endswith("## Task\n\nSum up.")
-
-
-async def test_a_phase_is_tried_again_with_advice():
-    task, strategy = reflective()
-    prompts = []
-
-    def tell(prompt: str) -> str:
-        prompts.append(prompt)
-        return "out"
-
-    decisions = iter([ReviewDecision.retry("be brief"), ReviewDecision.accept()])
-    phase = Phase("draft", [task], lambda outcomes: next(decisions))
-    result = await Ensemble(agent=tell, reflection_store=InMemoryReflectionStore()).run(phase)
-    assert result.accepted
-    assert len(prompts) == 2
-    assert "be brief" in prompts[1]
-    assert len(strategy.given) == 1
 
 
 def test_run_sync_runs_outside_of_a_loop_alone():

@@ -121,7 +121,6 @@ def test_a_history_does_not_grow_without_end():
     assert len(history.versions) == MOST_VERSIONS
     assert history.run_count == history.current == 3 * MOST_VERSIONS
     assert len(history.version(history.current).scores) == MOST_SCORES
-    assert len(history.baseline) == 2 * 2 * MOST_VERSIONS
     assert len(history.reflection.refined_description) == 12_000
     assert len(history.reflection.observations) == 20
 

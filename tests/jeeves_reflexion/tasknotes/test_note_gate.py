@@ -9,13 +9,12 @@ import pytest
 from noting import REPLY, Heard, SixFields, TwoMethods, noted
 
 from benchmarks.lessons.screening import load
-from jeeves_reflexion import ScriptedModel, Session
+from jeeves_reflexion import ScriptedModel
 from jeeves_reflexion import Task as CoreTask
 from jeeves_reflexion.lessons.screening.rules import KINDS, screen
 from jeeves_reflexion.tasknotes import (
     Ensemble,
     InMemoryReflectionStore,
-    NotedAgent,
     ReflectionConfig,
     Task,
     TaskReflection,
@@ -106,15 +105,7 @@ async def test_an_order_that_a_store_gives_back_stands_in_no_prompt(section, ord
 @pytest.mark.parametrize("order", ["override", "encoded", "broken into lines"])
 async def test_an_order_stands_in_no_prompt_that_is_made_by_hand(order):
     notes = TaskReflection.of_first_run(**ordering("suggestions", ORDERS[order]))
-    store = InMemoryReflectionStore()
-    await store.store(task_identity("Write."), notes)
     prompts = [prompt_with(CoreTask("Write."), notes), notes_section(notes)]
-
-    def tell(prompt: str) -> str:
-        prompts.append(prompt)
-        return "out"
-
-    await NotedAgent(tell, store)(CoreTask("Write."), Session())
     assert_none(prompts)
     assert all("It was long." in prompt for prompt in prompts)
 

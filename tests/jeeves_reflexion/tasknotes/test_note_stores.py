@@ -16,8 +16,8 @@ from noting import noted
 
 from jeeves_reflexion import ConfigurationError, Task
 from jeeves_reflexion.tasknotes import (
-    FileReflectionStore,
     InMemoryReflectionStore,
+    NoteHistory,
     ReflectionInput,
     ReflectionStoreError,
     SqliteReflectionStore,
@@ -25,6 +25,7 @@ from jeeves_reflexion.tasknotes import (
     VersionedReflectionStore,
     task_identity,
 )
+from jeeves_reflexion.tasknotes.evolution import document_of, with_reflection
 from jeeves_reflexion.tasknotes.strategy import failed_reflection
 from vectorstores import FaissVectorStore, HashingEmbedder
 
@@ -101,20 +102,13 @@ async def test_rollback_by_hand_goes_back_one_or_to_a_version(store):
 
 
 async def test_list_goes_through_all_tasks_and_forget_removes_one(store):
-    keys = sorted(task_identity(f"task {number}") for number in range(5))
+    keys = sorted(task_identity(f"task {number}") for number in range(105))
     for key in keys:
         await store.store(key, noted())
-    found, after = [], None
-    while True:
-        page = await store.list(after=after, limit=2)
-        found += [history.identity for history in page.histories]
-        if page.next is None:
-            break
-        after = page.next
-    assert sorted(found) == keys
+    assert [history.identity for history in await store.list()] == keys
     assert [await store.forget(keys[0]) for _ in range(2)] == [True, False]
     assert await store.history(keys[0]) is None
-    assert len((await store.list()).histories) == 4
+    assert len(await store.list()) == 104
 
 
 async def test_a_score_outside_of_its_range_is_refused():
@@ -129,25 +123,23 @@ async def test_odd_keys_and_texts_are_kept_as_they_are(store):
         assert (await store.retrieve(key)).refined_description == "text \U0001f600 \u2028"
 
 
-@pytest.fixture(params=["sqlite", "files"])
-def reopened(request, tmp_path):
-    if request.param == "sqlite":
-        return lambda: SqliteReflectionStore(tmp_path / "deep" / "notes.sqlite3")
-    return lambda: FileReflectionStore(tmp_path / "deep" / "notes")
+@pytest.fixture
+def reopened(tmp_path):
+    return lambda: SqliteReflectionStore(tmp_path / "deep" / "notes.sqlite3")
 
 
 async def test_another_object_reads_what_was_written_for_its_user_alone(reopened, tmp_path):
     await reopened().store("key", noted("kept"))
     assert (await reopened().retrieve("key")).refined_description == "kept"
     for path in tmp_path.rglob("*"):
-        if path.suffix in {".json", ".sqlite3"}:
+        if path.suffix == ".sqlite3":
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
 
 
 async def test_reading_makes_no_files(reopened, tmp_path):
     assert await reopened().retrieve("key") is None
-    assert (await reopened().list()).histories == ()
+    assert await reopened().list() == ()
     assert await reopened().forget("key") is False
     assert list(tmp_path.iterdir()) == []
 
@@ -178,26 +170,25 @@ def write_together(place, *, writers, each):
     assert [process.returncode for process in running] == [0] * writers, said
 
 
-@pytest.mark.parametrize("name", ["notes.sqlite3", "notes"])
-def test_processes_at_once_lose_no_count_and_no_score(tmp_path, name):
+def test_processes_at_once_lose_no_count_and_no_score(tmp_path):
     from jeeves_reflexion.loop.note_address import open_notes
 
-    write_together(tmp_path / name, writers=2, each=9)
-    history = anyio.run(open_notes(tmp_path / name, namespace="tests").history, "key")
-    assert (history.run_count, len(history.versions), len(history.baseline)) == (18, 18, 18)
+    write_together(tmp_path / "notes.sqlite3", writers=2, each=6)
+    history = anyio.run(open_notes(tmp_path / "notes.sqlite3", namespace="tests").history, "key")
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (12, 12, 12)
 
 
 def test_processes_at_once_lose_nothing_in_postgres(postgres_database):
     from jeeves_reflexion.loop.note_address import open_notes
 
-    write_together(postgres_database, writers=2, each=6)
+    write_together(postgres_database, writers=2, each=4)
 
     async def read():
         async with open_notes(postgres_database, namespace="tests") as store:
             return await store.history("key")
 
     history = anyio.run(read)
-    assert (history.run_count, len(history.versions), len(history.baseline)) == (12, 12, 12)
+    assert (history.run_count, len(history.versions), len(history.baseline)) == (8, 8, 8)
 
 
 def test_threads_with_loops_of_their_own_share_a_store(tmp_path):
@@ -217,7 +208,7 @@ async def test_namespaces_of_one_file_do_not_see_each_other(tmp_path):
     theirs = SqliteReflectionStore(tmp_path / "notes.db", namespace="theirs")
     await mine.store("key", noted())
     assert await theirs.retrieve("key") is None
-    assert (await theirs.list()).histories == ()
+    assert await theirs.list() == ()
     assert await theirs.forget("key") is False
     assert await mine.retrieve("key") is not None
 
@@ -237,32 +228,44 @@ async def test_a_damaged_file_is_said_to_be_damaged(tmp_path):
     with pytest.raises(ReflectionStoreError, match="damaged"):
         await SqliteReflectionStore(path).retrieve("key")
 
-    files = FileReflectionStore(tmp_path / "notes")
-    await files.store("abc", noted())
-    (tmp_path / "notes" / "task_notes-abc.json").write_text("{half")
-    with pytest.raises(ReflectionStoreError, match="restore it"):
-        await files.retrieve("abc")
-    with pytest.raises(ReflectionStoreError, match="restore it"):
-        await files.store("abc", noted())
+
+def json_notes(folder, key, value):
+    document = {"collection": "task_notes", "key": key, "version": 3, "value": value}
+    folder.mkdir(exist_ok=True)
+    path = folder / f"task_notes-{key}.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+async def test_a_folder_of_json_files_is_taken_over_once(tmp_path):
+    from jeeves_reflexion.loop.note_address import open_notes
+
+    for key in ("abc", "def"):
+        json_notes(tmp_path, key, document_of(with_reflection(NoteHistory(key), noted(f"from {key}"))))
+    for _ in range(2):
+        async with open_notes(tmp_path, namespace="n", create=False) as store:
+            assert [each.identity for each in await store.list()][:1] == ["def" if _ else "abc"]
+            assert (await store.commit("def", noted("more"))).run_count == 2 + _
+            await store.forget("abc")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
-@pytest.mark.parametrize("what", ["pipe", "link", "large"])
-async def test_what_is_no_regular_file_holds_no_notes(tmp_path, monkeypatch, what):
-    store = FileReflectionStore(tmp_path / "notes")
-    await store.store("abc", noted())
-    path = tmp_path / "notes" / "task_notes-abc.json"
+@pytest.mark.parametrize("what", ["pipe", "link", "damage"])
+async def test_what_holds_no_notes_is_not_taken_over(tmp_path, what):
+    from jeeves_reflexion.loop.note_address import open_notes
+
+    path = json_notes(tmp_path / "notes", "abc", {})
     kept = path.rename(tmp_path / "elsewhere.json")
     if what == "pipe":
         os.mkfifo(path)
     elif what == "link":
         path.symlink_to(kept)
     else:
-        kept.rename(path)
-        monkeypatch.setattr("jeeves_reflexion.tasknotes.records.MOST_BYTES", 100)
+        path.write_text("{half")
+    store = open_notes(tmp_path / "notes", namespace="n")
     with anyio.fail_after(20):
         for call in (store.retrieve, lambda key: store.store(key, noted()), lambda _: store.list()):
-            with pytest.raises(ReflectionStoreError, match=r"link|no regular file|more than 100 bytes"):
+            with pytest.raises(ReflectionStoreError, match=r"task_notes-abc\.json holds no task notes"):
                 await call("abc")
 
 
@@ -296,22 +299,13 @@ async def test_a_missing_file_is_an_error_where_none_is_to_be_made(tmp_path):
 async def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(ReflectionStoreError):
-        await FileReflectionStore(tmp_path / "notes").store("key", noted())
+        await SqliteReflectionStore(tmp_path / "notes.db").store("key", noted())
 
 
 async def test_a_place_that_is_no_folder_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ReflectionStoreError):
-        await FileReflectionStore(tmp_path / "file").store("key", noted())
-    with pytest.raises(ReflectionStoreError):
         await SqliteReflectionStore(tmp_path / "file" / "notes.db").store("key", noted())
-
-
-async def test_a_file_is_readable_by_people(tmp_path):
-    store = FileReflectionStore(tmp_path)
-    await store.commit(task_identity("Do."), noted("Better."), description="Do.")
-    kept = json.loads((tmp_path / f"task_notes-{task_identity('Do.')}.json").read_text())
-    assert kept["value"]["versions"][0]["reflection"]["refined_description"] == "Better."
 
 
 async def test_secrets_reach_no_file(reopened, tmp_path):

@@ -13,7 +13,6 @@ from jeeves_reflexion import Attempt, Budget, ConfigurationError, ModelAuthError
 from jeeves_reflexion.session import Spend
 from jeeves_reflexion.tasknotes import (
     Ensemble,
-    EnsembleOptions,
     InMemoryReflectionStore,
     Phase,
     ReflectionConfig,
@@ -26,7 +25,12 @@ from jeeves_reflexion.types import Task as CoreTask
 
 pytestmark = pytest.mark.anyio
 
-IMPATIENT = EnsembleOptions(store_seconds=0.05, reflection_seconds=0.05)
+
+@pytest.fixture(autouse=True)
+def _impatient(request, monkeypatch):
+    if "hangs" in request.node.name or "time_out" in request.node.name:
+        monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.STORE_SECONDS", 0.05)
+        monkeypatch.setattr("jeeves_reflexion.tasknotes.reflector.REFLECTION_SECONDS", 0.05)
 
 
 class UnspeakableError(Exception):
@@ -83,13 +87,10 @@ WRONG = {
 LEAKS = {"leaks a cancellation": cancelled, "is cancelled within": cancelled_within}
 
 
-async def run(config, store, wrong="", runs=2):
+async def run(config, store, runs=2):
     heard = Heard()
-    options = IMPATIENT if "hangs" in wrong else None
     task = Task("Write a report.", reflect=config, evaluator=lambda output: 1.0)
-    ensemble = Ensemble(
-        agent=lambda prompt: "done", reflection_store=store, listeners=[heard], options=options
-    )
+    ensemble = Ensemble(agent=lambda prompt: "done", reflection_store=store, listeners=[heard])
     outcomes = [(await ensemble.run(task, Task("Another."))).outcomes for _ in range(runs)]
     return outcomes, heard
 
@@ -114,7 +115,7 @@ def assert_told(outcomes, heard):
     ("wrong", "kind"), list(zip([*WRONG, "returns nothing"], cycle([InMemoryReflectionStore, TwoMethods])))
 )
 async def test_a_strategy_does_not(wrong, kind):
-    assert_told(*await run(strategy(WRONG.get(wrong, returning(None))), kind(), wrong))
+    assert_told(*await run(strategy(WRONG.get(wrong, returning(None))), kind()))
 
 
 @pytest.mark.parametrize("leak", LEAKS)
@@ -133,7 +134,7 @@ async def test_a_cancellation_that_nobody_asked_for_does_not(leak):
 async def test_a_store_that_reads_wrongly_does_not(wrong):
     store = TwoMethods()
     store.retrieve = WRONG[wrong]
-    assert_told(*await run(ReflectionConfig(strategy=Counting()), store, wrong))
+    assert_told(*await run(ReflectionConfig(strategy=Counting()), store))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ async def test_a_store_that_reads_wrongly_does_not(wrong):
 async def test_a_store_that_writes_wrongly_does_not(wrong):
     store = TwoMethods()
     store.store = WRONG[wrong]
-    assert_told(*await run(ReflectionConfig(strategy=Counting()), store, wrong))
+    assert_told(*await run(ReflectionConfig(strategy=Counting()), store))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ async def test_a_store_that_writes_wrongly_does_not(wrong):
 async def test_a_store_of_versions_does_not(wrong, method):
     store = InMemoryReflectionStore()
     setattr(store, method, WRONG[wrong])
-    outcomes, heard = await run(ReflectionConfig(strategy=Counting()), store, wrong)
+    outcomes, heard = await run(ReflectionConfig(strategy=Counting()), store)
     assert all(outcome.accepted for pair in outcomes for outcome in pair)
     assert heard.warnings
 
@@ -183,7 +184,7 @@ async def test_a_time_out_of_its_own_is_not_said_to_be_ours():
     outcomes, _ = await run(strategy(raising(TimeoutError("the socket was slow"))), InMemoryReflectionStore())
     assert "the socket was slow" in outcomes[0][0].problems[0]
     assert "no answer within" not in outcomes[0][0].problems[0]
-    outcomes, _ = await run(strategy(hanging), InMemoryReflectionStore(), "hangs")
+    outcomes, _ = await run(strategy(hanging), InMemoryReflectionStore())
     assert "no answer within 0.05 s" in outcomes[0][0].problems[0]
 
 
