@@ -13,8 +13,8 @@ from typing import Any, Final
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, WorkerSetup
+from jeeves_reflexion.experiments.ray.connection import load_ray
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray.messages import load_ray
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.lessons.records import INDEXED
 from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec

@@ -15,8 +15,6 @@ from jeeves_reflexion.experiments.comparisons import (
     detectable,
     in_words,
     paired_difference,
-    pass_at_k,
-    pass_hat_k,
 )
 from jeeves_reflexion.experiments.plan import JudgedBy
 from jeeves_reflexion.experiments.results import Cost, Curve, Results, Split
@@ -45,20 +43,6 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Reliability:
-    """The chance that one of ``k`` runs with other seeds solves a task (``any``), and that all do (``every``).
-
-    Means over tasks, at the last trial.
-    """
-
-    arm: ArmName
-    k: int
-    seeds: int
-    any: float
-    every: float
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """The figures of one part of the tasks (learned from, or held out) in the eyes of one judge."""
 
@@ -68,7 +52,6 @@ class Part:
     trials: int
     success: tuple[Curve, ...]
     compared: tuple[Compared, ...]
-    reliability: tuple[Reliability, ...]
     costs: dict[ArmName, Cost]
 
 
@@ -142,12 +125,8 @@ def _part(results: Results, judge: JudgedBy, split: Split, baseline: ArmName, un
         results.trials_of(split),
         tuple(results.curve(arm, by=judge, split=split) for arm in results.arms),
         _comparisons(results, judge, split, baseline, unit),
-        tuple(each for arm in results.arms for each in _reliability(results, arm, judge, split)),
         {arm: results.cost(arm, by=judge, split=split) for arm in results.arms},
     )
-
-
-# -- comparisons
 
 
 def _comparisons(
@@ -213,30 +192,6 @@ def comparison_words(found: PairedDifference, *, unit: str = "task") -> str:
     if needed >= _HARDLY:
         return hardly
     return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
-
-
-# -- reliability, lessons
-
-
-def _reliability(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> list[Reliability]:
-    finished = results.finished(arm, split).values()
-    n = len(finished)
-    if n < 2:
-        return []
-    solved = [
-        sum(results.solved(by_task[task.id], judge)[-1] for by_task in finished)
-        for task in results.tasks_of(split)
-    ]
-    return [
-        Reliability(
-            arm,
-            k,
-            n,
-            sum(pass_at_k(n, c, k) for c in solved) / len(solved),
-            sum(pass_hat_k(n, c, k) for c in solved) / len(solved),
-        )
-        for k in range(1, n + 1)
-    ]
 
 
 def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.report.analysis import Compared, Part, Report
+from jeeves_reflexion.experiments.report.analysis import Part, Report
 from jeeves_reflexion.experiments.results import NOT_FINISHED, Curve
 from jeeves_reflexion.experiments.summary import COST_HEADS, cost_note, cost_rows, markdown_table
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.text import one_line
 
+SHOWN_LESSONS: Final = 40
 SCALES: dict[JudgedBy, str] = {
     "oracle": "judged by an oracle, which knows the answer",
     "self": "judged by the agent's own side, which does not know the answer",
@@ -75,8 +77,6 @@ def tables(part: Part, report: Report) -> Iterator[Table]:
     yield _success(part, report)
     if part.compared:
         yield _compared(part, report)
-    if part.reliability:
-        yield _reliability(part, report)
     yield _spent(part, report)
 
 
@@ -112,43 +112,23 @@ def _compared(part: Part, report: Report) -> Table:
             "sign-flip p",
             "Holm p",
         ),
-        tuple(_comparison(each) for each in part.compared),
+        tuple(
+            (
+                each.arm,
+                str(each.trial),
+                each.words,
+                str(each.difference.tasks),
+                str(each.difference.only_second),
+                str(each.difference.only_first),
+                _p_text(each.difference.p),
+                _p_text(each.p_holm),
+            )
+            for each in part.compared
+        ),
         f"Pairs of the same {unit}s{', each counted once by the mean of its seeds' if seeds else ''}"
         f": the sign-flip test over {unit}s, with the 95 % interval of the differences that it does not reject"
         " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
         f" {len(part.compared)} comparisons of this table.",
-    )
-
-
-def _comparison(each: Compared) -> tuple[str, ...]:
-    found = each.difference
-    return (
-        each.arm,
-        str(each.trial),
-        each.words,
-        str(found.tasks),
-        str(found.only_second),
-        str(found.only_first),
-        p_text(found.p),
-        p_text(each.p_holm),
-    )
-
-
-def _reliability(part: Part, report: Report) -> Table:
-    ks = sorted({each.k for each in part.reliability})
-    found = {(each.arm, each.k): each for each in part.reliability}
-    rows = []
-    for arm in dict.fromkeys(each.arm for each in part.reliability):
-        known = [found.get((arm, k)) for k in ks]
-        any_ = ("" if each is None else f"{each.any:.1%}" for each in known)
-        every = ("" if each is None else f"{each.every:.1%}" for each in known)
-        rows.append((arm, *any_, *every))
-    return Table(
-        f"Several runs of a {report.unit}",
-        ("arm", *(f"pass@{k}" for k in ks), *(f"pass^{k}" for k in ks)),
-        tuple(rows),
-        f"At trial {part.trials}, over seeds: pass@k is the chance that one of k runs solves a {report.unit}, pass^k"
-        " that all do (unbiased estimates).",
     )
 
 
@@ -158,6 +138,23 @@ def _spent(part: Part, report: Report) -> Table:
     return Table("What it took", COST_HEADS, cost_rows(part.costs), note)
 
 
-def p_text(p: float) -> str:
-    """Return a p value as a paper prints it."""
+def lesson_table(report: Report) -> Table | None:
+    """Return the lessons that were offered, with their lift; None where none was."""
+    if not report.lessons:
+        return None
+    shown, total = report.lessons[:SHOWN_LESSONS], len(report.lessons)
+    note = (
+        "Lift: mean score with the lesson less that of tries from which it was withheld by chance; unknown without"
+        " such tries. How many tries passed after a lesson is no proof that it helped: it was offered where it seemed"
+        " to fit."
+    ) + (f" The {len(shown)} most offered of {total}." if len(shown) < total else "")
+    return Table(
+        "Lessons that were offered",
+        ("lesson", "arm", "offered", "then passed", "lift (95 % interval)"),
+        tuple((use.text[:500], use.arm, str(use.offered), str(use.passed), use.lift_text) for use in shown),
+        note,
+    )
+
+
+def _p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

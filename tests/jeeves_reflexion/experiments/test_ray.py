@@ -40,13 +40,10 @@ from benchmarks.humaneval import problems as humaneval_problems
 from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
-from jeeves_reflexion.experiments.executors import Job
-from jeeves_reflexion.experiments.journal import Position
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.experiments.ray import executor as ray_executor
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray.messages import packed, packed_job
-from jeeves_reflexion.experiments.ray.worker import StartedAnewError, Worker
+from jeeves_reflexion.experiments.ray.worker import Worker
 from jeeves_reflexion.sandbox import probe
 from vectorstores import HashingEmbedder
 
@@ -211,34 +208,17 @@ async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp
 
 
 class NeverThere(Worker):
-    def __init__(self, *_):
-        raise ImportError("no package of that name on this node")
+    """Can't be made in a worker process, which has no module of this name."""
 
 
-async def test_a_process_that_is_dead_for_good_is_not_waited_for(node, tmp_path, monkeypatch):
+async def test_a_process_that_can_not_be_started_is_told_with_its_reason(node, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_executor, "Worker", NeverThere)
-    with anyio.fail_after(90), pytest.raises(ExperimentError, match="no worker process could be started"):
+    monkeypatch.setattr(ray_executor, "MOST_DEATHS", 2)
+    with (
+        anyio.fail_after(90),
+        pytest.raises(ExperimentError, match=r"died 2 times, last: ModuleNotFoundError"),
+    ):
         await played_with(treasure.SmallSetup("hanging"), tmp_path)
-
-
-def test_a_try_that_nobody_listens_to_is_given_up(tmp_path):
-    setup = treasure.SmallSetup("hanging", str(tmp_path))
-    worker = Worker(packed(setup, "it"), {}, [])
-    with pytest.raises(StartedAnewError):
-        worker.begin(1, b"")
-    assert worker.open() is None
-    task = Task("hanging", id="hanging")
-    worker.begin(1, packed_job(Job(Position("retry", 0, "learning", "hanging", 1), task, (), "session")))
-    until = time.monotonic() + 60
-    while not (tmp_path / "hanging").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    worker.drop(1)
-    while not (tmp_path / "given up").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (tmp_path / "given up").exists()
-    with pytest.raises(StartedAnewError):
-        worker.listen(1, 0)
-    worker.stop()
 
 
 async def test_a_module_that_workers_lack_is_said_with_what_to_do(node, tmp_path):

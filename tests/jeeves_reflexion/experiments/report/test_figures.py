@@ -161,15 +161,6 @@ def test_no_difference_tells_what_these_n_could_show():
     assert "all tasks differ alike" in comparison_words(replace(none, standard_error=0.0))
 
 
-def test_several_seeds_give_pass_at_k_and_pass_hat_k():
-    table = {"retry": [[[True], [True]], [[True], [False]]], "own": [[[True], [True]]]}
-    (part,) = make_report(verdicts(table, seeds=(0, 1))).parts
-    assert [(each.arm, each.k, each.any, each.every) for each in part.reliability] == [
-        ("retry", 1, 0.75, 0.75),
-        ("retry", 2, 1.0, 0.5),
-    ]
-
-
 def test_what_was_not_reported_is_unknown():
     known, unknown = (
         make_report(verdicts({"retry": [[[True], [False]]]}, tokens=tokens)).parts[0].costs["retry"]
