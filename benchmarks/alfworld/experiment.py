@@ -62,7 +62,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
         await log.open({**_config(setting), "lessons_at_start": known}, resume=setting.resume)
         games = await _games(setting, say)
         if not log.resumed:
-            await log.write("games", {"ids": [game.id for game in games]})
+            await log.tell("games", {"ids": [game.id for game in games]})
         opened = partial(tell_quarters, say, "opening games")
         tasks = await tasks_for(pool, games, workers=setting.workers_here, progress=opened)
         table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)

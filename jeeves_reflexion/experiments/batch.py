@@ -86,8 +86,6 @@ class Batch:
                     run.results.rows += self._rows()
                 raise
             await self._store()
-            where = {"arm": self.arm.name, "seed": self.seed, "trial": self.number, "split": self.split}
-            await run.log.write("round", {**where, "tried": len(self.todo)})
         except BaseException as error:
             first = _first(error)
             await self._note_stop(first)
@@ -168,7 +166,6 @@ class Batch:
                         failure = failure or error
                         trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
                     self.done[task.id] = replace(entry, trial=trial)
-                await self.run.log.write_rows([{"kind": "tried", **row.as_json()} for row in self._rows()])
             finally:
                 self.run.results.rows += self._rows()
         if failure is not None:
@@ -209,7 +206,6 @@ class Batch:
         self.run.results.interrupted = f"{where}; {error}" if limited else where
         self.run.watcher.interrupted(self.run.results.interrupted)
         with anyio.CancelScope(shield=True):
-            await self.run.log.write("interrupted", {"where": where, "why": why})
             await self.run.log.tell("interrupted", {"where": where, "why": why})
 
     # -- names

@@ -99,6 +99,9 @@ async def run_experiment(
                     await _play(run, arm, seed, loop)
         except SpendingLimitError:
             pass  # said in results.interrupted: the run ends as it was asked to
+        finally:
+            with anyio.CancelScope(shield=True):
+                await log.save_rows([{"kind": "tried", **row.as_json()} for row in results.rows])
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
         await log.tell("finished", {"interrupted": results.interrupted})
     finally:

@@ -70,21 +70,3 @@ async def test_runs_are_compared_as_they_are_kept():
         assert found.id == written.id
         assert (await lessons.recall(FILES[1], k=3)).offered
         assert not (await lessons.recall(FILES[1], k=3, skip_run=secret)).offered
-
-
-class Confused(Seeker):
-    """Fails with a message of several lines, as Unicode counts them."""
-
-    async def __call__(self, task, session):
-        if task.id == "odd":
-            raise RuntimeError("one\u2028two\x85three\u2029four")
-        return await super().__call__(task, session)
-
-
-async def test_rows_with_ends_of_lines_that_unicode_alone_knows_are_read_again(tmp_path):
-    store, tasks = a_store(), [Task("find it", id="odd", kind="a\u2028b"), *FILES]
-    await played(tmp_path, store, tasks=tasks, agent=Confused)
-    rows = tmp_path / "run" / "rows.jsonl"
-    before = [json.loads(line)["kind"] for line in rows.read_bytes().splitlines()]
-    await played(tmp_path, store, tasks=tasks, agent=Confused, resume=True)
-    assert [json.loads(line)["kind"] for line in rows.read_bytes().splitlines()] == before

@@ -162,20 +162,16 @@ def test_a_spending_limit_stops_a_run_that_can_be_resumed(whole, tmp_path):
     assert again["complete"] is False
     found, _ = finish(tmp_path, "faiss", "--model", "--resume", "--max-cost", "99")
     assert timeless(found) == timeless(expected)
-    assert rows_without_stops(tmp_path) == rows(reference)
+    assert rows(tmp_path) == rows(reference)
     assert len((tmp_path / "bill.log").read_text().splitlines()) == len(
         (reference / "bill.log").read_text().splitlines()
     )
 
 
-def rows_without_stops(folder):
-    return [row for row in rows(folder) if row["kind"] != "interrupted"]
-
-
 def test_a_log_whose_last_line_is_torn_is_mended(whole, tmp_path):
     _, expected = whole
     killed_in_a_try(tmp_path, "faiss", 20, "--model")
-    for name in ("journal.jsonl", "events.jsonl", "rows.jsonl"):
+    for name in ("journal.jsonl", "events.jsonl"):
         with (tmp_path / "run" / name).open("a") as file:
             file.write('{"kind": "try", "arm": "re')
     found, _ = finish(tmp_path, "faiss", "--resume", "--model")
@@ -313,26 +309,10 @@ async def test_a_journal_that_cannot_be_read_names_the_line(tmp_path):
         await again.begin({})
 
 
-@pytest.mark.anyio
-async def test_rows_that_cannot_be_read_are_one_error_that_says_what_to_do(tmp_path):
-    log = RunLog(tmp_path / "run")
-    await log.open({})
-    await log.begin({})
-    log.close()
-    for line in (b"{}", b"[]", b"null", b"x", b"\xff", b"[" * 100_000):
-        log.rows.write_bytes(line + b"\n")
-        again = RunLog(tmp_path / "run")
-        await again.open({}, resume=True)
-        with pytest.raises(ExperimentError, match=r"rows\.jsonl can't be read: .* or empty it"):
-            await again.begin({})
-        again.close()
-
-
 def parts_gone(run, lessons):
     """Ways in which a part of a run's folder is lost, each with what is said of it."""
     others = [path for path in run.iterdir() if path.name != "config.json"]
     return {
-        "rows": ((run / "rows.jsonl").unlink, "rows.jsonl is missing"),
         "journal": ((run / "journal.jsonl").unlink, "journal.jsonl is missing"),
         "emptied journal": (
             lambda: os.truncate(run / "journal.jsonl", 0),
@@ -341,11 +321,11 @@ def parts_gone(run, lessons):
         "config": ((run / "config.json").unlink, "config.json is missing"),
         "all but the configuration": (
             lambda: [path.unlink() for path in others],
-            "journal.jsonl, rows.jsonl is missing",
+            "journal.jsonl is missing",
         ),
         "all but the lessons": (
             lambda: [*(path.unlink() for path in run.iterdir()), lessons.rename(run / "lessons")],
-            "config.json, journal.jsonl, rows.jsonl is missing",
+            "config.json, journal.jsonl is missing",
         ),
         "what tells of tries": (
             lambda: [os.truncate(run / name, 0) for name in ("journal.jsonl", "rows.jsonl")],
@@ -389,10 +369,9 @@ async def test_a_folder_that_lacks_a_part_of_its_run_is_refused(tmp_path, part):
 
 @pytest.mark.anyio
 async def test_a_start_that_was_killed_is_no_run(tmp_path):
-    for name in ("journal.jsonl", "rows.jsonl"):
-        (tmp_path / name).touch()
-        log = RunLog(tmp_path)
-        assert not log.exists
+    (tmp_path / "journal.jsonl").touch()
+    log = RunLog(tmp_path)
+    assert not log.exists
     await log.open({}, resume=True)
     assert (log.exists, log.resumed) == (True, False)
     log.close()
