@@ -6,7 +6,6 @@ import copy
 import datetime
 import inspect
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from jeeves_reflexion.evaluators import Judge
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
+    PlainProgress,
     Plan,
     Results,
     RunLog,
@@ -37,7 +37,6 @@ from jeeves_reflexion.experiments import (
     cost_table,
     estimate,
     figures,
-    progress_for,
     read_tasks,
     recall_settings,
     run_experiment,
@@ -112,7 +111,6 @@ def order_of(options: Mapping[str, Any]) -> Order:
         split_seed=options["split_seed"],
         judged_by=options["judged_by"] or ("self" if judging else "oracle"),
         max_cost_usd=options["max_cost"],
-        on_stop="wait",
     )
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     out = options["out"] or Path("runs") / f"{options['tasks'].stem}-{stamp}"
@@ -187,7 +185,7 @@ async def _run(order: Order, tasks: list[Task]) -> Results:
             tasks,
             tools.make_loop,
             log=log,
-            watcher=progress_for(sys.stderr),
+            watcher=PlainProgress(),
             scorer=tools.scorer,
             executor=executor,
         )

@@ -48,7 +48,6 @@ class Run:
     limiter: anyio.CapacityLimiter
     executor: Executor
     scorer: Evaluator | None
-    stores_when_stopped: bool
 
 
 @dataclass(slots=True)
@@ -79,11 +78,8 @@ class Batch:
             try:
                 await self._try_all()
                 await self._check_begun()
-            except BaseException as error:
-                if run.stores_when_stopped and not isinstance(_first(error), SpendingLimitError):
-                    await self._store()
-                else:  # their lessons wait; what they cost is known
-                    run.results.rows += self._rows()
+            except BaseException:
+                run.results.rows += self._rows()  # their lessons wait; what they cost is known
                 raise
             await self._store()
         except BaseException as error:
@@ -179,8 +175,11 @@ class Batch:
         if position in run.past.stored:
             lesson_id, refused = run.past.stored[position], run.past.refused.get(position)
             lesson = await store.get(lesson_id) if store is not None and lesson_id else None
-            problems = (*trial.problems, refused) if refused else trial.problems
-            return replace(trial, lesson=lesson, pending=False, problems=problems)
+            # What was in memory alone is gone with the process that was killed, and is stored again.
+            in_memory = self.loop.lessons is None or (store is not None and lesson_id and lesson is None)
+            if refused or not in_memory:
+                problems = (*trial.problems, refused) if refused else trial.problems
+                return replace(trial, lesson=lesson, pending=False, problems=problems)
         session = replace(self.loop.session(), id=self._session_id(task))
         if store is not None and run.log.resumed:
             # A killed run may have stored it without having come to say so.
@@ -233,39 +232,18 @@ class Batch:
         return whole if redact_id(whole) == whole else f"{prefix}{_digest_of(task)}"
 
 
-async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> int:
-    """Have an arm's lessons stored again if none of them is there any more; return how many.
-
-    A store in memory is empty after its process was killed. Lessons of a store on disk are left as they are, also where
-    somebody forgot some of them on purpose. Raises :class:`ExperimentError` where there are lessons of the run and the
-    journal has no try that they can be of.
-    """
-    past, log, store = run.past, run.log, beneath(loop.lessons)
-    tried = any((position.arm, position.seed) == (arm.name, seed) for position in past.tries)
-    if (
-        store is not None
-        and log.resumed
-        and not tried
-        and await first_written(store, since=float(log.config["started"]))
-    ):
+async def check_journal(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
+    """Raise :class:`ExperimentError` where a store has lessons of a resumed run, and the journal no try of them."""
+    log, store = run.log, beneath(loop.lessons)
+    tried = any((position.arm, position.seed) == (arm.name, seed) for position in run.past.tries)
+    if store is None or not log.resumed or tried:
+        return
+    if await first_written(store, since=float(log.config["started"])):
         raise ExperimentError(
             f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"
             " of it: tries would be made again on the lessons that they left. Put the journal back from a backup, or"
             " name another folder"
         )
-    mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
-    if loop.lessons is None:
-        lost = bool(mine)  # lessons in a block of memory, which is made anew with the loop
-    elif store is None:
-        lost = False
-    else:
-        ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
-        lost = bool(ids) and not any([await store.get(lesson_id) for lesson_id in ids])
-    if not lost:
-        return 0
-    for position in mine:
-        del past.stored[position]
-    return len(mine)
 
 
 def name_of(task: Task) -> str:

@@ -1,13 +1,9 @@
-"""Progress of an experiment: what whoever watches it is told, as lines, and with a live count on a terminal."""
+"""Progress of an experiment: what whoever watches it is told, as lines, and as a count where these go to a terminal."""
 
 from __future__ import annotations
 
 import sys
 from typing import TextIO
-
-from rich.console import Console
-from rich.markup import escape
-from rich.status import Status
 
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
@@ -39,14 +35,8 @@ class Watcher:
         """The experiment is over, in whatever way."""
 
 
-def progress_for(stream: TextIO | None = None) -> Watcher:
-    """Return lines, with a live count where the stream is a terminal."""
-    stream = stream or sys.stderr
-    return RichProgress(Console(file=stream)) if stream.isatty() else PlainProgress(stream)
-
-
 class PlainProgress(Watcher):
-    """One line per finished trial of an arm."""
+    """One line per finished trial of an arm; on a terminal, a count of the tries of the one under way as well."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -67,6 +57,14 @@ class PlainProgress(Watcher):
             self.solved += row.trial.passed
             self.lessons += row.trial.reflection is not None
             self.recalled += len(row.trial.recall.offered) if row.trial.recall else 0
+            if self._stream.isatty():
+                counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
+                print(
+                    f"{self.where}  trial {row.trial.number}: {counts}",
+                    end="\r",
+                    file=self._stream,
+                    flush=True,
+                )
 
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Write the line."""
@@ -87,35 +85,3 @@ class PlainProgress(Watcher):
 
     def _say(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
-
-
-class RichProgress(PlainProgress):
-    """The same lines on a terminal, and below them one that counts the tries of the trial under way."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self._status = Status("", console=console or Console(stderr=True))
-
-    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """Start counting."""
-        super().batch_started(arm, seed, trial, todo)
-        self._show(f"{self.where}  trial {trial}: 0 of {todo} tried")
-
-    def tried(self, row: Tried) -> None:
-        """Count a try and show it."""
-        super().tried(row)
-        if row.split == "learning":
-            counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
-            self._show(
-                f"{self.where}  trial {row.trial.number}: {counts}, {counted(self.lessons, 'lesson')} written"
-            )
-
-    def close(self) -> None:
-        """Take the counting line away."""
-        self._status.stop()
-
-    def _show(self, line: str) -> None:
-        self._status.update(escape(line))
-        self._status.start()
-
-    def _say(self, line: str) -> None:
-        self._status.console.print(line, markup=False, highlight=False)

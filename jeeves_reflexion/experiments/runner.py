@@ -14,7 +14,7 @@ import anyio
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import Arm, arm_of, as_arm, reading_only
-from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, forget_lost
+from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, check_journal
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory, RunBudget
 from jeeves_reflexion.experiments.journal import Past
 from jeeves_reflexion.experiments.plan import Plan, design_of, split
@@ -42,9 +42,9 @@ async def run_experiment(
     A log that was opened with ``resume=True`` has what is in it skipped: results are those of a run that was never
     stopped, provided that the agent's attempt depends on its task, session and seed alone.
 
-    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. The lessons of a batch
-    that is cut short are stored at once or wait in the journal, as ``plan.on_stop`` says. A spending limit ends a run
-    with ``Results.interrupted`` saying so, and always lets them wait.
+    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. A spending limit ends a
+    run with ``Results.interrupted`` saying so. The lessons of a batch that is cut short wait in the journal until the
+    run is resumed.
 
     Args:
         plan: Arms, trials, seeds, held-out share, workers and limits.
@@ -84,7 +84,6 @@ async def run_experiment(
             anyio.CapacityLimiter(plan.workers),
             executor or LocalExecutor(),
             scorer,
-            plan.on_stop == "store",
         )
         if log.resumed:
             await log.tell("resumed", {"skipped": skipped(past)})
@@ -113,8 +112,7 @@ async def run_experiment(
 async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
     """Play one arm with one seed, from its first trial to its held-out tasks."""
     results, watcher = run.results, run.watcher
-    if again := await forget_lost(run, loop, arm, seed):
-        await run.log.tell("stored_again", {"arm": arm.name, "seed": seed, "lessons": again})
+    await check_journal(run, loop, arm, seed)
     for number in range(1, arm.trials(results.trials) + 1):
         histories = results.histories(arm.name, seed)
         todo = [task for task in results.tasks if not any(trial.passed for trial in histories[task.id])]

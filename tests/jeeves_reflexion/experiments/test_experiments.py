@@ -33,7 +33,7 @@ from jeeves_reflexion.experiments import (
     run_experiment,
 )
 from jeeves_reflexion.summary import counted
-from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
+from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
 
@@ -198,45 +198,6 @@ async def test_a_folder_with_a_run_is_refused(tmp_path):
         await RunLog(tmp_path).open({})
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_cancelled_experiment_keeps_what_was_learned(tmp_path):
-    class Slow(Seeker):
-        async def __call__(self, task, session):
-            if number(task.id) % 2:
-                await anyio.sleep(60)
-            return await super().__call__(task, session)
-
-    class Stop(Watcher):
-        def __init__(self, scope, after):
-            self.scope, self.left, self.closed = scope, after, False
-
-        def tried(self, row):
-            self.left -= 1
-            if not self.left:
-                self.scope.cancel()
-
-        def close(self):
-            self.closed = True
-
-    quick = [task for task in TASKS if number(task.id) % 2 == 0]
-    assert 0 < len(quick) < len(TASKS)
-    log = RunLog(tmp_path / "run")
-    await log.open({})
-    async with FaissVectorStore(tmp_path / "lessons", embedder=HashingEmbedder(), namespace="test") as store:
-        with anyio.CancelScope() as scope:
-            watcher = Stop(scope, len(quick))
-            plan = Plan(arms=("selective",), trials=3, workers=len(TASKS))
-            await run_experiment(plan, TASKS, loops(store, agent=Slow), log=log, watcher=watcher)
-        assert scope.cancelled_caught
-        assert watcher.closed
-    assert f"{len(quick)} of {len(TASKS)} tasks tried" in last_event(log)["where"]
-    failed = [row for row in tried_rows(log) if not row["passed"]]
-    async with FaissVectorStore(
-        tmp_path / "lessons", embedder=HashingEmbedder(), namespace="selective-0"
-    ) as store:
-        assert await VectorLessonStore(store).count() == len(failed) > 0
-
-
 class HardToStore:
     """Keeps lessons, slowly, and refuses those of one room."""
 
@@ -368,7 +329,6 @@ def test_a_plan_that_cannot_work_says_why():
         {"k": 0},
         {"seeds": (1, 1)},
         {"holdout": 1.0},
-        {"on_stop": "lose"},
         {"max_cost_usd": 0.0},
     ):
         with pytest.raises(ConfigurationError, match=next(iter(bad)).rstrip("s")):

@@ -44,7 +44,6 @@ async def test_a_lesson_of_such_a_run_is_found_when_a_kill_left_it_unsaid(tmp_pa
     lines = journal.read_text().splitlines(keepends=True)
     said = {line["task_id"]: line["lesson_id"] for line in map(json.loads, lines) if line["kind"] == "stored"}
     kept = [line for line in lines if json.loads(line)["kind"] != "stored"]
-    # One is left, else all of them would count as lost with a store in memory.
     first = next(line for line in lines if json.loads(line)["kind"] == "stored")
     journal.write_text("".join([*kept, first]))
     await played(tmp_path, store, resume=True)

@@ -171,7 +171,7 @@ async def played_with(setup, tmp_path, **more):
     await log.open({})
     async with RayExecutor(setup, workers=1, **more) as executor:
         return await run_experiment(
-            Plan(("retry",), 1, on_stop="wait"), resuming.TASKS[:2], nobody_here, log=log, executor=executor
+            Plan(("retry",), 1), resuming.TASKS[:2], nobody_here, log=log, executor=executor
         )
 
 

@@ -136,8 +136,6 @@ def test_lessons_that_were_in_memory_alone_are_stored_again(whole, tmp_path):
     found, _ = finish(tmp_path, "memory", "--resume", "--model")
     assert rows(tmp_path) == rows(reference)
     assert timeless(found) == timeless(expected)
-    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    assert any(event["kind"] == "experiment.stored_again" for event in events)
 
 
 def test_a_finished_run_has_nothing_left_to_do(whole, tmp_path):
@@ -266,34 +264,36 @@ async def test_tries_of_a_round_that_could_not_begin_are_made_again(tmp_path):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.anyio
-async def test_lessons_stored_at_a_stop_are_not_stored_again(tmp_path):
-    """``on_stop="store"``: what was learned is there at once, and once."""
-    store = a_store()
-
+async def test_what_was_learned_when_it_was_cancelled_is_stored_once_when_it_goes_on(tmp_path):
     class Stop(Watcher):
-        left = 4  # one more than pass at once: trio begins tasks in any order
+        left, closed = 4, False
 
         def tried(self, row):
             self.left -= 1
             if not self.left:
                 scope.cancel()
 
+        def close(self):
+            self.closed = True
+
     plan = Plan(("reflexion",), 2, workers=1)
-    for resume, watcher in ((False, Stop()), (True, None)):
+    reference, watcher = RunLog(tmp_path / "whole"), Stop()
+    await reference.open({})
+    expected = await run_experiment(plan, TASKS, loops(a_store()), log=reference)
+    store = a_store()
+    for resume, each in ((False, watcher), (True, None)):
         log = RunLog(tmp_path / "run")
         await log.open({}, resume=resume)
         with anyio.CancelScope() as scope:
-            results = await run_experiment(plan, TASKS, loops(store), log=log, watcher=watcher)
+            results = await run_experiment(plan, TASKS, loops(store), log=log, watcher=each)
         if not resume:
-            stored = [row for row in rows(tmp_path) if row["kind"] == "tried"]
-            assert len(stored) == 4
-            early = await VectorLessonStore(store.scoped("reflexion-0")).list()
-            assert len(early.lessons) == sum(not row["passed"] for row in stored) > 0
+            assert (scope.cancelled_caught, watcher.closed, len(rows(tmp_path))) == (True, True, 4)
+            last = json.loads(log.events.read_text().splitlines()[-1])
+            assert f"4 of {len(TASKS)} tasks tried" in last["where"]
     page = await VectorLessonStore(store.scoped("reflexion-0")).list(limit=500)
     taught = [(row.task.id, row.trial.number) for row in results.rows if row.trial.reflection]
-    assert sorted((each.task_id, each.provenance.attempt) for each in page.lessons) == sorted(taught)
-    tried = [row for row in rows(tmp_path) if row["kind"] == "tried"]
-    assert [row["task_id"] for row in tried[: len(TASKS)]] == [task.id for task in TASKS]
+    assert [(each.task_id, each.provenance.attempt) for each in page.lessons] == taught
+    assert results.table() == expected.table()
 
 
 @pytest.mark.anyio
