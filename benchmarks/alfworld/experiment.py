@@ -68,9 +68,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
         table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)
         results = await _played(setting, table, log, say, watcher)
     await log.save("curve.md", results.table() + "\n")
-    written = await write_run_report(
-        results, setting.out, title=f"ALFWorld, {_played_by(setting)}", unit="game"
-    )
+    written = await write_run_report(results, setting.out, title=f"ALFWorld, {_played_by(setting)}")
     picture = next(iter(written.pictures), None)
     return Finished(results, picture, lessons_at(setting, log), known, written.html)
 

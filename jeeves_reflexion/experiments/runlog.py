@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -43,21 +44,6 @@ _SHOWN: Final = 20
 
 MAY_CHANGE: Final = frozenset({"workers", "max_cost_usd"})
 """What changes no result, and may differ when a run is resumed."""
-
-_LIBRARIES: Final = (
-    "jeeves-reflexion",
-    "anyio",
-    "numpy",
-    "pydantic",
-    "faiss-cpu",
-    "onnxruntime",
-    "sentence-transformers",
-    "torch",
-    "psycopg",
-    "pgvector",
-    "alfworld",
-    "textworld",
-)
 
 
 class RunLog:
@@ -235,13 +221,14 @@ class RunLog:
 
 
 def versions() -> dict[str, JSON]:
-    """Return the versions of Python, this package, and the libraries that results may depend on, where installed."""
+    """Return the versions of Python, this package, and the libraries that it may use, where installed."""
     found: dict[str, JSON] = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # an optional one: that it is not in the list says that it was not there
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from its sources
+        needed = importlib.metadata.requires("jeeves-reflexion") or ()
+        names = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in needed}
+        for name in ("jeeves-reflexion", *sorted(names)):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one
+                found[name] = importlib.metadata.version(name)
     return found
 
 

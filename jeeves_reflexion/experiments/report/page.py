@@ -23,8 +23,16 @@ from markupsafe import Markup
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.report.analysis import Part, Report, make_report
-from jeeves_reflexion.experiments.report.tables import facts, heading, lesson_table, markdown, tables
+from jeeves_reflexion.experiments.report.analysis import (
+    Part,
+    Report,
+    facts,
+    heading,
+    lesson_table,
+    make_report,
+    markdown,
+    tables,
+)
 from jeeves_reflexion.experiments.results import Results, Split, Tried
 from jeeves_reflexion.files import replace_file
 from jeeves_reflexion.redaction import redact
@@ -51,24 +59,13 @@ class Written:
     pictures: tuple[Path, ...]
 
 
-def write_report(
-    results: Results,
-    folder: str | os.PathLike[str],
-    *,
-    title: str = "Experiment",
-    baseline: ArmName | None = None,
-    unit: str = "task",
-) -> Written:
+def write_report(results: Results, folder: str | os.PathLike[str], *, title: str = "Experiment") -> Written:
     """Write ``report.html``, ``report.md`` and the curves as SVG into a folder, which is made; return their paths.
 
-    ``unit`` is what a task is called, such as ``question``. Older files of these names are replaced. Blocking, some
-    seconds for thousands of tries: call it from a worker thread where there is an event loop.
-
-    Raises :class:`ConfigurationError` for a baseline that was not run; :class:`ExperimentError` where a file can't be
-    written.
+    Older files of these names are replaced. Blocking, some seconds for thousands of tries: call it from a worker thread
+    where there is an event loop. Raises :class:`ExperimentError` where a file can't be written.
     """
-    target = Path(folder)
-    report = make_report(results, title=title, baseline=baseline, unit=unit)
+    target, report = Path(folder), make_report(results, title=title)
     drawn = {f"curves-{part.split}-{part.judge}-judged.svg": curves(part, report) for part in report.parts}
     pictures = {name: curve for name, curve in drawn.items() if curve}
     try:
@@ -126,10 +123,10 @@ def _part(part: Part, report: Report) -> dict[str, object]:
     curve = curves(part, report)
     return {
         "name": f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}",
-        "heading": heading(part, report),
+        "heading": heading(part),
         "trials": part.trials,
         "findings": [each for each in part.compared if each.trial == part.trials],
-        "caption": f"{report.unit.capitalize()}s solved so far, with 95 % Wilson intervals",
+        "caption": "Tasks solved so far, with 95 % Wilson intervals",
         "curve": Markup(curve),  # noqa: S704 - rendered with its texts escaped
         "tables": list(tables(part, report)),
     }

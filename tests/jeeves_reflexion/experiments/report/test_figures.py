@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_results import a_task, a_trial, results
 
-from jeeves_reflexion import ConfigurationError, Evaluation
+from jeeves_reflexion import Evaluation
 from jeeves_reflexion.experiments import ARMS, Results, Tried
 from jeeves_reflexion.experiments.comparisons import PairedDifference
 from jeeves_reflexion.experiments.report import make_report, markdown
-from jeeves_reflexion.experiments.report.analysis import baseline_of, comparison_words, holm
+from jeeves_reflexion.experiments.report.analysis import comparison_words, holm
 
 
 class Certain:
@@ -94,11 +94,9 @@ def test_arms_are_compared_in_pairs_of_tasks_at_the_second_and_the_last_trial():
 
 
 def test_three_tasks_gained_are_no_proof():
-    (part,) = make_report(
-        verdicts({"retry": [[[False]] * 3], "selective": [[[True]] * 3]}), unit="game"
-    ).parts
+    (part,) = make_report(verdicts({"retry": [[[False]] * 3], "selective": [[[True]] * 3]})).parts
     assert part.compared[0].words.startswith(
-        "no difference that 3 games can show: +100 points (-100 to +100)"
+        "no difference that 3 tasks can show: +100 points (-100 to +100)"
     )
 
 
@@ -120,15 +118,6 @@ def test_gains_in_a_minority_of_the_seeds_are_seen():
     (found,) = part.compared
     assert found.difference.value == pytest.approx(0.1)
     assert found.words.startswith("success is higher: +10 points (+2 to +18), p = ")
-
-
-def test_a_report_calls_its_tasks_what_they_are():
-    table = {"retry": [[[False]] * 2], "own": [[[True]] * 2]}
-    told = markdown(make_report(verdicts(table), unit="question"))
-    assert "2 questions that were learned from" in told
-    assert "### Questions solved so far" in told
-    assert "no difference that 2 questions can show" in told
-    assert "task" not in told
 
 
 def test_what_holds_alone_but_not_among_many_is_said():
@@ -211,10 +200,12 @@ def test_errors_and_what_could_not_be_scored_are_counted():
     assert "1 of 3 tries could not be scored" in told
 
 
-def test_the_baseline_is_further_tries_without_memory_unless_named():
-    assert baseline_of(tuple(ARMS)) == "retry"
-    assert baseline_of(("own", "react")) == "react"
-    assert baseline_of(("own", "selective")) == "own"
-    assert make_report(results(2), baseline="selective").parts[0].compared[0].arm == "retry"
-    with pytest.raises(ConfigurationError, match="'own' is no arm of this run: choose from retry, selective"):
-        make_report(results(2), baseline="own")
+def test_the_baseline_is_further_tries_without_memory():
+    for arms, baseline in (
+        (tuple(ARMS), "retry"),
+        (("own", "react"), "react"),
+        (("own", "selective"), "own"),
+    ):
+        report = make_report(results(2, arms, trials=1))
+        assert report.baseline == baseline
+        assert baseline not in {each.arm for each in report.parts[0].compared}
