@@ -300,11 +300,7 @@ class Placebo(OverLessons):
 
 
 class ReadOnly(OverLessons):
-    """Recalls from a store and changes nothing in it: neither lessons nor their credit."""
-
-    async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Refuse: held-out tasks write no lesson."""
-        raise AssertionError("a held-out task is not to write a lesson")
+    """Recalls from a store for loops that learn nothing, and leaves the credit of its lessons as it is."""
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note nothing."""

@@ -203,7 +203,7 @@ class Batch:
         why = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else "cancelled"
         limited = isinstance(error, SpendingLimitError)
         self.run.results.interrupted = f"{where}; {error}" if limited else where
-        self.run.watcher.interrupted(self.run.results.interrupted)
+        self.run.watcher.said(f"stopped at {self.run.results.interrupted}")
         with anyio.CancelScope(shield=True):
             await self.run.log.tell("interrupted", {"where": where, "why": why})
 

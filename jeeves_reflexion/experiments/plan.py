@@ -124,10 +124,6 @@ class Expected:
     input_tokens: int
     output_tokens: int
 
-    def __post_init__(self) -> None:
-        if self.input_tokens < 0 or self.output_tokens < 0:
-            raise ConfigurationError("expected tokens can't be below 0")
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -13,9 +13,6 @@ from jeeves_reflexion.summary import counted
 class Watcher:
     """What an experiment tells while it runs; every method may be overridden, none must be."""
 
-    def resumed(self, skipped: str) -> None:
-        """The run goes on where it was; ``skipped`` says what is not done again."""
-
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """A trial of an arm begins with ``todo`` tasks left to solve."""
 
@@ -25,14 +22,8 @@ class Watcher:
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """A trial of an arm is over and its lessons are stored."""
 
-    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
-        """An arm tried the ``n`` held-out tasks with what it had learned."""
-
-    def interrupted(self, where: str) -> None:
-        """The experiment ends before its time."""
-
-    def close(self) -> None:
-        """The experiment is over, in whatever way."""
+    def said(self, line: str) -> None:
+        """Something else happened: the run is resumed, or stopped, or held-out tasks were tried."""
 
 
 class PlainProgress(Watcher):
@@ -40,10 +31,6 @@ class PlainProgress(Watcher):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-
-    def resumed(self, skipped: str) -> None:
-        """Say what is skipped."""
-        self._say(f"resumed: {skipped}")
 
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """Start counting."""
@@ -70,18 +57,12 @@ class PlainProgress(Watcher):
         """Write the line."""
         rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
         solved = sum(row.trial.passed for row in rows)
-        self._say(
+        self.said(
             f"{self.where}  trial {trial}: {self.solved} of {self.todo} solved, {solved}/{len(results.tasks)} so far,"
             f" {counted(self.lessons, 'lesson')} written, {self.recalled} recalled"
         )
 
-    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
+    def said(self, line: str) -> None:
         """Write the line."""
-        self._say(f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try")
-
-    def interrupted(self, where: str) -> None:
-        """Say where it stops."""
-        self._say(f"stopped at {where}")
-
-    def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        rest = "\x1b[K" if self._stream.isatty() else ""  # of the count that stood there
+        print(line + rest, file=self._stream, flush=True)

@@ -226,7 +226,7 @@ def versions() -> dict[str, JSON]:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from its sources
         needed = importlib.metadata.requires("jeeves-reflexion") or ()
         names = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in needed}
-        for name in ("jeeves-reflexion", *sorted(names)):
+        for name in ("jeeves-reflexion", "torch", *sorted(names)):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one
                 found[name] = importlib.metadata.version(name)
     return found

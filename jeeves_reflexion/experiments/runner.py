@@ -7,7 +7,6 @@ depend on the number of workers, nor on where a run was killed and resumed.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 
 import anyio
@@ -86,8 +85,8 @@ async def run_experiment(
             scorer,
         )
         if log.resumed:
-            await log.tell("resumed", {"skipped": skipped(past)})
-            watcher.resumed(skipped(past))
+            await log.tell("resumed", {"skipped": _skipped(past)})
+            watcher.said(f"resumed: {_skipped(past)}")
         else:
             await log.tell("started", {})
         try:
@@ -104,7 +103,6 @@ async def run_experiment(
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
         await log.tell("finished", {"interrupted": results.interrupted})
     finally:
-        watcher.close()
         log.close()
     return results
 
@@ -126,15 +124,15 @@ async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
         )
         await batch.play()
         solved = sum(entry.trial.passed for entry in batch.done.values())
-        watcher.held_out_finished(arm.name, seed, solved, len(tasks))
+        held_out = f"held out: {solved} of {len(tasks)} solved at the first try"
+        watcher.said(f"{arm.name:<12} seed {seed}  {held_out}")
 
 
-def skipped(past: Past) -> str:
+def _skipped(past: Past) -> str:
     """Say what a resumed run does not do again."""
     if not past.tries:
         return "no try is finished: the run begins from the start"
-    by_arm = ", ".join(f"{arm} {n}" for arm, n in Counter(each.arm for each in past.tries).items())
     return (
-        f"{len(past.tries)} finished tries are in the log and are not made again ({by_arm}); "
-        f"{len(past.stored)} lessons are stored and are not stored again"
+        f"{len(past.tries)} finished tries are in the log and are not made again;"
+        f" {len(past.stored)} lessons are stored and are not stored again"
     )

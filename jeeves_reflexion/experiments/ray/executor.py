@@ -28,7 +28,7 @@ from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
 from jeeves_reflexion.experiments.journal import Entry, plain
 from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, load_ray, module_paths
-from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, OverLimit, Reply, Worker
+from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
 from jeeves_reflexion.models.cassette import key_of, recorded_error, request_of
 from jeeves_reflexion.models.recorded import recording_at
@@ -260,7 +260,7 @@ class Answers:
         try:
             if (key, turn) not in self._given:
                 if self._budget.exhausted:
-                    return Reply(OverLimit(str(self._budget)), model.supports_tools)
+                    return Reply(Failed("BudgetExceededError", str(self._budget)), model.supports_tools)
                 with recording_at(self._position):
                     given = await model.complete(
                         asked.messages, tools=asked.tools, schema=asked.schema, sampling=asked.sampling

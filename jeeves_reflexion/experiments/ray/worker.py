@@ -93,17 +93,10 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class OverLimit:
-    """The experiment has spent what it may: the model is not asked."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """What came of a call of a model; ``native`` says whether the model offers native tools now."""
 
-    answer: Completion | RecordedError | Failed | OverLimit
+    answer: Completion | RecordedError | Failed
     native: bool
 
 
@@ -159,7 +152,7 @@ class FarModel:
         match said.answer:
             case Completion() as completion:
                 return completion
-            case OverLimit(message):
+            case Failed("BudgetExceededError", message):
                 talk.spend.stopped = True
                 raise BudgetExceededError("experiment", message)
             case failure:

@@ -266,15 +266,12 @@ async def test_tries_of_a_round_that_could_not_begin_are_made_again(tmp_path):
 @pytest.mark.anyio
 async def test_what_was_learned_when_it_was_cancelled_is_stored_once_when_it_goes_on(tmp_path):
     class Stop(Watcher):
-        left, closed = 4, False
+        left = 4
 
         def tried(self, row):
             self.left -= 1
             if not self.left:
                 scope.cancel()
-
-        def close(self):
-            self.closed = True
 
     plan = Plan(("reflexion",), 2, workers=1)
     reference, watcher = RunLog(tmp_path / "whole"), Stop()
@@ -287,7 +284,7 @@ async def test_what_was_learned_when_it_was_cancelled_is_stored_once_when_it_goe
         with anyio.CancelScope() as scope:
             results = await run_experiment(plan, TASKS, loops(store), log=log, watcher=each)
         if not resume:
-            assert (scope.cancelled_caught, watcher.closed, len(rows(tmp_path))) == (True, True, 4)
+            assert (scope.cancelled_caught, len(rows(tmp_path))) == (True, 4)
             last = json.loads(log.events.read_text().splitlines()[-1])
             assert f"4 of {len(TASKS)} tasks tried" in last["where"]
     page = await VectorLessonStore(store.scoped("reflexion-0")).list(limit=500)
@@ -351,11 +348,11 @@ async def test_a_folder_that_lacks_a_part_of_its_run_is_refused(tmp_path, part):
             return await run_experiment(plan, TASKS, make, log=log, watcher=Tries(tried))
 
     class Tries(Watcher):
-        def __init__(self, said):
-            self.said = said
+        def __init__(self, rows):
+            self.rows = rows
 
         def tried(self, row):
-            self.said.append(row)
+            self.rows.append(row)
 
     await go()
     lose, said = parts_gone(run, lessons)[part]
