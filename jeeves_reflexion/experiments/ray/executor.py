@@ -151,8 +151,13 @@ class RayExecutor:
             try:
                 said = await self._made(process, data, answers)
             except TimeoutError:
-                last = f"no process was there after {START_SECONDS:.0f} s: is there a free processor (ray status)?"
-                await self._replace(process)
+                if self._processes == [process]:
+                    raise ExperimentError(
+                        f"no worker process was there after {START_SECONDS:.0f} s: is there a free processor (ray"
+                        " status), memory, and this package on every node?"
+                    ) from None
+                last = "it could not be started"
+                await self._drop(process)
             except self._deaths as error:
                 last = last_words(str(error))
                 await self._replace(process)
@@ -205,7 +210,12 @@ class RayExecutor:
     async def _replace(self, process: Process) -> None:
         """Have another process in the place of one that died, unless another try saw to that."""
         if process in self._processes:
-            self._processes[self._processes.index(process)] = self._started()
+            self._processes.append(self._started())
+            await self._drop(process)
+
+    async def _drop(self, process: Process) -> None:
+        if process in self._processes:
+            self._processes.remove(process)
             await self._kill(process)
 
     async def _end(self, process: Process) -> None:
