@@ -63,16 +63,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LessonUse:
-    """A lesson: how often it was offered, how often the try then passed, and its lift as last known.
-
-    The share that passed says nothing of what the lesson did: it was offered where it seemed to fit. ``lift`` does,
-    since it compares with tries that it was withheld from by chance; None where that was never done.
-    """
+    """A lesson: how often it was offered, and its lift as last known; None where it was never withheld by chance."""
 
     arm: ArmName
     text: str
     offered: int
-    passed: int
     lift: Lift | None
 
     @property
@@ -188,14 +183,9 @@ def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
         recall = row.trial.recall
         for item in (*recall.offered, *recall.withheld) if recall else ():
             text = item.lesson.text
-            use = uses.get((row.arm, text)) or LessonUse(row.arm, redact(text), 0, 0, None)
+            use = uses.get((row.arm, text)) or LessonUse(row.arm, redact(text), 0, None)
             shown = recall is not None and item in recall.offered
-            uses[row.arm, text] = replace(
-                use,
-                offered=use.offered + shown,
-                passed=use.passed + (shown and row.trial.passed),
-                lift=_later(use.lift, item.lift),
-            )
+            uses[row.arm, text] = replace(use, offered=use.offered + shown, lift=_later(use.lift, item.lift))
     return tuple(sorted(uses.values(), key=lambda use: -use.offered))
 
 
@@ -330,13 +320,12 @@ def lesson_table(report: Report) -> Table | None:
     shown, total = report.lessons[:SHOWN_LESSONS], len(report.lessons)
     note = (
         "Lift: mean score with the lesson less that of tries from which it was withheld by chance; unknown without"
-        " such tries. How many tries passed after a lesson is no proof that it helped: it was offered where it seemed"
-        " to fit."
+        " such tries."
     ) + (f" The {len(shown)} most offered of {total}." if len(shown) < total else "")
     return Table(
         "Lessons that were offered",
-        ("lesson", "arm", "offered", "then passed", "lift (95 % interval)"),
-        tuple((use.text[:500], use.arm, str(use.offered), str(use.passed), use.lift_text) for use in shown),
+        ("lesson", "arm", "offered", "lift (95 % interval)"),
+        tuple((use.text[:500], use.arm, str(use.offered), use.lift_text) for use in shown),
         note,
     )
 

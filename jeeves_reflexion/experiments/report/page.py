@@ -248,7 +248,8 @@ def _told(results: Results, row: Tried) -> Iterator[str]:
         offered, withheld = trial.recall.offered, len(trial.recall.withheld)
         lessons = [f"{each.lesson.text} ({each.similarity:.2f})" for each in offered[:5]]
         more = [f"and {len(offered) - 5} more"] * (len(offered) > 5)
-        yield _listed(f"Lessons recalled, {withheld} withheld by chance", [*lessons, *more])
+        by_chance = f", {withheld} withheld by chance" if withheld else ""
+        yield _listed(f"Lessons recalled{by_chance}", [*lessons, *more])
     for name, said in (
         ("Output", attempt.output),
         ("Error", attempt.error),
