@@ -175,11 +175,8 @@ class Batch:
         if position in run.past.stored:
             lesson_id, refused = run.past.stored[position], run.past.refused.get(position)
             lesson = await store.get(lesson_id) if store is not None and lesson_id else None
-            # What was in memory alone is gone with the process that was killed, and is stored again.
-            in_memory = self.loop.lessons is None or (store is not None and lesson_id and lesson is None)
-            if refused or not in_memory:
-                problems = (*trial.problems, refused) if refused else trial.problems
-                return replace(trial, lesson=lesson, pending=False, problems=problems)
+            problems = (*trial.problems, refused) if refused else trial.problems
+            return replace(trial, lesson=lesson, pending=False, problems=problems)
         session = replace(self.loop.session(), id=self._session_id(task))
         if store is not None and run.log.resumed:
             # A killed run may have stored it without having come to say so.
@@ -232,18 +229,27 @@ class Batch:
         return whole if redact_id(whole) == whole else f"{prefix}{_digest_of(task)}"
 
 
-async def check_journal(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
-    """Raise :class:`ExperimentError` where a store has lessons of a resumed run, and the journal no try of them."""
-    log, store = run.log, beneath(loop.lessons)
-    tried = any((position.arm, position.seed) == (arm.name, seed) for position in run.past.tries)
-    if store is None or not log.resumed or tried:
-        return
-    if await first_written(store, since=float(log.config["started"])):
+async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
+    """Have an arm's lessons stored again if none of them is there any more: those in memory died with their process.
+
+    Where some are there, the others were forgotten on purpose. Raises :class:`ExperimentError` where a store has
+    lessons of the run, and the journal no try that they can be of.
+    """
+    past, log, store = run.past, run.log, beneath(loop.lessons)
+    tried = any((position.arm, position.seed) == (arm.name, seed) for position in past.tries)
+    since = float(log.config["started"])
+    if store is not None and log.resumed and not tried and await first_written(store, since=since):
         raise ExperimentError(
             f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"
             " of it: tries would be made again on the lessons that they left. Put the journal back from a backup, or"
             " name another folder"
         )
+    mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
+    ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
+    in_block = loop.lessons is None  # a block of memory is made anew with the loop
+    if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
+        for position in mine:
+            del past.stored[position]
 
 
 def name_of(task: Task) -> str:

@@ -13,7 +13,7 @@ import anyio
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import Arm, arm_of, as_arm, reading_only
-from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, check_journal
+from jeeves_reflexion.experiments.batch import Batch, Run, SpendingLimitError, forget_lost
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, LoopFactory, RunBudget
 from jeeves_reflexion.experiments.journal import Past
 from jeeves_reflexion.experiments.plan import Plan, design_of, split
@@ -110,7 +110,7 @@ async def run_experiment(
 async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
     """Play one arm with one seed, from its first trial to its held-out tasks."""
     results, watcher = run.results, run.watcher
-    await check_journal(run, loop, arm, seed)
+    await forget_lost(run, loop, arm, seed)
     for number in range(1, arm.trials(results.trials) + 1):
         histories = results.histories(arm.name, seed)
         todo = [task for task in results.tasks if not any(trial.passed for trial in histories[task.id])]
