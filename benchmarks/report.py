@@ -59,9 +59,9 @@ def write_result(folder: Path, name: str, figures: object, page: str) -> None:
     (folder / f"{name}.md").write_text(page, encoding="utf-8")
 
 
-async def write_run_report(results: Results, folder: Path, *, title: str, unit: str) -> Written:
-    """Write the report of a run to ``report/`` in its folder; ``unit`` is what a task is called."""
-    write = partial(write_report, results, folder / "report", title=title, unit=unit)
+async def write_run_report(results: Results, folder: Path, *, title: str) -> Written:
+    """Write the report of a run to ``report/`` in its folder."""
+    write = partial(write_report, results, folder / "report", title=title)
     return await anyio.to_thread.run_sync(write)
 
 

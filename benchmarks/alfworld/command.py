@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.cli.options import COUNT, embedder_option
-from jeeves_reflexion.experiments import ARMS, progress_for, recall_settings
+from jeeves_reflexion.experiments import ARMS, PlainProgress, recall_settings
 from jeeves_reflexion.experiments.location import run_location
 
 from ..options import (
@@ -106,7 +105,7 @@ def alfworld(**options: Any) -> None:  # noqa: ANN401 - click hands over what th
 
 
 async def _run(setting: Setting) -> Finished:
-    watcher = progress_for(sys.stderr)
+    watcher = PlainProgress()
     try:
         return await run(setting, say=lambda line: click.echo(line, err=True), watcher=watcher)
     finally:

@@ -62,15 +62,13 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
         await log.open({**_config(setting), "lessons_at_start": known}, resume=setting.resume)
         games = await _games(setting, say)
         if not log.resumed:
-            await log.write("games", {"ids": [game.id for game in games]})
+            await log.tell("games", {"ids": [game.id for game in games]})
         opened = partial(tell_quarters, say, "opening games")
         tasks = await tasks_for(pool, games, workers=setting.workers_here, progress=opened)
         table = Table(pool, {game.id: game for game in games}, tasks, lessons.scope)
         results = await _played(setting, table, log, say, watcher)
     await log.save("curve.md", results.table() + "\n")
-    written = await write_run_report(
-        results, setting.out, title=f"ALFWorld, {_played_by(setting)}", unit="game"
-    )
+    written = await write_run_report(results, setting.out, title=f"ALFWorld, {_played_by(setting)}")
     picture = next(iter(written.pictures), None)
     return Finished(results, picture, lessons_at(setting, log), known, written.html)
 

@@ -14,12 +14,13 @@ from jeeves_reflexion import (
     LoopOptions,
     Reflexion,
     RewardEvaluator,
+    ScriptedModel,
     Session,
     Task,
 )
 from jeeves_reflexion.experiments import ArmName, arm_lessons, arm_of
 from jeeves_reflexion.experiments.executors import Tools
-from jeeves_reflexion.experiments.location import AbsentModel, LessonLocation, RunLocation, embedder_factory
+from jeeves_reflexion.experiments.location import LessonLocation, RunLocation, embedder_factory
 from vectorstores import Embedder, HashingEmbedder, VectorStore
 
 from .agent import WON, GameAgent, OfflinePlayer, PlayerFactory, write_lesson
@@ -97,7 +98,7 @@ class GamesKit:
         cls, setting: Setting, games: Sequence[Game], tasks: Sequence[Task], place: LessonLocation
     ) -> Self:
         """Return the kit of a run; reads the games' files."""
-        model = None if setting.model is None else AbsentModel(setting.model.name)
+        model = None if setting.model is None else ScriptedModel((), name=setting.model.name)
         bare = replace(setting, model=model, embedder=HashingEmbedder(), runs_on=RunLocation())
         return cls(bare, _with_data(games), tasks, place, embedder_factory(setting.embedder))
 

@@ -22,7 +22,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.cli.options import embedder_option
-from jeeves_reflexion.experiments import ARMS, estimate, progress_for, recall_settings
+from jeeves_reflexion.experiments import ARMS, PlainProgress, estimate, recall_settings
 from jeeves_reflexion.experiments.location import run_location
 from jeeves_reflexion.summary import counted
 
@@ -157,7 +157,7 @@ async def _run(setting: Setting, judges: tuple[JudgeName, ...]) -> list[Finished
                 click.echo(f"judged by {judge}: not begun, go on with --resume", err=True)
                 break
             this = replace(left, judge=judge, out=setting.out / judge)
-            runs.append(await run(this, watcher=progress_for(sys.stderr)))
+            runs.append(await run(this, watcher=PlainProgress()))
         return runs
     finally:
         if isinstance(setting.model, OpenAIModel):
@@ -172,7 +172,7 @@ def _setting(options: dict[str, Any]) -> Setting:
         raise ConfigurationError("nobody answers the questions: name a --model")
     return Setting(
         questions=tuple(questions),
-        plan=replace(plan_of(options), on_stop="wait"),
+        plan=plan_of(options),
         out=run_folder(options, "hotpotqa"),
         embedder=embedder_called(options["embedder"]),
         agent=options["agent"],

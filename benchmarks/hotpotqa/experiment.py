@@ -155,7 +155,7 @@ async def _seed(setting: Setting, seed: int, watcher: Watcher | None) -> Results
     tasks = [question.task for question in setting.questions]
     results = await play(setting, plan, tasks, log, _open_tools, namespace=NAMESPACE, watcher=watcher)
     title = f"HotpotQA, {setting.agent}, seed {seed}, judged by {setting.judge}"
-    await write_run_report(results, log.folder, title=title, unit="question")
+    await write_run_report(results, log.folder, title=title)
     return results
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,7 +20,7 @@ from jeeves_reflexion.cli.bench_options import (
     spending_options,
 )
 from jeeves_reflexion.cli.options import embedder_option
-from jeeves_reflexion.experiments import ARMS, ArmName, Results, arm_of, progress_for
+from jeeves_reflexion.experiments import ARMS, ArmName, PlainProgress, Results, arm_of
 from jeeves_reflexion.experiments.location import run_location
 
 from ..options import (
@@ -104,9 +102,7 @@ def humaneval(**options: Any) -> None:  # noqa: ANN401 - click hands over what i
 
 async def _run(setting: Setting) -> Results:
     try:
-        return await run(
-            setting, say=lambda line: click.echo(line, err=True), watcher=progress_for(sys.stderr)
-        )
+        return await run(setting, say=lambda line: click.echo(line, err=True), watcher=PlainProgress())
     finally:
         if isinstance(setting.model, OpenAIModel):
             await setting.model.aclose()
@@ -120,7 +116,7 @@ def _setting(options: dict[str, Any]) -> Setting:
     if model is None:
         raise ConfigurationError("nobody writes the functions: name a --model")
     return Setting(
-        plan=replace(plan_of(options, judged_by=options["judge"]), on_stop="wait"),
+        plan=plan_of(options, judged_by=options["judge"]),
         out=run_folder(options, "humaneval"),
         embedder=embedder_called(options["embedder"]),
         problems=problems,

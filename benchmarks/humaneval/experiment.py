@@ -106,7 +106,7 @@ async def run(setting: Setting, *, say: Callable[[str], None], watcher: Watcher 
         )
     finally:
         log.close()
-    await write_run_report(results, setting.out, title=f"HumanEval, {setting.model.name}", unit="problem")
+    await write_run_report(results, setting.out, title=f"HumanEval, {setting.model.name}")
     return results
 
 

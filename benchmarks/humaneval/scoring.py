@@ -8,6 +8,7 @@ The tests run in another sandbox than the solution, which can't see or change th
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ import anyio
 
 from jeeves_reflexion import ConfigurationError
 from jeeves_reflexion.errors import CodeError, CodeLimitError
-from jeeves_reflexion.experiments.comparisons import pass_at_k, pass_hat_k
 from jeeves_reflexion.sandbox import Sandbox, SandboxLimits
 
 from . import harness
@@ -150,3 +150,26 @@ def by_problem(scored: Sequence[Scored]) -> dict[str, list[bool]]:
     for each in scored:
         tried[each.sample.task_id].append(each.verdict.passed)
     return dict(tried)
+
+
+def pass_at_k(n: int, solved: int, k: int) -> float:
+    """Estimate the chance that at least one of ``k`` tries passes, from ``solved`` of ``n`` (Chen et al. 2021, 2.1).
+
+    The unbiased estimator 1 - C(n - c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
+    """
+    _check_counts(n, solved, k)
+    return 1.0 - math.comb(n - solved, k) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, solved: int, k: int) -> float:
+    """Estimate the chance that all of ``k`` tries pass, from ``solved`` of ``n`` (pass^k, Yao et al. 2024, tau-bench).
+
+    The unbiased estimator C(c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
+    """
+    _check_counts(n, solved, k)
+    return math.comb(solved, k) / math.comb(n, k)
+
+
+def _check_counts(n: int, solved: int, k: int) -> None:
+    if not (1 <= k <= n and 0 <= solved <= n):
+        raise ValueError(f"there is no estimate for k = {k} from {solved} of {n} tries")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import datetime
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from jeeves_reflexion.evaluators import Judge
 from jeeves_reflexion.experiments import (
     ArmName,
     Expected,
+    PlainProgress,
     Plan,
     Results,
     RunLog,
@@ -36,7 +36,6 @@ from jeeves_reflexion.experiments import (
     cost_table,
     estimate,
     figures,
-    progress_for,
     read_tasks,
     recall_settings,
     run_experiment,
@@ -108,7 +107,6 @@ def order_of(options: Mapping[str, Any]) -> Order:
         holdout=options["holdout"],
         judged_by=options["judged_by"] or ("self" if judging else "oracle"),
         max_cost_usd=options["max_cost"],
-        on_stop="wait",
     )
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     out = options["out"] or Path("runs") / f"{options['tasks'].stem}-{stamp}"
@@ -183,7 +181,7 @@ async def _run(order: Order, tasks: list[Task]) -> Results:
             tasks,
             tools.make_loop,
             log=log,
-            watcher=progress_for(sys.stderr),
+            watcher=PlainProgress(),
             scorer=tools.scorer,
             executor=executor,
         )

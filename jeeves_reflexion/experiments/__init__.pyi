@@ -20,9 +20,7 @@ from jeeves_reflexion.experiments.plan import Plan as Plan
 from jeeves_reflexion.experiments.plan import estimate as estimate
 from jeeves_reflexion.experiments.plan import split as split
 from jeeves_reflexion.experiments.progress import PlainProgress as PlainProgress
-from jeeves_reflexion.experiments.progress import RichProgress as RichProgress
 from jeeves_reflexion.experiments.progress import Watcher as Watcher
-from jeeves_reflexion.experiments.progress import progress_for as progress_for
 from jeeves_reflexion.experiments.results import Cost as Cost
 from jeeves_reflexion.experiments.results import Curve as Curve
 from jeeves_reflexion.experiments.results import Point as Point

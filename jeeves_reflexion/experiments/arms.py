@@ -178,10 +178,13 @@ def as_arm(loop: Reflexion, arm: Arm) -> Reflexion:
 
 
 def reading_only(loop: Reflexion) -> Reflexion:
-    """Return the loop for held-out tasks: it recalls what was learned, and changes nothing of it."""
-    loop = copy.copy(loop)
+    """Return the loop for held-out tasks: it recalls what was learned, withholds nothing, and changes nothing."""
+    loop, lessons = copy.copy(loop), loop.lessons
     loop.options = replace(loop.options, learn=False)
-    loop.lessons = None if loop.lessons is None else ReadOnly(without_withholding(loop.lessons))
+    if isinstance(lessons, VectorLessonStore) and (credit := lessons.settings.credit) is not None:
+        settings = replace(lessons.settings, credit=replace(credit, withholding=Withholding()))
+        lessons = VectorLessonStore(lessons.store, settings=settings)
+    loop.lessons = None if lessons is None else ReadOnly(lessons)
     return loop
 
 
@@ -300,26 +303,11 @@ class Placebo(OverLessons):
 
 
 class ReadOnly(OverLessons):
-    """Recalls from a store and changes nothing in it: neither lessons nor their credit."""
-
-    async def record(self, task: Task, reflection: Reflection, *, provenance: Provenance) -> Lesson:
-        """Refuse: held-out tasks write no lesson."""
-        raise AssertionError("a held-out task is not to write a lesson")
+    """Recalls from a store for loops that learn nothing, and leaves the credit of its lessons as it is."""
 
     async def outcome(self, recall_id: str, evaluation: Evaluation) -> bool:
         """Note nothing."""
         return False
-
-
-def without_withholding(lessons: LessonStore) -> LessonStore:
-    """Return the store with every lesson offered that is picked; itself where none is ever withheld."""
-    if not isinstance(lessons, VectorLessonStore):
-        return lessons
-    credit = lessons.settings.credit
-    if credit is None or not credit.withholding.on:
-        return lessons
-    settings = replace(lessons.settings, credit=replace(credit, withholding=Withholding()))
-    return VectorLessonStore(lessons.store, settings=settings)
 
 
 def beneath(lessons: LessonStore | None) -> VectorLessonStore | None:

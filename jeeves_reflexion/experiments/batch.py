@@ -48,7 +48,6 @@ class Run:
     limiter: anyio.CapacityLimiter
     executor: Executor
     scorer: Evaluator | None
-    stores_when_stopped: bool
 
 
 @dataclass(slots=True)
@@ -79,15 +78,10 @@ class Batch:
             try:
                 await self._try_all()
                 await self._check_begun()
-            except BaseException as error:
-                if run.stores_when_stopped and not isinstance(_first(error), SpendingLimitError):
-                    await self._store()
-                else:  # their lessons wait; what they cost is known
-                    run.results.rows += self._rows()
+            except BaseException:
+                run.results.rows += self._rows()  # their lessons wait; what they cost is known
                 raise
             await self._store()
-            where = {"arm": self.arm.name, "seed": self.seed, "trial": self.number, "split": self.split}
-            await run.log.write("round", {**where, "tried": len(self.todo)})
         except BaseException as error:
             first = _first(error)
             await self._note_stop(first)
@@ -168,7 +162,6 @@ class Batch:
                         failure = failure or error
                         trial = replace(entry.trial, problems=(*entry.trial.problems, str(error)))
                     self.done[task.id] = replace(entry, trial=trial)
-                await self.run.log.write_rows([{"kind": "tried", **row.as_json()} for row in self._rows()])
             finally:
                 self.run.results.rows += self._rows()
         if failure is not None:
@@ -207,9 +200,8 @@ class Batch:
         why = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else "cancelled"
         limited = isinstance(error, SpendingLimitError)
         self.run.results.interrupted = f"{where}; {error}" if limited else where
-        self.run.watcher.interrupted(self.run.results.interrupted)
+        self.run.watcher.said(f"stopped at {self.run.results.interrupted}")
         with anyio.CancelScope(shield=True):
-            await self.run.log.write("interrupted", {"where": where, "why": why})
             await self.run.log.tell("interrupted", {"where": where, "why": why})
 
     # -- names
@@ -237,39 +229,27 @@ class Batch:
         return whole if redact_id(whole) == whole else f"{prefix}{_digest_of(task)}"
 
 
-async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> int:
-    """Have an arm's lessons stored again if none of them is there any more; return how many.
+async def forget_lost(run: Run, loop: Reflexion, arm: Arm, seed: int) -> None:
+    """Have an arm's lessons stored again if none of them is there any more: those in memory died with their process.
 
-    A store in memory is empty after its process was killed. Lessons of a store on disk are left as they are, also where
-    somebody forgot some of them on purpose. Raises :class:`ExperimentError` where there are lessons of the run and the
-    journal has no try that they can be of.
+    Where some are there, the others were forgotten on purpose. Raises :class:`ExperimentError` where a store has
+    lessons of the run, and the journal no try that they can be of.
     """
     past, log, store = run.past, run.log, beneath(loop.lessons)
     tried = any((position.arm, position.seed) == (arm.name, seed) for position in past.tries)
-    if (
-        store is not None
-        and log.resumed
-        and not tried
-        and await first_written(store, since=float(log.config["started"]))
-    ):
+    since = float(log.config["started"])
+    if store is not None and log.resumed and not tried and await first_written(store, since=since):
         raise ExperimentError(
             f"the store has lessons of arm {arm.name}, seed {seed}, that this run wrote, and {log.journal} has no try"
             " of it: tries would be made again on the lessons that they left. Put the journal back from a backup, or"
             " name another folder"
         )
     mine = [position for position in past.stored if (position.arm, position.seed) == (arm.name, seed)]
-    if loop.lessons is None:
-        lost = bool(mine)  # lessons in a block of memory, which is made anew with the loop
-    elif store is None:
-        lost = False
-    else:
-        ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
-        lost = bool(ids) and not any([await store.get(lesson_id) for lesson_id in ids])
-    if not lost:
-        return 0
-    for position in mine:
-        del past.stored[position]
-    return len(mine)
+    ids = [lesson_id for position in mine if (lesson_id := past.stored[position])]
+    in_block = loop.lessons is None  # a block of memory is made anew with the loop
+    if in_block or (store is not None and ids and not any([await store.get(each) for each in ids])):
+        for position in mine:
+            del past.stored[position]
 
 
 def name_of(task: Task) -> str:

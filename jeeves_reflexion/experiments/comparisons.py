@@ -1,4 +1,4 @@
-"""Comparing two ways over the same tasks, and what several tries of a task come to.
+"""Comparing two ways over the same tasks.
 
 Two arms of an experiment share their tasks, so tasks are compared in pairs: a hard task is hard for both. Uncertainty
 comes from the tasks (they could have been others), so a task counts once, by the mean of its seeds, and one test is
@@ -114,7 +114,7 @@ class _Flips:
         if self.p(furthest) >= LEVEL:
             return furthest
         inside, outside = self._sum / self._n, furthest
-        for _ in range(40):
+        for _ in range(24):
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if self.p(middle) >= LEVEL else (inside, middle)
         return inside
@@ -130,29 +130,6 @@ def _bonett_price(gains: NDArray[np.float64]) -> tuple[float, float]:
     variance = (float(gains @ gains) + 2.0) / n - mean * mean
     spread = Z95 * math.sqrt(variance / n)
     return max(mean - spread, -1.0), min(mean + spread, 1.0)
-
-
-def pass_at_k(n: int, solved: int, k: int) -> float:
-    """Estimate the chance that at least one of ``k`` tries passes, from ``solved`` of ``n`` (Chen et al. 2021, 2.1).
-
-    The unbiased estimator 1 - C(n - c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
-    """
-    _check(n, solved, k)
-    return 1.0 - math.comb(n - solved, k) / math.comb(n, k)
-
-
-def pass_hat_k(n: int, solved: int, k: int) -> float:
-    """Estimate the chance that all of ``k`` tries pass, from ``solved`` of ``n`` (pass^k, Yao et al. 2024, tau-bench).
-
-    The unbiased estimator C(c, k) / C(n, k). Raises ``ValueError`` for k outside of 1..n.
-    """
-    _check(n, solved, k)
-    return math.comb(solved, k) / math.comb(n, k)
-
-
-def _check(n: int, solved: int, k: int) -> None:
-    if not (1 <= k <= n and 0 <= solved <= n):
-        raise ValueError(f"there is no estimate for k = {k} from {solved} of {n} tries")
 
 
 def detectable(standard_error: float, *, power: float = 0.8) -> float:

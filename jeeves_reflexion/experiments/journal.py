@@ -93,9 +93,14 @@ def void_line(positions: Sequence[Position]) -> dict[str, JSON]:
     return {"kind": "void", "places": [position.as_json() for position in positions]}
 
 
+def lines_of(rows: Sequence[Mapping[str, JSON]]) -> str:
+    """Return rows as lines, without secrets."""
+    return "".join(json.dumps(redact_json(dict(row)), ensure_ascii=False) + "\n" for row in rows)
+
+
 def append(path: Path, rows: Sequence[Mapping[str, JSON]], *, sync: bool = True) -> None:
     """Append rows as lines, without secrets; on the disk when it returns if ``sync``. Raises ``OSError``."""
-    text = "".join(json.dumps(redact_json(dict(row)), ensure_ascii=False) + "\n" for row in rows)
+    text = lines_of(rows)
     new = not path.exists()
     with open(path, "ab", opener=functools.partial(os.open, mode=0o600)) as file:
         file.write(text.encode("utf-8", "replace"))

@@ -13,13 +13,12 @@ from typing import Any, Final
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName, arm_of
 from jeeves_reflexion.experiments.executors import Executor, LocalExecutor, WorkerSetup
+from jeeves_reflexion.experiments.ray.connection import load_ray
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray.messages import load_ray
 from jeeves_reflexion.experiments.runlog import RunLog
 from jeeves_reflexion.lessons.records import INDEXED
-from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.protocols import ChatModel
 from jeeves_reflexion.redaction import redact
-from jeeves_reflexion.types import JSON
 from vectorstores import (
     Embedder,
     FaissVectorStore,
@@ -124,26 +123,6 @@ def run_location(options: Mapping[str, Any]) -> RunLocation:
         return RunLocation(None, options["lessons"])
     load_ray()
     return RunLocation(RayOptions(options["ray_address"], options["ray_working_dir"]), options["lessons"])
-
-
-class AbsentModel:
-    """Stands in a worker's setup for a model that is asked by the experiment's own process."""
-
-    supports_tools = False
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        schema: Mapping[str, JSON] | None = None,
-        sampling: Sampling | None = None,
-    ) -> Completion:
-        """Raise: nobody is there."""
-        raise ConfigurationError(f"the model {self.name} is not in this process")
 
 
 def embedder_factory(embedder: Embedder) -> Callable[[], Embedder]:

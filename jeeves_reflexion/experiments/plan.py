@@ -17,9 +17,6 @@ from jeeves_reflexion.types import JSON, Task
 JudgedBy: TypeAlias = Literal["oracle", "self"]
 """Who decides that an attempt passed: one who has the gold answer, or the agent's own side without it."""
 
-OnStop: TypeAlias = Literal["store", "wait"]
-"""What becomes of the lessons of a batch that is cut short: they are stored at once, or wait in the journal."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -27,8 +24,7 @@ class Plan:
 
     ``holdout`` is the share of tasks that lessons are not learned from; ``split_seed`` draws them (:func:`split`).
     ``judged_by`` says what the evaluator of the loops is. ``max_cost_usd`` stops the whole run when so much is spent,
-    in a state to resume from. With ``on_stop="store"`` the lessons of a batch that is cancelled are there whatever
-    becomes of the run; with ``"wait"`` a resumed run comes to exactly the results of one that was never stopped.
+    in a state to resume from.
     """
 
     arms: tuple[ArmName, ...] = ("retry", "selective")
@@ -40,7 +36,6 @@ class Plan:
     split_seed: int = 0
     judged_by: JudgedBy = "oracle"
     max_cost_usd: float | None = None
-    on_stop: OnStop = "store"
 
     def __post_init__(self) -> None:
         if not self.arms:
@@ -55,8 +50,6 @@ class Plan:
         _check_share(self.holdout)
         if self.judged_by not in get_args(JudgedBy):
             raise ConfigurationError(f"judged_by must be oracle or self, not {self.judged_by!r}")
-        if self.on_stop not in get_args(OnStop):
-            raise ConfigurationError(f"on_stop must be store or wait, not {self.on_stop!r}")
         if self.max_cost_usd is not None and not self.max_cost_usd > 0:
             raise ConfigurationError(f"max_cost_usd must be above 0 or None, not {self.max_cost_usd}")
 
@@ -130,10 +123,6 @@ class Expected:
 
     input_tokens: int
     output_tokens: int
-
-    def __post_init__(self) -> None:
-        if self.input_tokens < 0 or self.output_tokens < 0:
-            raise ConfigurationError("expected tokens can't be below 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,9 @@
-"""Progress of an experiment: what whoever watches it is told, as lines, and with a live count on a terminal."""
+"""Progress of an experiment: what whoever watches it is told, as lines, and as a count where these go to a terminal."""
 
 from __future__ import annotations
 
 import sys
 from typing import TextIO
-
-from rich.console import Console
-from rich.markup import escape
-from rich.status import Status
 
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.results import Results, Tried
@@ -16,9 +12,6 @@ from jeeves_reflexion.summary import counted
 
 class Watcher:
     """What an experiment tells while it runs; every method may be overridden, none must be."""
-
-    def resumed(self, skipped: str) -> None:
-        """The run goes on where it was; ``skipped`` says what is not done again."""
 
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """A trial of an arm begins with ``todo`` tasks left to solve."""
@@ -29,31 +22,15 @@ class Watcher:
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """A trial of an arm is over and its lessons are stored."""
 
-    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
-        """An arm tried the ``n`` held-out tasks with what it had learned."""
-
-    def interrupted(self, where: str) -> None:
-        """The experiment ends before its time."""
-
-    def close(self) -> None:
-        """The experiment is over, in whatever way."""
-
-
-def progress_for(stream: TextIO | None = None) -> Watcher:
-    """Return lines, with a live count where the stream is a terminal."""
-    stream = stream or sys.stderr
-    return RichProgress(Console(file=stream)) if stream.isatty() else PlainProgress(stream)
+    def said(self, line: str) -> None:
+        """Something else happened: the run is resumed, or stopped, or held-out tasks were tried."""
 
 
 class PlainProgress(Watcher):
-    """One line per finished trial of an arm."""
+    """One line per finished trial of an arm; on a terminal, a count of the tries of the one under way as well."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-
-    def resumed(self, skipped: str) -> None:
-        """Say what is skipped."""
-        self._say(f"resumed: {skipped}")
 
     def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
         """Start counting."""
@@ -67,55 +44,25 @@ class PlainProgress(Watcher):
             self.solved += row.trial.passed
             self.lessons += row.trial.reflection is not None
             self.recalled += len(row.trial.recall.offered) if row.trial.recall else 0
+            if self._stream.isatty():
+                counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
+                print(
+                    f"{self.where}  trial {row.trial.number}: {counts}",
+                    end="\r",
+                    file=self._stream,
+                    flush=True,
+                )
 
     def batch_finished(self, arm: ArmName, seed: int, trial: int, results: Results) -> None:
         """Write the line."""
         rows = (row for row in results.rows if (row.arm, row.seed, row.split) == (arm, seed, "learning"))
         solved = sum(row.trial.passed for row in rows)
-        self._say(
+        self.said(
             f"{self.where}  trial {trial}: {self.solved} of {self.todo} solved, {solved}/{len(results.tasks)} so far,"
             f" {counted(self.lessons, 'lesson')} written, {self.recalled} recalled"
         )
 
-    def held_out_finished(self, arm: ArmName, seed: int, solved: int, n: int) -> None:
+    def said(self, line: str) -> None:
         """Write the line."""
-        self._say(f"{arm:<12} seed {seed}  held out: {solved} of {n} solved at the first try")
-
-    def interrupted(self, where: str) -> None:
-        """Say where it stops."""
-        self._say(f"stopped at {where}")
-
-    def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
-
-
-class RichProgress(PlainProgress):
-    """The same lines on a terminal, and below them one that counts the tries of the trial under way."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self._status = Status("", console=console or Console(stderr=True))
-
-    def batch_started(self, arm: ArmName, seed: int, trial: int, todo: int) -> None:
-        """Start counting."""
-        super().batch_started(arm, seed, trial, todo)
-        self._show(f"{self.where}  trial {trial}: 0 of {todo} tried")
-
-    def tried(self, row: Tried) -> None:
-        """Count a try and show it."""
-        super().tried(row)
-        if row.split == "learning":
-            counts = f"{self.attempted} of {self.todo} tried, {self.solved} solved"
-            self._show(
-                f"{self.where}  trial {row.trial.number}: {counts}, {counted(self.lessons, 'lesson')} written"
-            )
-
-    def close(self) -> None:
-        """Take the counting line away."""
-        self._status.stop()
-
-    def _show(self, line: str) -> None:
-        self._status.update(escape(line))
-        self._status.start()
-
-    def _say(self, line: str) -> None:
-        self._status.console.print(line, markup=False, highlight=False)
+        rest = "\x1b[K" if self._stream.isatty() else ""  # of the count that stood there
+        print(line + rest, file=self._stream, flush=True)

@@ -3,8 +3,8 @@
 ``config.json``   configuration, versions, design (plan, tasks by digest); written once
 ``journal.jsonl`` every finished try whole, and every lesson stored: what a killed run is resumed from
 ``events.jsonl``  what the loops told of each finished try, and what happened to the run
-``rows.jsonl``    one row a try, for tables
 ``calls.jsonl``   exchanges with models (:meth:`RunLog.recorded`)
+``rows.jsonl``    one row a try, for tables, when the run ends in whatever way
 ``results.json``  figures, when the run is over
 """
 
@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -38,26 +39,11 @@ FORMAT: Final = 2
 T = TypeVar("T")
 
 _OURS: Final = frozenset({"format", "python", "started", "versions", "design"})
-_DERIVED: Final = frozenset({"tried", "round", "interrupted", "resumed"})
+_WRITTEN: Final = ("journal.jsonl", "rows.jsonl", "events.jsonl", "results.json")
 _SHOWN: Final = 20
 
 MAY_CHANGE: Final = frozenset({"workers", "max_cost_usd"})
 """What changes no result, and may differ when a run is resumed."""
-
-_LIBRARIES: Final = (
-    "jeeves-reflexion",
-    "anyio",
-    "numpy",
-    "pydantic",
-    "faiss-cpu",
-    "onnxruntime",
-    "sentence-transformers",
-    "torch",
-    "psycopg",
-    "pgvector",
-    "alfworld",
-    "textworld",
-)
 
 
 class RunLog:
@@ -84,11 +70,10 @@ class RunLog:
 
         Raises :class:`ConfigurationError` that says what to do where a part of it is missing.
         """
-        names = ("config.json", "journal.jsonl", "rows.jsonl")
-        gone = [name for name in names if not (self.folder / name).exists()]
-        if not gone and not self._has("journal.jsonl") and b'"kind": "tried"' in self.rows.read_bytes():
+        gone = [name for name in ("config.json", "journal.jsonl") if not (self.folder / name).exists()]
+        filled = [name for name in ("config.json", *_WRITTEN) if self._has(name)]
+        if not gone and "rows.jsonl" in filled and "journal.jsonl" not in filled:
             gone = ["what was in journal.jsonl"]
-        filled = [name for name in (*names, "events.jsonl", "results.json") if self._has(name)]
         # The configuration is written last: without it, empty files are those of a start that was killed.
         if "config.json" in gone and not filled and not self._had_lessons:
             return False
@@ -126,14 +111,6 @@ class RunLog:
             raise ConfigurationError("open the run log before the experiment is run")
         return await anyio.to_thread.run_sync(self._begin, _as_written(design))
 
-    async def write(self, kind: str, row: Mapping[str, JSON]) -> None:
-        """Append one line to the rows."""
-        await self.write_rows([{"kind": kind, **row}])
-
-    async def write_rows(self, rows: Sequence[Mapping[str, JSON]]) -> None:
-        """Append lines to the rows."""
-        await self._append(self.rows, [{"kind": "", "at": time.time(), **row} for row in rows])
-
     async def tell(self, kind: str, row: Mapping[str, JSON]) -> None:
         """Append one event of the run itself."""
         await self.tell_all([{"kind": f"experiment.{kind}", "at": time.time(), **row}])
@@ -146,12 +123,15 @@ class RunLog:
         """Append one line to the journal; it is on the disk when this returns."""
         await self._append(self.journal, [row], sync=True)
 
-    async def save(self, name: str, text: str) -> Path:
-        """Write a text file beside the log and return its path."""
+    async def save(self, name: str, text: str) -> None:
+        """Write a text file beside the log, in the place of an older one."""
         path = self.folder / name
         with _writing(path):
-            await anyio.to_thread.run_sync(partial(path.write_text, text, encoding="utf-8"))
-        return path
+            await anyio.to_thread.run_sync(replace_file, path, text)
+
+    async def save_rows(self, rows: Sequence[Mapping[str, JSON]]) -> None:
+        """Write the rows, in the place of older ones."""
+        await self.save(self.rows.name, await anyio.to_thread.run_sync(journal.lines_of, rows))
 
     async def recorded(self, model: ChatModel) -> ChatModel:
         """Return a model whose replies are kept in the folder, so that none is paid for twice when the run is resumed.
@@ -181,7 +161,6 @@ class RunLog:
                 self._reopen(asked)
                 return
             self.journal.touch(mode=0o600)
-            self.rows.touch()
             found = versions()
             self.config = {"format": FORMAT, "python": found["python"], "started": time.time()}
             self.config |= {"versions": found, **asked}
@@ -211,19 +190,8 @@ class RunLog:
                 self._check_same(known, asked)
             if not self.resumed:
                 return journal.Past()
-            for path in (self.journal, self.events, self.rows):
+            for path in (self.journal, self.events):
                 journal.mend(path)
-            # Rows are written anew from the journal, so that they stand in order whatever was in the middle.
-            # Only "\n" ends one: text has other ends of lines, which JSON keeps within a row.
-            try:
-                lines = self.rows.read_text(encoding="utf-8").split("\n")
-                kept = [line for line in lines if line and json.loads(line)["kind"] not in _DERIVED]
-            except journal.UNREADABLE as error:
-                raise ExperimentError(
-                    f"{self.rows} can't be read: {type(error).__name__}: {error}. Put it back from a backup, or empty"
-                    " it: the tries are written anew from the journal"
-                ) from error
-            replace_file(self.rows, "".join(f"{line}\n" for line in kept))
         return journal.read(self.journal)
 
     def _check_same(self, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -253,13 +221,14 @@ class RunLog:
 
 
 def versions() -> dict[str, JSON]:
-    """Return the versions of Python, this package, and the libraries that results may depend on, where installed."""
+    """Return the versions of Python, this package, and the libraries that it may use, where installed."""
     found: dict[str, JSON] = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # an optional one: that it is not in the list says that it was not there
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from its sources
+        needed = importlib.metadata.requires("jeeves-reflexion") or ()
+        names = {re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in needed}
+        for name in ("jeeves-reflexion", "torch", *sorted(names)):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one
+                found[name] = importlib.metadata.version(name)
     return found
 
 

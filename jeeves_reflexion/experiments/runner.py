@@ -7,7 +7,6 @@ depend on the number of workers, nor on where a run was killed and resumed.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 
 import anyio
@@ -42,9 +41,9 @@ async def run_experiment(
     A log that was opened with ``resume=True`` has what is in it skipped: results are those of a run that was never
     stopped, provided that the agent's attempt depends on its task, session and seed alone.
 
-    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. The lessons of a batch
-    that is cut short are stored at once or wait in the journal, as ``plan.on_stop`` says. A spending limit ends a run
-    with ``Results.interrupted`` saying so, and always lets them wait.
+    When it is cancelled (Ctrl-C), the log says where it stopped, and the cancellation goes on. A spending limit ends a
+    run with ``Results.interrupted`` saying so. The lessons of a batch that is cut short wait in the journal until the
+    run is resumed.
 
     Args:
         plan: Arms, trials, seeds, held-out share, workers and limits.
@@ -84,11 +83,10 @@ async def run_experiment(
             anyio.CapacityLimiter(plan.workers),
             executor or LocalExecutor(),
             scorer,
-            plan.on_stop == "store",
         )
         if log.resumed:
-            await log.tell("resumed", {"skipped": skipped(past)})
-            watcher.resumed(skipped(past))
+            await log.tell("resumed", {"skipped": _skipped(past)})
+            watcher.said(f"resumed: {_skipped(past)}")
         else:
             await log.tell("started", {})
         try:
@@ -99,10 +97,12 @@ async def run_experiment(
                     await _play(run, arm, seed, loop)
         except SpendingLimitError:
             pass  # said in results.interrupted: the run ends as it was asked to
+        finally:
+            with anyio.CancelScope(shield=True):
+                await log.save_rows([{"kind": "tried", **row.as_json()} for row in results.rows])
         await log.save("results.json", json.dumps(figures(results), indent=1, ensure_ascii=False) + "\n")
         await log.tell("finished", {"interrupted": results.interrupted})
     finally:
-        watcher.close()
         log.close()
     return results
 
@@ -110,8 +110,7 @@ async def run_experiment(
 async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
     """Play one arm with one seed, from its first trial to its held-out tasks."""
     results, watcher = run.results, run.watcher
-    if again := await forget_lost(run, loop, arm, seed):
-        await run.log.tell("stored_again", {"arm": arm.name, "seed": seed, "lessons": again})
+    await forget_lost(run, loop, arm, seed)
     for number in range(1, arm.trials(results.trials) + 1):
         histories = results.histories(arm.name, seed)
         todo = [task for task in results.tasks if not any(trial.passed for trial in histories[task.id])]
@@ -125,15 +124,15 @@ async def _play(run: Run, arm: Arm, seed: int, loop: Reflexion) -> None:
         )
         await batch.play()
         solved = sum(entry.trial.passed for entry in batch.done.values())
-        watcher.held_out_finished(arm.name, seed, solved, len(tasks))
+        held_out = f"held out: {solved} of {len(tasks)} solved at the first try"
+        watcher.said(f"{arm.name:<12} seed {seed}  {held_out}")
 
 
-def skipped(past: Past) -> str:
+def _skipped(past: Past) -> str:
     """Say what a resumed run does not do again."""
     if not past.tries:
         return "no try is finished: the run begins from the start"
-    by_arm = ", ".join(f"{arm} {n}" for arm, n in Counter(each.arm for each in past.tries).items())
     return (
-        f"{len(past.tries)} finished tries are in the log and are not made again ({by_arm}); "
-        f"{len(past.stored)} lessons are stored and are not stored again"
+        f"{len(past.tries)} finished tries are in the log and are not made again;"
+        f" {len(past.stored)} lessons are stored and are not stored again"
     )

@@ -75,7 +75,23 @@ def cost_rows(costs: Mapping[ArmName, Cost]) -> tuple[tuple[str, ...], ...]:
     """Return what each arm used, in all and for each solved task, under :data:`COST_HEADS`; ``-`` for what is unknown
     or was never solved.
     """
-    return tuple(_cost_row(arm, cost) for arm, cost in costs.items())
+    rows = []
+    for arm, cost in costs.items():
+        tokens, usd = (cost.known.tokens, cost.known.cost_usd) if cost.known else (None, None)
+        row = (
+            arm,
+            f"{cost.tries:,}",
+            f"{cost.solved:,}",
+            f"{cost.usage.calls:,}",
+            _or_unknown(tokens, ",.0f"),
+            _or_unknown(usd, ".4f"),
+            f"{cost.seconds:,.1f}",
+            _or_unknown(cost.per_solved(tokens), ",.0f"),
+            _or_unknown(cost.per_solved(usd), ".4f"),
+            _or_unknown(cost.per_solved(cost.seconds), ",.2f"),
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def cost_note(costs: Mapping[ArmName, Cost]) -> str:
@@ -91,23 +107,6 @@ def cost_table(costs: Mapping[ArmName, Cost]) -> str:
     """Return what each arm used, in all and for each solved task, as a Markdown table."""
     note = cost_note(costs)
     return markdown_table(COST_HEADS, cost_rows(costs)) + (f"\n\n{note}" if note else "")
-
-
-def _cost_row(arm: ArmName, cost: Cost) -> tuple[str, ...]:
-    known = cost.known
-    tokens, usd = (known.tokens, known.cost_usd) if known else (None, None)
-    return (
-        arm,
-        f"{cost.tries:,}",
-        f"{cost.solved:,}",
-        f"{cost.usage.calls:,}",
-        _or_unknown(tokens, ",.0f"),
-        _or_unknown(usd, ".4f"),
-        f"{cost.seconds:,.1f}",
-        _or_unknown(cost.per_solved(tokens), ",.0f"),
-        _or_unknown(cost.per_solved(usd), ".4f"),
-        _or_unknown(cost.per_solved(cost.seconds), ",.2f"),
-    )
 
 
 def _or_unknown(amount: float | None, form: str) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable
+import codecs
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import pydantic
 
 from jeeves_reflexion.errors import ConfigurationError
-from jeeves_reflexion.types import JSON, Task
+from jeeves_reflexion.types import Task
 
 SHOWN_ERRORS: Final = 10
 
@@ -68,20 +66,7 @@ def read_tasks(path: str | Path) -> list[Task]:
 
 def _task(line: bytes) -> Task:
     try:
-        text = line.decode("utf-8-sig")
-        data = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is no UTF-8: {error.reason} at byte {error.start + 1}") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
-    if not isinstance(data, dict):
-        raise ValueError(  # noqa: TRY004 - all that can be wrong with a line is one kind of error
-            f"it is a {type(data).__name__}, not an object with a prompt"
-        )
-    try:
-        found = _Line.model_validate(data)
+        found = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
     except pydantic.ValidationError as error:
         raise ValueError("; ".join(_told(each) for each in error.errors(include_url=False))) from None
     return Task(
@@ -96,31 +81,13 @@ def _task(line: bytes) -> Task:
 
 
 def _told(error: Any) -> str:  # noqa: ANN401 - pydantic's own record
-    where = ".".join(str(part) for part in error["loc"])
+    where, more = ".".join(str(part) for part in error["loc"]), error.get("ctx", {})
     kinds = {
+        "json_invalid": f"it is no JSON: {more.get('error')}",
+        "model_type": "it is not an object with a prompt",
         "extra_forbidden": f"unknown field {where!r}; there are: {', '.join(_Line.model_fields)}",
         "missing": f"it has no {where}",
         "string_pattern_mismatch": f"its {where} is empty",
         "string_too_short": f"its {where} is empty",
     }
     return kinds.get(error["type"], f"{where}: {error['msg']}")
-
-
-def _once(pairs: Iterable[tuple[str, JSON]]) -> dict[str, JSON]:
-    found: dict[str, JSON] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the field {name!r} is there twice")
-        found[name] = value
-    return found
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits} is too large a number")
-    return number
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import table
 
+from benchmarks.humaneval.scoring import pass_at_k, pass_hat_k
 from jeeves_reflexion.experiments.comparisons import (
     detectable,
     in_words,
     paired_difference,
-    pass_at_k,
-    pass_hat_k,
 )
 from jeeves_reflexion.statistics import Difference, wilson
 

@@ -1,42 +1,38 @@
 """Makes the tries of an experiment in worker processes on a Ray cluster, and goes on when some of them die.
 
-A worker process is an actor that Ray starts again when it died. The tries that it was at are made again from their
-beginning, in any process. What the dead one was told by models they are told again; lessons are stored by the
-experiment's own process, so nothing is lost or there twice.
+A try whose process died is made again from its beginning, in any process. What the dead one was told by models the next
+is told again; lessons are stored by the experiment's own process, so nothing is lost or there twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 
-from jeeves_reflexion.errors import ConfigurationError, ExperimentError
+from jeeves_reflexion.errors import (
+    HOPELESS,
+    ConfigurationError,
+    ExperimentError,
+    ModelAuthError,
+    ModelError,
+)
 from jeeves_reflexion.experiments.arms import Arm, beneath
 from jeeves_reflexion.experiments.executors import Job, Output, RunBudget, WorkerSetup
-from jeeves_reflexion.experiments.ray.calls import Calls
-from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, module_paths
-from jeeves_reflexion.experiments.ray.messages import (
-    Asked,
-    Failed,
-    Finished,
-    ModelFacts,
-    Said,
-    load_ray,
-    packed,
-    packed_job,
-)
-from jeeves_reflexion.experiments.ray.worker import StartedAnewError, Worker
+from jeeves_reflexion.experiments.journal import Entry, plain
+from jeeves_reflexion.experiments.ray.connection import Connection, RayOptions, load_ray, module_paths
+from jeeves_reflexion.experiments.ray.worker import Asked, Failed, Finished, Reply, Worker
 from jeeves_reflexion.loop.reflexion import Reflexion
-from jeeves_reflexion.protocols import ChatModel, Evaluator
+from jeeves_reflexion.models.cassette import key_of, recorded_error, request_of
+from jeeves_reflexion.models.recorded import recording_at
+from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator
 from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.types import NO_USAGE
 from vectorstores.postgres import PostgresVectorStore
@@ -44,38 +40,25 @@ from vectorstores.store import Store
 
 __all__ = ["RayExecutor", "RayOptions"]
 
-T = TypeVar("T")
-Actor: TypeAlias = Any
-"""Ray's handle of a :class:`Worker`."""
-
 MOST_DEATHS: Final = 5
 """So often may the process of one try die before the experiment stops, in a state to resume from."""
 
-POLL_SECONDS: Final = 20.0
-"""So long a worker process listens to its try before it says that there is nothing new."""
-
 START_SECONDS: Final = 180.0
-"""So long a process may take to be there with its setup open, started anew as often as it dies meanwhile."""
+"""So long a process may take to be there with its setup open."""
 
-MOST_STARTS: Final = 3
-"""So often may Ray say that a process is dead and not to be started again before that is believed."""
-
-RESTART_SECONDS: Final = 0.3
-CALL_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 
-
-class DiedError(Exception):
-    """A worker process is there no more, or does not answer and was killed."""
+Actor: TypeAlias = Any
+"""Ray's handle of a :class:`Worker`."""
 
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A worker process: Ray's handle of it, and how many tries it is at; ``failed`` where it could not be started."""
+    """A worker process: Ray's handle of it, what comes of opening its setup, and how many tries it is at."""
 
     actor: Actor
+    opened: Any
     busy: int = 0
-    failed: bool = False
 
 
 class RayExecutor:
@@ -100,11 +83,18 @@ class RayExecutor:
     ) -> None:
         self._ray = load_ray()
         self._models = dict(models or {})
-        self._setup = packed(setup, "the setup of worker processes")
+        self._setup = self._packed(setup, "the setup of worker processes")
         self._connection = Connection(options or RayOptions())
         self._workers = workers
         self._processes: list[Process] = []
-        self._tries = 0
+        said = self._ray.exceptions
+        self._deaths = (
+            said.RayActorError,
+            said.WorkerCrashedError,
+            said.NodeDiedError,
+            said.OutOfMemoryError,
+            said.ObjectLostError,
+        )
 
     async def __aenter__(self) -> Self:
         try:
@@ -115,13 +105,7 @@ class RayExecutor:
             ) from None
         try:
             cpus = await self._connection.open()
-            facts = {name: ModelFacts(each.name, each.supports_tools) for name, each in self._models.items()}
-            # Each try is listened to in one thread, and answered in another.
-            kind = self._ray.remote(Worker).options(
-                num_cpus=1, max_restarts=-1, max_concurrency=2 * self._workers + 4
-            )
-            for _ in range(max(min(self._workers, cpus), 1)):
-                self._processes.append(Process(kind.remote(self._setup, facts, module_paths())))
+            self._processes = [self._started() for _ in range(max(min(self._workers, cpus), 1))]
         except BaseException:
             await self._connection.close()
             raise
@@ -134,7 +118,7 @@ class RayExecutor:
             try:
                 async with anyio.create_task_group() as group:
                     for process in self._processes:
-                        group.start_soon(self._end, process.actor)
+                        group.start_soon(self._end, process)
             finally:
                 await self._connection.close(keep_logs=error is not None)
 
@@ -147,10 +131,8 @@ class RayExecutor:
                 f"arm {arm.name}: a block of memory is seen by one process alone; on Ray, lessons must be in a store"
             )
         lessons = beneath(loop.lessons)
-        if lessons is None:
-            return
-        ours = isinstance(lessons.store, Store)
-        if ours and not isinstance(lessons.store, PostgresVectorStore):
+        ours = lessons is not None and isinstance(lessons.store, Store)
+        if ours and lessons is not None and not isinstance(lessons.store, PostgresVectorStore):
             raise ConfigurationError(
                 f"arm {arm.name}: on Ray, lessons must be in PostgreSQL, where every machine sees them, and not in a"
                 " folder or in memory (bench: --lessons postgresql://...)"
@@ -160,140 +142,159 @@ class RayExecutor:
         self, job: Job, loop: Reflexion, scorer: Evaluator | None, budget: RunBudget
     ) -> Output | None:
         """Make a try; once more, where its process dies."""
-        calls, data, last = Calls(job.position, self._models, budget), packed_job(job), ""
+        history = [plain(trial) for trial in job.history]
+        data = self._packed((job.position, job.task, history, job.session_id), f"task {job.task.id!r}")
+        answers, last = Answers(str(job.position), self._models, budget), ""
         for _ in range(MOST_DEATHS):
-            calls.begin()
-            async with self._started() as actor:
-                said = await self._made(actor, data, calls)
-            match said:
-                case DiedError():
-                    last = str(said)
-                case Failed():
+            process = min(self._processes, key=lambda each: each.busy)
+            process.busy += 1
+            try:
+                said = await self._made(process, data, answers)
+            except TimeoutError:
+                if self._processes == [process]:
+                    raise ExperimentError(
+                        f"no worker process was there after {START_SECONDS:.0f} s: is there a free processor (ray"
+                        " status), memory, and this package on every node?"
+                    ) from None
+                last = "it could not be started"
+                await self._drop(process)
+            except self._deaths as error:
+                last = last_words(str(error))
+                await self._replace(process)
+            except self._ray.exceptions.RayError as error:
+                failure = ExperimentError(f"a worker process failed: {last_words(str(error))}")
+                failure.add_note(redact(str(error)))
+                raise failure from error
+            else:
+                if isinstance(said, Failed):
                     raise said.raised()
-                case Finished():
-                    made = said.output()
-                    if made is not None:
-                        calls.settle(sum(made.entry.trial.usage.values(), NO_USAGE))
-                    return made
+                return None if said.entry is None else answers.settled(Entry.of(said.entry), said)
+            finally:
+                process.busy -= 1
         raise ExperimentError(
             f"the worker process of {job.position} died {MOST_DEATHS} times, last: {last}. Look at that task, and at"
             " the memory of the nodes; the run can be resumed"
         )
 
-    @contextlib.asynccontextmanager
-    async def _started(self) -> AsyncIterator[Actor]:
-        """Give the least busy process of those that can be started, with its setup open.
-
-        Raises what opening the setup raised, and :class:`ExperimentError` where none can be started.
-        """
-        while True:
-            process = min(self._processes, key=lambda each: (each.failed, each.busy))
-            process.busy += 1
-            try:
-                try:
-                    failure = await self._opened(process.actor)
-                except DiedError as died:
-                    process.failed = True
-                    if all(each.failed for each in self._processes):
-                        raise ExperimentError(
-                            f"no worker process could be started: {died}. Is there a free processor (ray status),"
-                            " memory, and this package on every node?"
-                        ) from died
-                    continue
-                if failure is not None:
-                    raise failure.raised()
-                process.failed = False
-                yield process.actor
-                return
-            finally:
-                process.busy -= 1
-
-    async def _opened(self, actor: Actor) -> Failed | None:
-        """Have a process open its setup, also one that Ray is starting again; raises :class:`DiedError`."""
-        end, for_good = anyio.current_time() + START_SECONDS, 0
-        while True:
-            try:
-                return await self._call(actor, actor.open.remote(), START_SECONDS)
-            except DiedError as died:
-                for_good += isinstance(died.__cause__, self._ray.exceptions.ActorDiedError)
-                if for_good == MOST_STARTS or anyio.current_time() + RESTART_SECONDS > end:
-                    raise
-                await anyio.sleep(RESTART_SECONDS)
-
-    async def _made(self, actor: Actor, data: bytes, calls: Calls) -> Finished | Failed | DiedError:
-        """Hear a try out. A death is returned, not raised: answers on their way, which are paid for, still come in."""
-        self._tries += 1
-        number = self._tries
-        said: Finished | Failed | DiedError
+    async def _made(self, process: Process, data: bytes, answers: Answers) -> Finished | Failed:
+        """Hear a try out; raises what Ray says of a process that died, and ``TimeoutError`` for one never there."""
+        with anyio.fail_after(START_SECONDS):
+            failure: Failed | None = await process.opened
+        if failure is not None:
+            return failure
+        answers.begin()
+        died: Exception | None = None
         async with anyio.create_task_group() as answering:
             try:
-                await self._call(actor, actor.begin.remote(number, data))
-                said = await self._listen(actor, number, calls, answering)
-            except DiedError as died:
-                actor.drop.remote(number)  # cut off alone, it may be at it still
-                said = died
-            else:
-                answering.cancel_scope.cancel()  # nobody waits for an answer any more
-        return said
+                async for reference in process.actor.make.remote(data):
+                    said: Asked | Finished | Failed = await reference
+                    if not isinstance(said, Asked):
+                        answering.cancel_scope.cancel()  # nobody waits for an answer any more
+                        return said
+                    answering.start_soon(self._answer, process.actor, said, answers)
+            except self._ray.exceptions.RayError as error:
+                died = error  # raised below: answers on their way, which are paid for, still come in
+        raise died or ExperimentError("a worker process ended a try without a word")
 
-    async def _listen(
-        self, actor: Actor, number: int, calls: Calls, answering: anyio.abc.TaskGroup
-    ) -> Finished | Failed:
-        while True:
-            heard = actor.listen.remote(number, POLL_SECONDS)
-            said: Said | None = await self._call(actor, heard, POLL_SECONDS + CALL_SECONDS)
-            if isinstance(said, Asked):
-                answering.start_soon(self._answer, actor, number, said, calls)
-            elif said is not None:
-                return said
+    async def _answer(self, actor: Actor, asked: Asked, answers: Answers) -> None:
+        reply = await answers.reply(asked)
+        with contextlib.suppress(*self._deaths):  # whoever listens finds out as well
+            await actor.answer.remote(asked.number, reply)
 
-    async def _answer(self, actor: Actor, number: int, asked: Asked, calls: Calls) -> None:
-        reply = await calls.answer(asked)
-        with contextlib.suppress(DiedError):  # whoever listens finds out as well
-            await self._call(actor, actor.answer.remote(number, asked.number, reply))
+    def _started(self) -> Process:
+        facts = {name: (each.name, each.supports_tools) for name, each in self._models.items()}
+        kind = self._ray.remote(Worker).options(num_cpus=1, max_concurrency=2 * self._workers + 4)
+        actor = kind.remote(self._setup, facts, module_paths())
+        return Process(actor, actor.open.remote())
 
-    async def _call(self, actor: Actor, reference: Awaitable[T], seconds: float = CALL_SECONDS) -> T:
-        """Wait for an answer of a worker process; raises :class:`DiedError` where none will come."""
-        said = self._ray.exceptions
-        future = asyncio.ensure_future(reference)
-        # Ray may have more to say of a call that nobody waits for any more.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        try:
-            with anyio.fail_after(seconds):
-                return await future
-        except TimeoutError:
-            await self._kill(actor, no_restart=False)
-            raise DiedError(f"it gave no answer for {seconds:.0f} s") from None
-        except StartedAnewError as error:
-            raise DiedError("it ended, and Ray started it again") from error
-        except (said.RayActorError, said.WorkerCrashedError, said.NodeDiedError) as error:
-            raise DiedError(last_words(str(error))) from error
-        except (said.OutOfMemoryError, said.ObjectLostError) as error:
-            raise DiedError(last_words(str(error))) from error
-        except said.RayError as error:
-            told = redact(str(error)).strip()
-            last = told.splitlines()[-1] if told else type(error).__name__
-            failure = ExperimentError(f"a worker process failed: {last}")
-            failure.add_note(told)
-            raise failure from error
+    async def _replace(self, process: Process) -> None:
+        """Have another process in the place of one that died, unless another try saw to that."""
+        if process in self._processes:
+            self._processes.append(self._started())
+            await self._drop(process)
 
-    async def _end(self, actor: Actor) -> None:
-        with contextlib.suppress(DiedError, ExperimentError):  # it is killed in any case
-            await self._call(actor, actor.stop.remote(), STOP_SECONDS)
-        await self._kill(actor, no_restart=True)
+    async def _drop(self, process: Process) -> None:
+        if process in self._processes:
+            self._processes.remove(process)
+            await self._kill(process)
 
-    async def _kill(self, actor: Actor, *, no_restart: bool) -> None:
+    async def _end(self, process: Process) -> None:
+        with contextlib.suppress(self._ray.exceptions.RayError), anyio.move_on_after(STOP_SECONDS):
+            await process.actor.stop.remote()
+        await self._kill(process)
+
+    async def _kill(self, process: Process) -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(partial(self._ray.kill, actor, no_restart=no_restart))
+            await anyio.to_thread.run_sync(self._ray.kill, process.actor)
+
+    def _packed(self, value: object, what: str) -> bytes:
+        """Pickle a value; raises :class:`ConfigurationError` that says what to do where it can't be."""
+        try:
+            data: bytes = self._ray.cloudpickle.dumps(
+                value
+            )  # also sends what stands in the program's main file
+        except Exception as error:  # what a value's own pickling raises may be anything
+            raise ConfigurationError(
+                f"{what} can't be sent to worker processes: {type(error).__name__}: {error}. Name what is in it instead"
+                " (an agent as module:name, a store by its address), and open files, connections and models in its"
+                " open()"
+            ) from error
+        return data
+
+
+class Answers:
+    """What models answered one try, over all the processes that it is begun in.
+
+    They are asked by this process: so a key stays here, every reply is recorded in the run's folder, the spending limit
+    holds for all processes together, and what a killed process was told is told again to the next one, unpaid.
+    """
+
+    def __init__(self, position: str, models: Mapping[str, ChatModel], budget: RunBudget) -> None:
+        self._position = position
+        self._models = models
+        self._budget = budget
+        self._given: dict[tuple[str, int], Completion] = {}
+        self._turns: Counter[str] = Counter()
+
+    def begin(self) -> None:
+        """Have the try begin (again), in a new process: its first question is the first once more."""
+        self._turns.clear()
+
+    async def reply(self, asked: Asked) -> Reply:
+        """Answer a question: as it was answered before, else by asking the model; what failed is told."""
+        model = self._models[asked.model]
+        request = request_of(model.name, asked.messages, asked.tools, asked.schema, asked.sampling)
+        key = f"{asked.model} {key_of(request)}"
+        turn = self._turns[key]
+        self._turns[key] += 1
+        try:
+            if (key, turn) not in self._given:
+                if self._budget.exhausted:
+                    return Reply(Failed("BudgetExceededError", str(self._budget)), model.supports_tools)
+                with recording_at(self._position):
+                    given = await model.complete(
+                        asked.messages, tools=asked.tools, schema=asked.schema, sampling=asked.sampling
+                    )
+                self._budget.spent += given.usage
+                self._given[key, turn] = given
+        except ModelAuthError as error:
+            return Reply(Failed.of(error), model.supports_tools)
+        except ModelError as error:
+            return Reply(recorded_error(error, native=model.supports_tools), model.supports_tools)
+        except HOPELESS as error:
+            return Reply(Failed.of(error), model.supports_tools)
+        return Reply(self._given[key, turn], model.supports_tools)
+
+    def settled(self, entry: Entry, said: Finished) -> Output:
+        """Return the try, what it used beyond the answers given (as by a client of the agent's own) charged."""
+        used = sum(entry.trial.usage.values(), NO_USAGE)
+        self._budget.spent += used.beyond(sum((each.usage for each in self._given.values()), NO_USAGE))
+        return Output(entry, said.events)
 
 
 def last_words(said: str) -> str:
     """Return why a process died, of all that Ray has to say of it."""
     if "out of memory" in said.lower():
         return "its node ran out of memory, and Ray ended it"
-    if "temporarily unavailable" in said:
-        return (
-            "it ended, and Ray started it again; what Ray wrote meanwhile (standard error, ray logs) says why"
-        )
     lines = redact(said).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "Ray does not say why")

@@ -1,106 +1,134 @@
-"""A worker process of an experiment on Ray: it holds open what a setup opens, and makes the tries that it is given.
+"""The worker process of an experiment on Ray: it opens a setup, and makes the tries that it is sent.
 
-Its event loop has a thread of its own, so that it says how its tries stand also while an agent blocks the loop.
+What passes is pickled; trials travel as the JSON that the journal keeps of them, so that a try made elsewhere is what a
+resumed run would read. Models are asked by the experiment's own process.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import pickle
-import queue
 import socket
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack
+import traceback
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import anyio
-import anyio.from_thread
-
-from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ReflexionError
+from jeeves_reflexion import errors
+from jeeves_reflexion.errors import BudgetExceededError, ConfigurationError, ExperimentError, ReflexionError
 from jeeves_reflexion.experiments.arms import arm_of, as_arm, reading_only
-from jeeves_reflexion.experiments.executors import (
-    Job,
-    RunBudget,
-    RunSpend,
-    Tools,
-    WorkerSetup,
-    make_try,
-)
-from jeeves_reflexion.experiments.ray.messages import (
-    Asked,
-    Failed,
-    Finished,
-    ModelFacts,
-    OverLimit,
-    Reply,
-    Said,
-    failed,
-    unpacked_job,
-)
+from jeeves_reflexion.experiments.executors import Job, RunBudget, RunSpend, WorkerSetup, make_try
+from jeeves_reflexion.experiments.journal import rebuilt
 from jeeves_reflexion.loop.reflexion import Reflexion
+from jeeves_reflexion.models.ask import metered
 from jeeves_reflexion.models.cassette import RecordedError
-from jeeves_reflexion.protocols import ChatModel, Completion, Evaluator, Message, Sampling, ToolSpec
+from jeeves_reflexion.models.recorded import UnknownRequestError
+from jeeves_reflexion.protocols import ChatModel, Completion, Message, Sampling, ToolSpec
+from jeeves_reflexion.redaction import redact
 from jeeves_reflexion.session import Budget
-from jeeves_reflexion.types import JSON, NO_USAGE
+from jeeves_reflexion.types import JSON, NO_USAGE, Trial
 
+_ERRORS: Final = {
+    each.__name__: each
+    for each in (
+        ConfigurationError,
+        UnknownRequestError,
+        errors.ModelAuthError,
+        errors.ModelError,
+        errors.ModelRequestError,
+        errors.SandboxUnavailableError,
+        errors.LessonStoreError,
+        ExperimentError,
+    )
+} | {"MissingDependencyError": ConfigurationError}  # which makes its own message
 _HINT: Final = (
     ": what an experiment names must be importable on every node (--ray-working-dir sends a folder there)"
 )
 _NO_LIMIT: Final = RunBudget(None, NO_USAGE)
-_talk: Final[ContextVar[Talk | None]] = ContextVar("jeeves_reflexion_talk", default=None)
 
 
-class Talk:
-    """What one try and the experiment's process say to each other."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A try wants an answer of a model; ``number`` is its name within the process."""
 
-    def __init__(self) -> None:
-        self.said: queue.SimpleQueue[Said] = queue.SimpleQueue()
-        self.spend = RunSpend(Budget(), _NO_LIMIT)
-        self._waiting: dict[int, anyio.Event] = {}
-        self._replies: dict[int, Reply] = {}
-        self._asked = 0
+    number: int
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    schema: Mapping[str, JSON] | None
+    sampling: Sampling | None
 
-    async def ask(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec],
-        schema: Mapping[str, JSON] | None,
-        sampling: Sampling | None,
-    ) -> Reply:
-        """Have a model asked, and wait for what comes of it."""
-        self._asked += 1
-        number = self._asked
-        self._waiting[number] = anyio.Event()
-        self.said.put(Asked(number, model, list(messages), list(tools), schema, sampling, self.spend.own))
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error that ends the experiment, or a call of a model, as text: not every error survives pickling."""
+
+    name: str
+    message: str
+    trace: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException, where: str = "") -> Failed:
+        """Return what is told of an error, without secrets; of the nearest class that is known here."""
+        name = next((each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS), "")
         try:
-            await self._waiting[number].wait()
-        finally:
-            del self._waiting[number]
-        return self._replies.pop(number)
+            message = redact(str(error))
+        except Exception as unsaid:  # noqa: BLE001 - said in its place; an error that is not said is waited for forever
+            message = f"(its own text can't be had: {type(unsaid).__name__})"
+        told = message if name else f"{type(error).__name__}: {message}"
+        return cls(
+            name or "ExperimentError", told + where, redact("".join(traceback.format_exception(error)))
+        )
 
-    def answered(self, number: int, reply: Reply) -> None:
-        """Hand a reply to who waits for it, if anybody does still; called in the event loop."""
-        if number in self._waiting:
-            self._replies[number] = reply
-            self._waiting[number].set()
+    def raised(self) -> Exception:
+        """Return the error to raise, with its traceback as a note."""
+        error: Exception = _ERRORS[self.name](self.message)
+        error.add_note(self.trace)
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of a call of a model; ``native`` says whether the model offers native tools now."""
+
+    answer: Completion | RecordedError | Failed
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A try is made; ``entry`` is its line of the journal, None where the spending limit cut it short."""
+
+    entry: dict[str, JSON] | None
+    events: Sequence[dict[str, JSON]] = ()
+
+
+@dataclass(slots=True)
+class Talk:
+    """What one try says, and what it has spent."""
+
+    said: asyncio.Queue[Asked | Finished | Failed] = field(default_factory=asyncio.Queue)
+    spend: RunSpend = field(default_factory=lambda: RunSpend(Budget(), _NO_LIMIT))
+
+
+_talk: Final[ContextVar[Talk | None]] = ContextVar("jeeves_reflexion_talk", default=None)
 
 
 class FarModel:
     """A model that is asked by the experiment's own process, on behalf of the try at hand."""
 
-    def __init__(self, key: str, facts: ModelFacts) -> None:
+    def __init__(self, key: str, name: str, native: bool, worker: Worker) -> None:  # noqa: FBT001 - made here alone
         self._key = key
-        self.name = facts.name
-        self.supports_tools = facts.native
+        self._worker = worker
+        self.name = name
+        self.supports_tools = native
 
+    @metered
     async def complete(
         self,
         messages: Sequence[Message],
@@ -113,133 +141,109 @@ class FarModel:
         talk = _talk.get()
         if talk is None:
             raise ConfigurationError(f"the model {self.name} was asked outside of a try: ask it in the agent")
-        reply = await talk.ask(self._key, messages, tools, schema, sampling)
-        self.supports_tools = reply.native
-        match reply.answer:
+        number = next(self._worker.numbers)
+        reply = self._worker.replies[number] = asyncio.get_running_loop().create_future()
+        talk.said.put_nowait(Asked(number, self._key, list(messages), list(tools), schema, sampling))
+        try:
+            said = await reply
+        finally:
+            del self._worker.replies[number]
+        self.supports_tools = said.native
+        match said.answer:
             case Completion() as completion:
                 return completion
-            case RecordedError() as error:
-                raise error.raised()
-            case OverLimit(message):
+            case Failed("BudgetExceededError", message):
                 talk.spend.stopped = True
                 raise BudgetExceededError("experiment", message)
-            case Failed() as failure:
+            case failure:
                 raise failure.raised()
 
 
-class StartedAnewError(Exception):
-    """A process knows nothing of a try: Ray started it in the place of the one that did."""
-
-
 class Worker:
-    """The worker process as Ray sees it; each method is called in a thread of its own and returns soon.
+    """The worker process as Ray sees it: an actor whose coroutines share one event loop."""
 
-    None of them, private ones included, may be a coroutine: Ray would then call all of them in one event loop, one
-    after the other, and a try that waits for an answer would never hear it.
-    """
-
-    def __init__(self, setup: bytes, models: Mapping[str, ModelFacts], paths: Sequence[str]) -> None:
+    def __init__(self, setup: bytes, models: Mapping[str, tuple[str, bool]], paths: Sequence[str]) -> None:
+        sys.path.extend(path for path in paths if path not in sys.path and Path(path).exists())
+        self.numbers = itertools.count()
+        self.replies: dict[int, asyncio.Future[Reply]] = {}
         self._setup = setup
         self._models = models
-        self._paths = paths
-        self._lock = threading.Lock()
-        self._open = ExitStack()
-        self._tools: Tools | None = None
         self._loops: dict[tuple[str, int], Reflexion] = {}
-        self._talks: dict[int, Talk] = {}
-        self._trying: dict[int, Future[None]] = {}
+        self._trying: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
         self._where = f" (in the worker process {os.getpid()} on {socket.gethostname()})"
 
-    def open(self) -> Failed | None:
-        """Open what the setup holds, unless that is done; called before each try."""
-        with self._lock:
-            if self._tools is not None:
-                return None
-            sys.path.extend(path for path in self._paths if path not in sys.path and Path(path).exists())
-            try:
-                setup: WorkerSetup = pickle.loads(self._setup)  # noqa: S301 - sent by the experiment itself
-                self._portal = self._open.enter_context(anyio.from_thread.start_blocking_portal())
-                opened = self._portal.wrap_async_context_manager(setup.open(self._model))
-                self._tools = self._open.enter_context(opened)
-            except BaseException as error:  # noqa: BLE001 - told to the experiment, which ends
-                told = failed(error, self._where)
-                lacking = [each for each in (error, error.__cause__) if isinstance(each, ImportError)]
-                if not lacking or isinstance(lacking[0], ReflexionError):
-                    return told
-                if lacking[0] is error:
-                    told = replace(told, name="ConfigurationError", message=f"{told.name}: {told.message}")
-                return replace(told, where=self._where + _HINT)
-            return None
+    async def open(self) -> Failed | None:
+        """Open what the setup holds; called once, before the first try."""
+        opened: asyncio.Future[Failed | None] = asyncio.get_running_loop().create_future()
+        # In one task, since what is opened in a task is to be closed in it.
+        self._open = asyncio.create_task(self._held_open(opened))
+        return await opened
 
-    def begin(self, number: int, job: bytes) -> None:
-        """Begin a try; what it says is heard by :meth:`listen`. Raises :class:`StartedAnewError`."""
-        if self._tools is None:
-            raise StartedAnewError
-        self._talks[number] = talk = Talk()
-        coroutine = partial(_make, job, talk, self._loop, self._where)
-        self._trying[number] = self._portal.start_task_soon(coroutine)
-
-    def listen(self, number: int, wait: float) -> Said | None:
-        """Return what a try says in ``wait`` seconds, None if nothing. Raises :class:`StartedAnewError`."""
-        talk = self._talks.get(number)
-        if talk is None:
-            raise StartedAnewError
+    async def _held_open(self, opened: asyncio.Future[Failed | None]) -> None:
         try:
-            said = talk.said.get(timeout=wait)
-        except queue.Empty:
-            return None
-        if isinstance(said, Finished | Failed):
-            self._talks.pop(number, None)
-            self._trying.pop(number, None)
-        return said
+            setup: WorkerSetup = pickle.loads(self._setup)  # noqa: S301 - sent by the experiment itself
+            async with setup.open(self._model) as self._tools:
+                opened.set_result(None)
+                await self._stopped.wait()
+        except BaseException as error:  # told to the experiment, which ends
+            if opened.done():
+                raise
+            told = Failed.of(error, self._where)
+            if isinstance(error, ImportError) and not isinstance(error, ReflexionError):
+                told = Failed("ConfigurationError", told.message + _HINT, told.trace)
+            elif isinstance(error.__cause__, ImportError):
+                told = Failed(told.name, told.message + _HINT, told.trace)
+            opened.set_result(told)
 
-    def answer(self, number: int, asked: int, reply: Reply) -> None:
-        """Answer what a try asked."""
-        talk = self._talks.get(number)
-        if talk is not None:
-            self._portal.start_task_soon(talk.answered, asked, reply)
+    async def make(self, data: bytes) -> AsyncIterator[Asked | Finished | Failed]:
+        """Make a try; yields what it says, at last that it is finished or failed."""
+        talk = Talk()
+        trying = asyncio.create_task(self._try(data, talk))
+        self._trying.add(trying)
+        trying.add_done_callback(self._trying.discard)
+        said: Asked | Finished | Failed | None = None
+        while not isinstance(said, Finished | Failed):
+            said = await talk.said.get()
+            yield said
 
-    def drop(self, number: int) -> None:
-        """Give up a try that nobody listens to any more; it is made again elsewhere."""
-        self._talks.pop(number, None)
-        trying = self._trying.pop(number, None)
-        if trying is not None:
-            trying.cancel()
+    async def answer(self, number: int, reply: Reply) -> None:
+        """Hand a reply to who waits for it, if anybody does still."""
+        waiting = self.replies.get(number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Give up what is under way, and close what the setup opened."""
-        for trying in list(self._trying.values()):
+        for trying in self._trying:
             trying.cancel()
-        self._open.close()
+        await asyncio.gather(*self._trying, return_exceptions=True)
+        self._stopped.set()
+        await self._open
+
+    async def _try(self, data: bytes, talk: Talk) -> None:
+        """Make a try; what comes of it, an error too, is said."""
+        _talk.set(talk)
+        try:
+            position, task, history, session_id = pickle.loads(data)  # noqa: S301 - sent by the experiment itself
+            job = Job(position, task, [rebuilt(Trial, each) for each in history], session_id)
+            loop = self._loop(job)
+            talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
+            made = await make_try(job, loop, self._tools.scorer, talk.spend)
+            talk.said.put_nowait(Finished(made.entry.as_json(), made.events) if made else Finished(None))
+        except BaseException as error:
+            talk.said.put_nowait(Failed.of(error, self._where))
+            if isinstance(error, asyncio.CancelledError):
+                raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
 
     def _model(self, key: str) -> ChatModel:
         if key not in self._models:
             raise ConfigurationError(f"the experiment has no model {key!r} for its worker processes")
-        return FarModel(key, self._models[key])
+        return FarModel(key, *self._models[key], self)
 
-    def _loop(self, job: Job) -> tuple[Reflexion, Evaluator | None]:
-        """Return the loop of a try, and who scores it."""
-        assert self._tools is not None  # noqa: S101 - opened before the try is begun
+    def _loop(self, job: Job) -> Reflexion:
         arm, seed = arm_of(job.position.arm), job.position.seed
         if (arm.name, seed) not in self._loops:
             self._loops[arm.name, seed] = as_arm(self._tools.make_loop(arm.name, seed), arm)
         loop = self._loops[arm.name, seed]
-        return reading_only(loop) if job.position.split == "held-out" else loop, self._tools.scorer
-
-
-async def _make(
-    data: bytes, talk: Talk, loop_of: Callable[[Job], tuple[Reflexion, Evaluator | None]], where: str
-) -> None:
-    """Make a try; what comes of it, an error too, is said."""
-    token = _talk.set(talk)
-    try:
-        job = unpacked_job(data)
-        loop, scorer = loop_of(job)
-        talk.spend = RunSpend(loop.options.budget or Budget(), _NO_LIMIT)
-        talk.said.put(Finished.of(await make_try(job, loop, scorer, talk.spend)))
-    except BaseException as error:
-        talk.said.put(failed(error, where))
-        if isinstance(error, anyio.get_cancelled_exc_class()):
-            raise  # an exit that an agent asks for ends the experiment, and not the other tries' event loop
-    finally:
-        _talk.reset(token)
+        return reading_only(loop) if job.position.split == "held-out" else loop

@@ -1,7 +1,6 @@
 """The report of an experiment: its figures as a value, a page to read, tables and plots for a paper."""
 
-from jeeves_reflexion.experiments.report.analysis import Report, make_report
+from jeeves_reflexion.experiments.report.analysis import Report, make_report, markdown
 from jeeves_reflexion.experiments.report.page import Written, page, write_report
-from jeeves_reflexion.experiments.report.tables import markdown
 
 __all__ = ["Report", "Written", "make_report", "markdown", "page", "write_report"]

@@ -1,12 +1,11 @@
-"""The figures of a report as values: arms held against a baseline in pairs of tasks, and what that shows in words."""
+"""The figures of a report: arms held against a baseline in pairs of tasks, what that shows in words, and the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.experiments.arms import ArmName
 from jeeves_reflexion.experiments.comparisons import (
     FEWEST,
@@ -15,14 +14,20 @@ from jeeves_reflexion.experiments.comparisons import (
     detectable,
     in_words,
     paired_difference,
-    pass_at_k,
-    pass_hat_k,
 )
 from jeeves_reflexion.experiments.plan import JudgedBy
-from jeeves_reflexion.experiments.results import Cost, Curve, Results, Split
+from jeeves_reflexion.experiments.results import NOT_FINISHED, Cost, Curve, Results, Split
+from jeeves_reflexion.experiments.summary import COST_HEADS, cost_note, cost_rows, markdown_table
 from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.summary import counted
+from jeeves_reflexion.text import one_line
 from jeeves_reflexion.types import Lift
 
+SHOWN_LESSONS: Final = 40
+SCALES: dict[JudgedBy, str] = {
+    "oracle": "judged by an oracle, which knows the answer",
+    "self": "judged by the agent's own side, which does not know the answer",
+}
 _HARDLY: Final = 0.75
 _BASELINES: Final[tuple[ArmName, ...]] = ("retry", "react", "last-attempt")
 
@@ -36,26 +41,11 @@ class Compared:
     """
 
     arm: ArmName
-    baseline: ArmName
     trial: int
     seeds: int
     difference: PairedDifference
     p_holm: float
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """The chance that one of ``k`` runs with other seeds solves a task (``any``), and that all do (``every``).
-
-    Means over tasks, at the last trial.
-    """
-
-    arm: ArmName
-    k: int
-    seeds: int
-    any: float
-    every: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +58,16 @@ class Part:
     trials: int
     success: tuple[Curve, ...]
     compared: tuple[Compared, ...]
-    reliability: tuple[Reliability, ...]
     costs: dict[ArmName, Cost]
 
 
 @dataclass(frozen=True, slots=True)
 class LessonUse:
-    """A lesson: how often it was offered, how often the try then passed, and its lift as last known.
-
-    The share that passed says nothing of what the lesson did: it was offered where it seemed to fit. ``lift`` does,
-    since it compares with tries that it was withheld from by chance; None where that was never done.
-    """
+    """A lesson: how often it was offered, and its lift as last known; None where it was never withheld by chance."""
 
     arm: ArmName
     text: str
     offered: int
-    passed: int
     lift: Lift | None
 
     @property
@@ -98,61 +82,38 @@ class LessonUse:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of ``results``. ``parts`` keeps judges apart, and held-out tasks apart from the others.
-
-    ``unit`` is what a task is called.
-    """
+    """The figures of ``results``. ``parts`` keeps judges apart, and held-out tasks apart from the others."""
 
     title: str
     results: Results
     baseline: ArmName
     parts: tuple[Part, ...]
     lessons: tuple[LessonUse, ...]
-    unit: str = "task"
 
 
-def make_report(
-    results: Results, *, title: str = "Experiment", baseline: ArmName | None = None, unit: str = "task"
-) -> Report:
-    """Return the figures of an experiment, finished or not; arms are held against ``baseline``.
+def make_report(results: Results, *, title: str = "Experiment") -> Report:
+    """Return the figures of an experiment, finished or not.
 
-    ``unit`` is what a task is called, such as ``question``. Without a baseline it is the first of retry, react,
-    last-attempt that was run, else the first arm. Raises :class:`ConfigurationError` for a baseline
-    that was not run.
+    Arms are held against the first of retry, react, last-attempt that was run, else the first arm.
     """
-    if baseline is not None and baseline not in results.arms:
-        raise ConfigurationError(
-            f"the baseline {baseline!r} is no arm of this run: choose from {', '.join(results.arms)}"
-        )
-    base = baseline or baseline_of(results.arms)
-    parts = (_part(results, judge, split, base, unit) for judge in results.judges for split in results.splits)
-    return Report(title, results, base, tuple(parts), _lesson_uses(results), unit)
+    baseline = next((arm for arm in _BASELINES if arm in results.arms), results.arms[0])
+    parts = (_part(results, judge, split, baseline) for judge in results.judges for split in results.splits)
+    return Report(title, results, baseline, tuple(parts), _lesson_uses(results))
 
 
-def baseline_of(arms: Sequence[ArmName]) -> ArmName:
-    """Return what the other arms are held against unless somebody says so: further tries without memory, if there."""
-    return next((arm for arm in _BASELINES if arm in arms), arms[0])
-
-
-def _part(results: Results, judge: JudgedBy, split: Split, baseline: ArmName, unit: str) -> Part:
+def _part(results: Results, judge: JudgedBy, split: Split, baseline: ArmName) -> Part:
     return Part(
         judge,
         split,
         len(results.tasks_of(split)),
         results.trials_of(split),
         tuple(results.curve(arm, by=judge, split=split) for arm in results.arms),
-        _comparisons(results, judge, split, baseline, unit),
-        tuple(each for arm in results.arms for each in _reliability(results, arm, judge, split)),
+        _comparisons(results, judge, split, baseline),
         {arm: results.cost(arm, by=judge, split=split) for arm in results.arms},
     )
 
 
-# -- comparisons
-
-
-def _comparisons(
-    results: Results, judge: JudgedBy, split: Split, baseline: ArmName, unit: str
-) -> tuple[Compared, ...]:
+def _comparisons(results: Results, judge: JudgedBy, split: Split, baseline: ArmName) -> tuple[Compared, ...]:
     """Hold each arm against the baseline at the second and at the last trial; arms without a seed in common are out."""
     last = results.trials_of(split)
     verdicts = {
@@ -176,8 +137,8 @@ def _comparisons(
                 for each in (baseline, arm)
             )
             difference = paired_difference(first, second)
-            words = comparison_words(difference, unit=unit)
-            found.append(Compared(arm, baseline, trial, len(seeds), difference, difference.p, words))
+            words = comparison_words(difference)
+            found.append(Compared(arm, trial, len(seeds), difference, difference.p, words))
     adjusted = holm([each.difference.p for each in found])
     return tuple(_with_holm(each, p, len(found)) for each, p in zip(found, adjusted, strict=True))
 
@@ -199,44 +160,20 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def comparison_words(found: PairedDifference, *, unit: str = "task") -> str:
+def comparison_words(found: PairedDifference) -> str:
     """Say what a comparison shows, by its one test; where that is nothing, which difference it would have found."""
-    told = f"{in_words(found, found.tasks, unit=unit)}, p = {found.p:.2g}"
+    told = f"{in_words(found, found.tasks)}, p = {found.p:.2g}"
     if found.better or found.worse:
         return told
-    hardly = f"{told}; so few {unit}s would hardly show any"
+    hardly = f"{told}; so few tasks would hardly show any"
     if found.tasks < FEWEST:
         return hardly
     if found.standard_error == 0.0:
-        return f"{told}; all {unit}s differ alike, which tells nothing of what could be found"
+        return f"{told}; all tasks differ alike, which tells nothing of what could be found"
     needed = detectable(found.standard_error)
     if needed >= _HARDLY:
         return hardly
     return f"{told}; about {100 * needed:.0f} points would be needed for 80 % power"
-
-
-# -- reliability, lessons
-
-
-def _reliability(results: Results, arm: ArmName, judge: JudgedBy, split: Split) -> list[Reliability]:
-    finished = results.finished(arm, split).values()
-    n = len(finished)
-    if n < 2:
-        return []
-    solved = [
-        sum(results.solved(by_task[task.id], judge)[-1] for by_task in finished)
-        for task in results.tasks_of(split)
-    ]
-    return [
-        Reliability(
-            arm,
-            k,
-            n,
-            sum(pass_at_k(n, c, k) for c in solved) / len(solved),
-            sum(pass_hat_k(n, c, k) for c in solved) / len(solved),
-        )
-        for k in range(1, n + 1)
-    ]
 
 
 def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
@@ -246,14 +183,9 @@ def _lesson_uses(results: Results) -> tuple[LessonUse, ...]:
         recall = row.trial.recall
         for item in (*recall.offered, *recall.withheld) if recall else ():
             text = item.lesson.text
-            use = uses.get((row.arm, text)) or LessonUse(row.arm, redact(text), 0, 0, None)
+            use = uses.get((row.arm, text)) or LessonUse(row.arm, redact(text), 0, None)
             shown = recall is not None and item in recall.offered
-            uses[row.arm, text] = replace(
-                use,
-                offered=use.offered + shown,
-                passed=use.passed + (shown and row.trial.passed),
-                lift=_later(use.lift, item.lift),
-            )
+            uses[row.arm, text] = replace(use, offered=use.offered + shown, lift=_later(use.lift, item.lift))
     return tuple(sorted(uses.values(), key=lambda use: -use.offered))
 
 
@@ -262,3 +194,141 @@ def _later(known: Lift | None, new: Lift | None) -> Lift | None:
     if known is None or new is None:
         return known or new
     return new if new.n_with + new.n_without >= known.n_with + known.n_without else known
+
+
+# -- tables
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts: the first column names the rows."""
+
+    name: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def markdown(report: Report) -> str:
+    """Return the figures as Markdown; each judge and each part of the tasks has tables of its own."""
+    lines = [f"# {one_line(report.title)}", "", *facts(report)]
+    for part in report.parts:
+        lines += ["", f"## {heading(part)}"]
+        for table in tables(part, report):
+            lines += ["", f"### {table.name}", "", markdown_table(table.heads, table.rows)]
+            lines += ["", table.note] if table.note else []
+    return "\n".join(lines) + "\n"
+
+
+def facts(report: Report) -> list[str]:
+    """Say what was run, and what is wrong with it, a sentence each."""
+    results, tries = report.results, len(report.results.rows)
+    amounts = [
+        counted(len(results.arms), "arm"),
+        counted(results.trials, "trial"),
+        counted(len(results.seeds), "seed"),
+        counted(len(results.tasks), "task") + " to learn from",
+    ]
+    amounts += [f"{counted(len(results.held_out), 'task')} held out"] * bool(results.held_out)
+    told = [f"{tries} tries: {', '.join(amounts)}."]
+    if results.interrupted:
+        told.append(f"The run stopped before its end: {one_line(redact(results.interrupted))}")
+    if results.errors:
+        told.append(f"{results.errors} of {tries} tries ended in an error and count as not solved.")
+    if unscored := sum(not row.trial.evaluation.scored for row in results.rows):
+        told.append(f"{unscored} of {tries} tries could not be scored and count as not solved.")
+    return told
+
+
+def heading(part: Part) -> str:
+    """Say what a part's figures are of."""
+    held_out = "held out: lessons come from other tasks"
+    what = "that were learned from" if part.split == "learning" else held_out
+    return f"{counted(part.tasks, 'task')} {what}; {SCALES[part.judge]}"
+
+
+def tables(part: Part, report: Report) -> Iterator[Table]:
+    """Return the tables of a part; one that has nothing to say is not there."""
+    yield _success(part)
+    if part.compared:
+        yield _compared(part, report.baseline)
+    yield _spent(part)
+
+
+def _success(part: Part) -> Table:
+    heads = [f"trial {trial}" for trial in range(1, part.trials + 1)]
+    if part.split == "held-out":
+        heads = ["first try"]
+
+    def cells(curve: Curve) -> tuple[str, ...]:
+        return tuple(str(point.share) for point in curve.points) or (NOT_FINISHED,) * part.trials
+
+    pooled = any(each.seeds > 1 for each in part.success)
+    return Table(
+        "Tasks solved so far",
+        ("arm", "seeds", *heads),
+        tuple((each.arm, str(each.seeds), *cells(each)) for each in part.success),
+        "95 % Wilson intervals"
+        + ("; seeds are pooled as if their tries were independent." if pooled else "."),
+    )
+
+
+def _compared(part: Part, baseline: ArmName) -> Table:
+    seeds = any(each.seeds > 1 for each in part.compared)
+    return Table(
+        f"Held against {baseline}",
+        (
+            "arm",
+            "trial",
+            "what it shows",
+            "tasks",
+            "arm better",
+            "baseline better",
+            "sign-flip p",
+            "Holm p",
+        ),
+        tuple(
+            (
+                each.arm,
+                str(each.trial),
+                each.words,
+                str(each.difference.tasks),
+                str(each.difference.only_second),
+                str(each.difference.only_first),
+                _p_text(each.difference.p),
+                _p_text(each.p_holm),
+            )
+            for each in part.compared
+        ),
+        f"Pairs of the same tasks{', each counted once by the mean of its seeds' if seeds else ''}"
+        f": the sign-flip test over tasks, with the 95 % interval of the differences that it does not reject"
+        " (Bonett and Price 2012 where that is wider); Holm p is adjusted for the"
+        f" {len(part.compared)} comparisons of this table.",
+    )
+
+
+def _spent(part: Part) -> Table:
+    told = "All tries, of unsolved tasks too; solved by the last trial, each seed counted."
+    note = f"{told} {cost_note(part.costs)}".strip()
+    return Table("What it took", COST_HEADS, cost_rows(part.costs), note)
+
+
+def lesson_table(report: Report) -> Table | None:
+    """Return the lessons that were offered, with their lift; None where none was."""
+    if not report.lessons:
+        return None
+    shown, total = report.lessons[:SHOWN_LESSONS], len(report.lessons)
+    note = (
+        "Lift: mean score with the lesson less that of tries from which it was withheld by chance; unknown without"
+        " such tries."
+    ) + (f" The {len(shown)} most offered of {total}." if len(shown) < total else "")
+    return Table(
+        "Lessons that were offered",
+        ("lesson", "arm", "offered", "lift (95 % interval)"),
+        tuple((use.text[:500], use.arm, str(use.offered), use.lift_text) for use in shown),
+        note,
+    )
+
+
+def _p_text(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

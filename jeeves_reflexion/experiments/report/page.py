@@ -1,184 +1,293 @@
 """The report as one HTML file: no script, nothing from elsewhere, and a policy that has the browser refuse both.
 
-What can be opened or chosen are elements that browsers have for it, so that a keyboard and a reader of screens work.
+Texts of models and users are escaped by the templates beside this module. What can be opened are elements that browsers
+have for it, so that a keyboard and a reader of screens work.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import math
 import os
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
 
 from jeeves_reflexion.errors import ExperimentError
 from jeeves_reflexion.experiments.arms import ArmName
-from jeeves_reflexion.experiments.report.analysis import Part, Report, make_report
-from jeeves_reflexion.experiments.report.html import Html, element, joined
-from jeeves_reflexion.experiments.report.plots import curves
-from jeeves_reflexion.experiments.report.stories import stories
-from jeeves_reflexion.experiments.report.tables import Table, facts, heading, markdown, tables
-from jeeves_reflexion.experiments.results import Results
+from jeeves_reflexion.experiments.plan import JudgedBy
+from jeeves_reflexion.experiments.report.analysis import (
+    Part,
+    Report,
+    facts,
+    heading,
+    lesson_table,
+    make_report,
+    markdown,
+    tables,
+)
+from jeeves_reflexion.experiments.results import Results, Split, Tried
 from jeeves_reflexion.files import replace_file
+from jeeves_reflexion.redaction import redact
+from jeeves_reflexion.types import Evaluation, Task
 
-SHOWN_LESSONS: Final = 40
+SHOWN: Final = 800
+"""So many characters are shown of each text of a try."""
+
+SHOWN_PROMPT: Final = 4_000
 
 _JUDGES: Final = {"oracle": "judged by an oracle", "self": "judged by the agent's own side"}
+_COLOURS: Final = ("#2b83ba", "#d7711d", "#1a9b77", "#c05a9c", "#808894", "#a3841a", "#7b6bd0", "#cf4a42")
+_DASHES: Final = ("", "7 4", "2 3")
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 330, 60, 500, 12, 282
+_UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files of a report: the page, its tables, and its plots as SVG."""
+    """The files of a report: the page, its tables, and its learning curves as SVG."""
 
     html: Path
     markdown: Path
     pictures: tuple[Path, ...]
 
 
-def write_report(
-    results: Results,
-    folder: str | os.PathLike[str],
-    *,
-    title: str = "Experiment",
-    baseline: ArmName | None = None,
-    unit: str = "task",
-) -> Written:
-    """Write ``report.html``, ``report.md`` and the plots as SVG into a folder, which is made; return their paths.
+def write_report(results: Results, folder: str | os.PathLike[str], *, title: str = "Experiment") -> Written:
+    """Write ``report.html``, ``report.md`` and the curves as SVG into a folder, which is made; return their paths.
 
-    ``unit`` is what a task is called, such as ``question``. Older files of these names are replaced. Blocking, some
-    seconds for thousands of tries: call it from a worker thread where there is an event loop.
-
-    Raises :class:`ConfigurationError` for a baseline that was not run; :class:`ExperimentError` where a file can't be
-    written.
+    Older files of these names are replaced. Blocking, some seconds for thousands of tries: call it from a worker thread
+    where there is an event loop. Raises :class:`ExperimentError` where a file can't be written.
     """
-    target = Path(folder)
-    report = make_report(results, title=title, baseline=baseline, unit=unit)
-    drawn = [plot for part in report.parts if (plot := curves(part, report))]
-    texts = {f"{plot.name}.svg": plot.file() for plot in drawn}
-    texts |= {"report.html": page(report), "report.md": markdown(report)}
+    target, report = Path(folder), make_report(results, title=title)
+    drawn = {f"curves-{part.split}-{part.judge}-judged.svg": curves(part, report) for part in report.parts}
+    pictures = {name: curve for name, curve in drawn.items() if curve}
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
+        for name, text in {**pictures, "report.html": page(report), "report.md": markdown(report)}.items():
             replace_file(target / name, text)
     except OSError as error:
         raise ExperimentError(
             f"the report can't be written to {target}: {error.strerror or error}"
         ) from error
-    pictures = tuple(target / f"{plot.name}.svg" for plot in drawn)
-    return Written(target / "report.html", target / "report.md", pictures)
+    return Written(target / "report.html", target / "report.md", tuple(target / name for name in pictures))
 
 
 def page(report: Report) -> str:
     """Return the page of a report."""
-    parts = joined(_part(part, report, number) for number, part in enumerate(report.parts, 1))
-    body = element(
-        "body",
-        element("a", "To the tasks", href="#tasks", class_="skip"),
-        element(
-            "header",
-            element("h1", report.title),
-            (element("p", told) for told in facts(report)),
-            _contents(report),
-        ),
-        element(
-            "main",
-            _findings(report),
-            parts,
-            _lessons(report),
-            element("section", element("h2", "Tasks"), stories(report.results), id="tasks"),
-        ),
-    )
-    return "<!doctype html>\n" + element("html", _head(report), body, lang="en")
-
-
-def _head(report: Report) -> Html:
-    style = files("jeeves_reflexion.experiments.report").joinpath("page.css").read_text(encoding="utf-8")
+    style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing.
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", report.title),
-        element("style", Html(style)),
+    return _rendered(
+        "page.html",
+        report=report,
+        facts=facts(report),
+        parts=[_part(part, report) for part in report.parts],
+        lessons=lesson_table(report),
+        stories=_stories(report.results),
+        style=Markup(style),  # noqa: S704 - a file of this package
+        # Texts of models are escaped; should one slip through all the same, the browser runs and loads nothing.
+        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
     )
 
 
-def _contents(report: Report) -> Html:
-    links = [(f"#part-{number}", _short(part)) for number, part in enumerate(report.parts, 1)]
-    links += [("#lessons", "Lessons")] * bool(report.lessons) + [("#tasks", "Tasks")]
-    return element("nav", (element("a", name, href=href) for href, name in links), aria_label="Contents")
+def _rendered(name: str, **values: object) -> str:
+    return _templates().get_template(name).render(values)
 
 
-def _short(part: Part) -> str:
-    return f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}"
-
-
-def _findings(report: Report) -> Html | None:
-    """What the comparisons show at the last trial, for a reader of one minute."""
-    found = [part for part in report.parts if part.compared]
-    if not found:
-        return None
-    lists = []
-    for part in found:
-        said = [each for each in part.compared if each.trial == part.trials]
-        lists.append(element("h3", f"{_short(part)}, trial {part.trials}"))
-        lists.append(
-            element("ul", [element("li", element("b", each.arm), f": {each.words}") for each in said])
-        )
-    head = element("h2", f"What it shows, held against {report.baseline}")
-    return element("section", head, lists, class_="findings")
-
-
-def _part(part: Part, report: Report, number: int) -> Html:
-    plot = curves(part, report)
-    return element(
-        "section",
-        element("h2", _short(part)),
-        element("p", heading(part, report)),
-        plot.figure() if plot else None,
-        (_table(table, f"table-{number}-{i}") for i, table in enumerate(tables(part, report), 1)),
-        id=f"part-{number}",
+@functools.cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_fit,
     )
 
 
-def _table(table: Table, key: str) -> Html:
-    head = element("tr", (element("th", name, scope="col") for name in table.heads))
-    rows = (
-        element(
-            "tr",
-            element("th", row[0], scope="row"),
-            (element("td", cell, class_="words" if len(cell) > 40 else None) for cell in row[1:]),
-        )
-        for row in table.rows
-    )
-    whole = element("table", element("thead", head), element("tbody", rows))
-    return joined(
-        [
-            element("h3", table.name, id=key),
-            # A box that scrolls has to be reached by the keyboard.
-            element("div", whole, class_="scroll", tabindex=0, role="region", aria_labelledby=key),
-            element("p", table.note, class_="note") if table.note else None,
+def _fit(value: object) -> object:
+    """Replace characters that a page can't hold; a carriage return becomes a line feed, as a browser would read it."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return _UNFIT.sub("\ufffd", value.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _part(part: Part, report: Report) -> dict[str, object]:
+    curve = curves(part, report)
+    return {
+        "name": f"{'Learning' if part.split == 'learning' else 'Held-out'} tasks, {_JUDGES[part.judge]}",
+        "heading": heading(part),
+        "trials": part.trials,
+        "findings": [each for each in part.compared if each.trial == part.trials],
+        "caption": "Tasks solved so far, with 95 % Wilson intervals",
+        "curve": Markup(curve),  # noqa: S704 - rendered with its texts escaped
+        "tables": list(tables(part, report)),
+    }
+
+
+def curves(part: Part, report: Report) -> str:
+    """Return the success of a part by trial with its intervals as an SVG image; empty where no arm finished a seed."""
+    known, arms, last = [each for each in part.success if each.points], report.results.arms, part.trials
+    if not known:
+        return ""
+    # Arms alike would hide each other: each is drawn a little beside its trials.
+    aside = min(0.04, 0.2 / len(arms)) if last > 1 else 0.3 / len(arms)
+
+    def across(trial: float) -> float:
+        return round(_LEFT + (trial - 0.85) / (last - 0.7) * (_RIGHT - _LEFT), 1)
+
+    def up(share: float) -> float:
+        return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
+
+    lines = []
+    for each in known:
+        arm = arms.index(each.arm)
+        beside = (arm - (len(arms) - 1) / 2) * aside
+        points = [
+            (
+                across(p.trial + beside),
+                up(p.share.value),
+                up(p.share.low),
+                up(p.share.high),
+                f"{each.arm}, trial {p.trial}: {p.share}",
+            )
+            for p in each.points
         ]
+        key = (_LEFT + arm % 3 * 150, _HEIGHT + 22 * (arm // 3 + 1) - 7)
+        dash = _DASHES[arm // len(_COLOURS) % len(_DASHES)]
+        lines.append(
+            {
+                "arm": each.arm,
+                "colour": _COLOURS[arm % len(_COLOURS)],
+                "dash": dash,
+                "points": points,
+                "key": key,
+            }
+        )
+    told = "; ".join(f"{each.arm} {each.points[-1].share.value:.0%}" for each in known)
+    return _rendered(
+        "curve.svg",
+        title="Learning curves" if last > 1 else "First tries",
+        told=f"Solved by the last trial: {told}. The table below has all figures.",
+        width=_WIDTH,
+        height=_HEIGHT + 22 * math.ceil(len(arms) / 3),
+        left=_LEFT,
+        right=_RIGHT,
+        bottom=_BOTTOM,
+        ticks=[(share, up(share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        trials=[(trial, across(trial)) for trial in range(1, last + 1)],
+        lines=lines,
     )
 
 
-def _lessons(report: Report) -> Html | None:
-    if not report.lessons:
-        return None
-    shown, total = report.lessons[:SHOWN_LESSONS], len(report.lessons)
-    rows = tuple((use.text[:500], use.arm, str(use.offered), str(use.passed), use.lift_text) for use in shown)
-    note = (
-        "Lift: mean score with the lesson less that of tries from which it was withheld by chance; unknown without"
-        " such tries. How many tries passed after a lesson is no proof that it helped: it was offered where it seemed"
-        " to fit."
-    ) + (f" The {len(shown)} most offered of {total}." if len(shown) < total else "")
-    heads = ("lesson", "arm", "offered", "then passed", "lift (95 % interval)")
-    table = _table(Table("Lessons that were offered", heads, rows, note), "table-lessons")
-    return element("section", element("h2", "Lessons"), table, id="lessons")
+# -- each task's story
+
+
+def _stories(results: Results) -> Iterator[dict[str, object]]:
+    """Tell of each task what every arm tried, what was recalled for it, and what was said of it."""
+    by_task: dict[tuple[Split, str], list[Tried]] = {}
+    for row in results.rows:
+        by_task.setdefault((row.split, row.task.id), []).append(row)
+    for split in results.splits:
+        for task in results.tasks_of(split):
+            yield _story(results, task, split, by_task.get((split, task.id), []))
+
+
+def _story(results: Results, task: Task, split: Split, rows: list[Tried]) -> dict[str, object]:
+    played: dict[tuple[ArmName, int], list[Tried]] = {}
+    for row in sorted(rows, key=lambda row: (results.arms.index(row.arm), results.seeds.index(row.seed))):
+        played.setdefault((row.arm, row.seed), []).append(row)
+    solved = {key: results.solved(tries, results.judged_by)[-1] for key, tries in played.items()}
+    tallies = []
+    for arm in dict.fromkeys(arm for arm, _ in played):
+        passed = [each for (name, _), each in solved.items() if name == arm]
+        tallies.append((arm, sum(passed), len(passed)))
+    # The end of the prompt is where it says what is asked.
+    question = next(line for line in reversed(task.prompt.splitlines()) if line.strip())
+    return {
+        "question": _cut(question.strip(), 140),
+        "held_out": split == "held-out",
+        "tallies": tallies,
+        "name": f"task {_cut(task.id, 120)}" + (f", kind {_cut(task.kind, 120)}" if task.kind else ""),
+        "prompt": _cut(task.prompt, SHOWN_PROMPT),
+        "played": [
+            {
+                "name": f"{arm}, seed {seed}: {'solved' if solved[arm, seed] else 'not solved'}",
+                "tries": [_try(results, row) for row in tries],
+            }
+            for (arm, seed), tries in played.items()
+        ],
+    }
+
+
+def _try(results: Results, row: Tried) -> dict[str, object]:
+    trial, used = row.trial, row.usage
+    told = ["passed" if trial.passed else "failed", _score(trial.evaluation)]
+    told += [f"{len(trial.attempt.steps)} steps", f"{trial.seconds:.1f} s"]
+    least = "at least " if used.unreported else ""
+    told.append(f"{least}{used.tokens} tokens" if used.calls > used.unreported else "tokens unknown")
+    text = "\n\n".join(_told(results, row))
+    return {"head": f"Trial {trial.number}: {', '.join(told)}", "passed": trial.passed, "text": text}
+
+
+def _score(verdict: Evaluation) -> str:
+    return "not scored" if verdict.score is None else f"score {verdict.score:.2f}"
+
+
+def _told(results: Results, row: Tried) -> Iterator[str]:
+    """Tell of a try in paragraphs: what was recalled, answered, judged and learned."""
+    trial, attempt, gold = row.trial, row.trial.attempt, row.task.reference
+    if trial.recall is not None and (trial.recall.offered or trial.recall.withheld):
+        offered, withheld = trial.recall.offered, len(trial.recall.withheld)
+        lessons = [f"{each.lesson.text} ({each.similarity:.2f})" for each in offered[:5]]
+        more = [f"and {len(offered) - 5} more"] * (len(offered) > 5)
+        by_chance = f", {withheld} withheld by chance" if withheld else ""
+        yield _listed(f"Lessons recalled{by_chance}", [*lessons, *more])
+    for name, said in (
+        ("Output", attempt.output),
+        ("Error", attempt.error),
+        ("Ended early", attempt.interrupted),
+    ):
+        if said and said.strip():
+            yield f"{name}\n{_cut(said)}"
+    yield _verdict(results.judged_by, trial.evaluation.public(gold))
+    if row.scored is not None and len(results.judges) > 1:
+        yield _verdict("oracle", row.scored.public(gold))
+    if trial.reflection is not None:
+        yield f"Lesson written\n{_cut(trial.reflection.lesson)}"
+    if trial.problems:
+        yield _listed("Problems", trial.problems)
+
+
+def _verdict(judge: JudgedBy, verdict: Evaluation) -> str:
+    who = "agent's own side" if judge == "self" else "oracle"
+    errors = [f"{error.path}: {error.message}" for error in verdict.errors]
+    return _listed(
+        f"Verdict of the {who}: {_score(verdict)}\n{_cut(verdict.rationale)}".rstrip(),
+        [*verdict.issues, *errors],
+    )
+
+
+def _listed(head: str, texts: Iterable[Any]) -> str:
+    return "\n".join([head, *(f"- {_cut(told)}" for told in texts)])
+
+
+@functools.lru_cache(1024)  # a lesson is told of at every try that recalled it
+def _cut(text: str, characters: int = SHOWN) -> str:
+    """Return a text without secrets, with its beginning and its end where it is too long."""
+    # Secrets are looked for in far more than is shown, since half of one is not known as one any more.
+    return _shortened(redact(_shortened(text, 4 * characters + 4000)), characters)
+
+
+def _shortened(text: str, characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    head, gone = characters * 2 // 3, len(text) - characters
+    return f"{text[:head]} [... {gone} characters cut ...] {text[len(text) - characters + head :]}"

@@ -332,18 +332,16 @@ def test_tasks_hold_what_a_task_holds(tmp_path):
 def test_a_line_that_cannot_be_used_is_named(tmp_path):
     for line, said in [
         ("{", "line 2: it is no JSON"),
-        ("[]", "line 2: it is a list, not an object"),
+        ("[]", "line 2: it is not an object"),
         ('{"prompt": " "}', "line 2: its prompt is empty"),
         ('{"id": "x"}', "line 2: it has no prompt"),
         ('{"prompt": "p", "gold": 1}', "line 2: unknown field 'gold'"),
         ('{"prompt": "p", "tools": "t"}', "line 2: tools:"),
         ('{"prompt": "p", "id": 7}', "line 2: id:"),
         ('{"prompt": "p", "id": "first"}', "line 2: the id 'first' is that of line 1 already"),
-        ('{"prompt": "p", "prompt": "q"}', "line 2: the field 'prompt' is there twice"),
-        ('{"prompt": "p", "reference": NaN}', "line 2: NaN is no JSON"),
-        ('{"prompt": "p", "reference": 1e999}', "line 2: 1e999 is too large a number"),
-        ("[" * 100_000, "line 2: it is nested too deep"),
-        (b"\xff\xfe", "line 2: it is no UTF-8"),
+        ("[" * 100_000, "line 2: it is no JSON: recursion limit exceeded"),
+        (b"\xff\xfe", "line 2: it is no JSON"),
+        (b'{"prompt": "\xff"}', "line 2: it is no JSON: invalid unicode"),
     ]:
         path = tmp_path / "tasks.jsonl"
         second = line if isinstance(line, bytes) else line.encode()

@@ -16,8 +16,7 @@ def lines(path):
 
 def rows(folder):
     """The rows without what the clock says."""
-    found = [row for row in lines(folder / "rows.jsonl") if row["kind"] != "interrupted"]
-    return [{k: v for k, v in row.items() if k not in {"at", "seconds"}} for row in found]
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in lines(folder / "rows.jsonl")]
 
 
 def places(folder, kind):

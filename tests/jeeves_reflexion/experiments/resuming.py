@@ -129,7 +129,6 @@ async def play(folder: Path, options) -> dict:
         3,
         holdout=0.3,
         max_cost_usd=options.max_cost if options.model else None,
-        on_stop="wait",
     )
     async with store:
         await log.open({"store": options.store}, resume=options.resume)

@@ -33,7 +33,7 @@ from jeeves_reflexion.experiments import (
     run_experiment,
 )
 from jeeves_reflexion.summary import counted
-from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore
+from vectorstores import HashingEmbedder, InMemoryVectorStore
 
 pytestmark = pytest.mark.anyio
 
@@ -110,6 +110,16 @@ def shape(results):
     ]
 
 
+def tried_rows(log):
+    return [json.loads(line) for line in log.rows.read_text().splitlines()]
+
+
+def last_event(log):
+    event = json.loads(log.events.read_text().splitlines()[-1])
+    assert event["kind"] == "experiment.interrupted"
+    return event
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_results_do_not_depend_on_the_number_of_workers(tmp_path):
     plans = [Plan(arms=tuple(ARMS), trials=2, seeds=(1,), workers=w, k=3) for w in (1, 4)]
@@ -176,8 +186,7 @@ async def test_the_log_holds_every_try_and_no_secret(tmp_path):
     log = RunLog(tmp_path / "run")
     await log.open({"key": key})
     results = await run_experiment(Plan(arms=("own",), trials=2), TASKS, make, log=log)
-    lines = [json.loads(line) for line in log.rows.read_text().splitlines()]
-    assert sum(line["kind"] == "tried" for line in lines) == len(results.rows)
+    assert len(tried_rows(log)) == len(results.rows)
     written = "".join(path.read_text() for path in (tmp_path / "run").iterdir())
     assert key not in written
     assert "[REDACTED:" in written
@@ -187,47 +196,6 @@ async def test_a_folder_with_a_run_is_refused(tmp_path):
     await RunLog(tmp_path).open({})
     with pytest.raises(ConfigurationError, match="holds a run already"):
         await RunLog(tmp_path).open({})
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_cancelled_experiment_keeps_what_was_learned(tmp_path):
-    class Slow(Seeker):
-        async def __call__(self, task, session):
-            if number(task.id) % 2:
-                await anyio.sleep(60)
-            return await super().__call__(task, session)
-
-    class Stop(Watcher):
-        def __init__(self, scope, after):
-            self.scope, self.left, self.closed = scope, after, False
-
-        def tried(self, row):
-            self.left -= 1
-            if not self.left:
-                self.scope.cancel()
-
-        def close(self):
-            self.closed = True
-
-    quick = [task for task in TASKS if number(task.id) % 2 == 0]
-    assert 0 < len(quick) < len(TASKS)
-    log = RunLog(tmp_path / "run")
-    await log.open({})
-    async with FaissVectorStore(tmp_path / "lessons", embedder=HashingEmbedder(), namespace="test") as store:
-        with anyio.CancelScope() as scope:
-            watcher = Stop(scope, len(quick))
-            plan = Plan(arms=("selective",), trials=3, workers=len(TASKS))
-            await run_experiment(plan, TASKS, loops(store, agent=Slow), log=log, watcher=watcher)
-        assert scope.cancelled_caught
-        assert watcher.closed
-    lines = [json.loads(line) for line in log.rows.read_text().splitlines()]
-    assert lines[-1]["kind"] == "interrupted"
-    assert f"{len(quick)} of {len(TASKS)} tasks tried" in lines[-1]["where"]
-    failed = [line for line in lines if line["kind"] == "tried" and not line["passed"]]
-    async with FaissVectorStore(
-        tmp_path / "lessons", embedder=HashingEmbedder(), namespace="selective-0"
-    ) as store:
-        assert await VectorLessonStore(store).count() == len(failed) > 0
 
 
 class HardToStore:
@@ -279,11 +247,10 @@ async def test_a_cancellation_while_lessons_are_stored_loses_none(tmp_path):
             Plan(arms=("own",), trials=3), TASKS, with_store(lessons), log=log, watcher=Late()
         )
     assert scope.cancelled_caught
-    lines = [json.loads(line) for line in log.rows.read_text().splitlines()]
-    tried = [line for line in lines if line["kind"] == "tried"]
+    tried = tried_rows(log)
     assert len(tried) == len(TASKS)
-    assert lessons.kept == [line["task_id"] for line in tried if not line["passed"]]
-    assert lines[-1]["kind"] == "interrupted"
+    assert lessons.kept == [row["task_id"] for row in tried if not row["passed"]]
+    assert "cancelled" in last_event(log)["why"]
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -293,13 +260,12 @@ async def test_a_lesson_that_cannot_be_stored_loses_no_other(tmp_path):
     await log.open({})
     with pytest.raises(LessonStoreError, match="disk is full"):
         await run_experiment(Plan(arms=("own",), trials=3), TASKS, with_store(lessons), log=log)
-    lines = [json.loads(line) for line in log.rows.read_text().splitlines()]
-    tried = [line for line in lines if line["kind"] == "tried"]
+    tried = tried_rows(log)
     assert [line["task_id"] for line in tried] == [task.id for task in TASKS]
     failed = [line["task_id"] for line in tried if not line["passed"]]
     assert TASKS[2].id in failed
     assert lessons.kept == [task for task in failed if task != TASKS[2].id]
-    assert "disk is full" in lines[-1]["why"]
+    assert "disk is full" in last_event(log)["why"]
 
 
 async def test_where_nothing_can_be_begun_there_is_no_result(tmp_path):
@@ -335,10 +301,9 @@ async def test_a_log_that_cannot_be_written_says_so(tmp_path):
         await RunLog(tmp_path / "file" / "run").open({})
     log = RunLog(tmp_path / "run")
     await log.open({})
-    log.rows.unlink()
-    log.rows.symlink_to("/dev/full")
-    with pytest.raises(ExperimentError, match=r"rows\.jsonl.*No space left"):
-        await log.write("tried", {})
+    log.events.symlink_to("/dev/full")
+    with pytest.raises(ExperimentError, match=r"events\.jsonl.*No space left"):
+        await log.tell("started", {})
 
 
 async def test_a_store_that_fails_ends_it_with_its_own_error(tmp_path):
@@ -364,7 +329,6 @@ def test_a_plan_that_cannot_work_says_why():
         {"k": 0},
         {"seeds": (1, 1)},
         {"holdout": 1.0},
-        {"on_stop": "lose"},
         {"max_cost_usd": 0.0},
     ):
         with pytest.raises(ConfigurationError, match=next(iter(bad)).rstrip("s")):

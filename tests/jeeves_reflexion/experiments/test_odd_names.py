@@ -53,6 +53,16 @@ async def test_a_lesson_of_such_a_run_is_found_when_a_kill_left_it_unsaid(tmp_pa
     assert {line["task_id"]: line["lesson_id"] for line in again if line["kind"] == "stored"} == said
 
 
+async def test_a_lesson_that_somebody_forgot_is_not_stored_again(tmp_path):
+    store = a_store()
+    await played(tmp_path, store)
+    first, *others = await lessons_of(store)
+    assert others
+    await VectorLessonStore(store.scoped("selective@1-0")).forget(first.id)
+    await played(tmp_path, store, resume=True)
+    assert await lessons_of(store) == tuple(others)
+
+
 async def test_runs_are_compared_as_they_are_kept():
     """A run's id with a secret in it is kept without; who looks for it by its whole id finds it all the same."""
     secret = "run of somebody@example.com"
@@ -70,21 +80,3 @@ async def test_runs_are_compared_as_they_are_kept():
         assert found.id == written.id
         assert (await lessons.recall(FILES[1], k=3)).offered
         assert not (await lessons.recall(FILES[1], k=3, skip_run=secret)).offered
-
-
-class Confused(Seeker):
-    """Fails with a message of several lines, as Unicode counts them."""
-
-    async def __call__(self, task, session):
-        if task.id == "odd":
-            raise RuntimeError("one\u2028two\x85three\u2029four")
-        return await super().__call__(task, session)
-
-
-async def test_rows_with_ends_of_lines_that_unicode_alone_knows_are_read_again(tmp_path):
-    store, tasks = a_store(), [Task("find it", id="odd", kind="a\u2028b"), *FILES]
-    await played(tmp_path, store, tasks=tasks, agent=Confused)
-    rows = tmp_path / "run" / "rows.jsonl"
-    before = [json.loads(line)["kind"] for line in rows.read_bytes().splitlines()]
-    await played(tmp_path, store, tasks=tasks, agent=Confused, resume=True)
-    assert [json.loads(line)["kind"] for line in rows.read_bytes().splitlines()] == before

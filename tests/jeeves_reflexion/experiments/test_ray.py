@@ -39,14 +39,10 @@ from benchmarks.humaneval import experiment as humaneval
 from benchmarks.humaneval import problems as humaneval_problems
 from jeeves_reflexion import ConfigurationError, Reflexion, ScriptedModel, Task, VectorLessonStore
 from jeeves_reflexion.errors import ExperimentError
-from jeeves_reflexion.experiments import Plan, RunLog, run_experiment
-from jeeves_reflexion.experiments.executors import Job
-from jeeves_reflexion.experiments.journal import Position
+from jeeves_reflexion.experiments import Plan, RunLog, arm_of, run_experiment
 from jeeves_reflexion.experiments.location import LessonLocation, RunLocation
 from jeeves_reflexion.experiments.ray import executor as ray_executor
 from jeeves_reflexion.experiments.ray.executor import RayExecutor, RayOptions
-from jeeves_reflexion.experiments.ray.messages import packed, packed_job
-from jeeves_reflexion.experiments.ray.worker import StartedAnewError, Worker
 from jeeves_reflexion.sandbox import probe
 from vectorstores import HashingEmbedder
 
@@ -141,7 +137,7 @@ async def test_a_killed_experiment_goes_on_from_its_folder(node, whole, tmp_path
     before = sum(places(tmp_path / "run", "try").values())
     assert 0 < before < sum(places(whole.folder / "run", "try").values())
     unsaid = count(tmp_path / "bill.log") - count(tmp_path / "run" / "calls.jsonl")
-    results, log = await treasure.play(tmp_path, postgres_dsn, workers=1, resume=True)
+    results, log = await treasure.play(tmp_path, postgres_dsn, ray=False, resume=True)
     assert results.table() == whole.results.table()
     assert rows(tmp_path / "run") == rows(whole.folder / "run")
     assert await stored(tmp_path, postgres_dsn, log) == whole.lessons
@@ -174,7 +170,7 @@ async def played_with(setup, tmp_path, **more):
     await log.open({})
     async with RayExecutor(setup, workers=1, **more) as executor:
         return await run_experiment(
-            Plan(("retry",), 1, on_stop="wait"), resuming.TASKS[:2], nobody_here, log=log, executor=executor
+            Plan(("retry",), 1), resuming.TASKS[:2], nobody_here, log=log, executor=executor
         )
 
 
@@ -210,35 +206,10 @@ async def test_what_goes_wrong_in_a_worker_is_said_as_it_would_be_here(node, tmp
             await play("deadly")
 
 
-class NeverThere(Worker):
-    def __init__(self, *_):
-        raise ImportError("no package of that name on this node")
-
-
-async def test_a_process_that_is_dead_for_good_is_not_waited_for(node, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_executor, "Worker", NeverThere)
-    with anyio.fail_after(90), pytest.raises(ExperimentError, match="no worker process could be started"):
+async def test_a_process_that_is_not_there_in_time_is_told(node, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_executor, "START_SECONDS", 0.01)
+    with pytest.raises(ExperimentError, match="no worker process was there after 0 s: is there a free proc"):
         await played_with(treasure.SmallSetup("hanging"), tmp_path)
-
-
-def test_a_try_that_nobody_listens_to_is_given_up(tmp_path):
-    setup = treasure.SmallSetup("hanging", str(tmp_path))
-    worker = Worker(packed(setup, "it"), {}, [])
-    with pytest.raises(StartedAnewError):
-        worker.begin(1, b"")
-    assert worker.open() is None
-    task = Task("hanging", id="hanging")
-    worker.begin(1, packed_job(Job(Position("retry", 0, "learning", "hanging", 1), task, (), "session")))
-    until = time.monotonic() + 60
-    while not (tmp_path / "hanging").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    worker.drop(1)
-    while not (tmp_path / "given up").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (tmp_path / "given up").exists()
-    with pytest.raises(StartedAnewError):
-        worker.listen(1, 0)
-    worker.stop()
 
 
 async def test_a_module_that_workers_lack_is_said_with_what_to_do(node, tmp_path):
@@ -251,16 +222,15 @@ async def test_a_setup_that_can_not_be_pickled_is_refused_at_once():
         RayExecutor(treasure.SmallSetup(threading.Lock()), workers=1)
 
 
-async def test_lessons_that_other_machines_can_not_see_are_refused(node, tmp_path):
-    place = LessonLocation("test", tmp_path)
-    setup = treasure.TreasureSetup(tmp_path, place)
-    log = RunLog(tmp_path / "run")
-    await log.open({})
-    async with setup.open(lambda _: None) as tools, RayExecutor(setup, workers=1) as executor:
+async def test_lessons_that_other_machines_can_not_see_are_refused(tmp_path):
+    setup = treasure.TreasureSetup(tmp_path, LessonLocation("test", tmp_path))
+    executor = RayExecutor(setup, workers=1)
+    async with setup.open(lambda _: None) as tools:
+        executor.check(arm_of("retry"), tools.make_loop("retry", 0))
         with pytest.raises(ConfigurationError, match=r"must be in PostgreSQL.*and not in a folder"):
-            await run_experiment(
-                Plan(("selective",), 1), resuming.TASKS, tools.make_loop, log=log, executor=executor
-            )
+            executor.check(arm_of("selective"), tools.make_loop("selective", 0))
+        with pytest.raises(ConfigurationError, match="lessons must be in a store"):
+            executor.check(arm_of("selective"), nobody_here("selective", 0))
 
 
 async def test_a_cancelled_experiment_ends_its_processes(node, tmp_path):

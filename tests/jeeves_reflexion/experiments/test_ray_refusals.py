@@ -75,33 +75,22 @@ async def test_a_port_that_nobody_listens_at_is_an_error_at_once():
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("told_to_stop", [False, True])
-async def test_a_cluster_that_does_not_answer_is_given_up_and_left_when_it_does(told_to_stop):
-    answered, undone = threading.Event(), threading.Event()
-    if told_to_stop:
-        with anyio.move_on_after(0.05) as scope:
-            await ray_connection.in_time(lambda: answered.wait(30), undone.set, 30)
-        assert scope.cancelled_caught
-    else:
-        with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
-            await ray_connection.in_time(lambda: answered.wait(30), undone.set, 0.05)
-    assert not undone.is_set()
+async def test_a_cluster_that_does_not_answer_is_given_up():
+    answered = threading.Event()
+    with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
+        await ray_connection.in_time(lambda: answered.wait(30), 0.05)
+    with anyio.move_on_after(0.05) as scope:
+        await ray_connection.in_time(lambda: answered.wait(30), 30)
+    assert scope.cancelled_caught
     answered.set()
-    assert undone.wait(30)
-
-
-@pytest.mark.anyio
-async def test_what_a_cluster_answers_is_kept_or_raised():
-    undone = []
-    await ray_connection.in_time(lambda: None, lambda: undone.append(1), 30)
+    await ray_connection.in_time(lambda: None, 30)
     for error in (ConnectionError("no"), TimeoutError("its own")):
 
         def refuse(error=error):
             raise error
 
         with pytest.raises(type(error), match=str(error)):
-            await ray_connection.in_time(refuse, lambda: undone.append(1), 30)
-    assert not undone
+            await ray_connection.in_time(refuse, 30)
 
 
 def test_why_a_process_died_is_said_in_a_line():
@@ -110,7 +99,6 @@ def test_why_a_process_died_is_said_in_a_line():
     )
     assert last_words(oom) == "its node ran out of memory, and Ray ended it"
     assert last_words("The actor died.\n\n  It was killed by SIGKILL.\n") == "It was killed by SIGKILL."
-    assert "Ray started it again" in last_words("The actor is temporarily unavailable: Socket closed.")
     assert last_words(" ") == "Ray does not say why"
 
 

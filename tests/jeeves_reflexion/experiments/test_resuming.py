@@ -136,8 +136,6 @@ def test_lessons_that_were_in_memory_alone_are_stored_again(whole, tmp_path):
     found, _ = finish(tmp_path, "memory", "--resume", "--model")
     assert rows(tmp_path) == rows(reference)
     assert timeless(found) == timeless(expected)
-    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    assert any(event["kind"] == "experiment.stored_again" for event in events)
 
 
 def test_a_finished_run_has_nothing_left_to_do(whole, tmp_path):
@@ -162,20 +160,16 @@ def test_a_spending_limit_stops_a_run_that_can_be_resumed(whole, tmp_path):
     assert again["complete"] is False
     found, _ = finish(tmp_path, "faiss", "--model", "--resume", "--max-cost", "99")
     assert timeless(found) == timeless(expected)
-    assert rows_without_stops(tmp_path) == rows(reference)
+    assert rows(tmp_path) == rows(reference)
     assert len((tmp_path / "bill.log").read_text().splitlines()) == len(
         (reference / "bill.log").read_text().splitlines()
     )
 
 
-def rows_without_stops(folder):
-    return [row for row in rows(folder) if row["kind"] != "interrupted"]
-
-
 def test_a_log_whose_last_line_is_torn_is_mended(whole, tmp_path):
     _, expected = whole
     killed_in_a_try(tmp_path, "faiss", 20, "--model")
-    for name in ("journal.jsonl", "events.jsonl", "rows.jsonl"):
+    for name in ("journal.jsonl", "events.jsonl"):
         with (tmp_path / "run" / name).open("a") as file:
             file.write('{"kind": "try", "arm": "re')
     found, _ = finish(tmp_path, "faiss", "--resume", "--model")
@@ -270,12 +264,9 @@ async def test_tries_of_a_round_that_could_not_begin_are_made_again(tmp_path):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.anyio
-async def test_lessons_stored_at_a_stop_are_not_stored_again(tmp_path):
-    """``on_stop="store"``: what was learned is there at once, and once."""
-    store = a_store()
-
+async def test_what_was_learned_when_it_was_cancelled_is_stored_once_when_it_goes_on(tmp_path):
     class Stop(Watcher):
-        left = 4  # one more than pass at once: trio begins tasks in any order
+        left = 4
 
         def tried(self, row):
             self.left -= 1
@@ -283,21 +274,23 @@ async def test_lessons_stored_at_a_stop_are_not_stored_again(tmp_path):
                 scope.cancel()
 
     plan = Plan(("reflexion",), 2, workers=1)
-    for resume, watcher in ((False, Stop()), (True, None)):
+    reference, watcher = RunLog(tmp_path / "whole"), Stop()
+    await reference.open({})
+    expected = await run_experiment(plan, TASKS, loops(a_store()), log=reference)
+    store = a_store()
+    for resume, each in ((False, watcher), (True, None)):
         log = RunLog(tmp_path / "run")
         await log.open({}, resume=resume)
         with anyio.CancelScope() as scope:
-            results = await run_experiment(plan, TASKS, loops(store), log=log, watcher=watcher)
+            results = await run_experiment(plan, TASKS, loops(store), log=log, watcher=each)
         if not resume:
-            stored = [row for row in rows(tmp_path) if row["kind"] == "tried"]
-            assert len(stored) == 4
-            early = await VectorLessonStore(store.scoped("reflexion-0")).list()
-            assert len(early.lessons) == sum(not row["passed"] for row in stored) > 0
+            assert (scope.cancelled_caught, len(rows(tmp_path))) == (True, 4)
+            last = json.loads(log.events.read_text().splitlines()[-1])
+            assert f"4 of {len(TASKS)} tasks tried" in last["where"]
     page = await VectorLessonStore(store.scoped("reflexion-0")).list(limit=500)
     taught = [(row.task.id, row.trial.number) for row in results.rows if row.trial.reflection]
-    assert sorted((each.task_id, each.provenance.attempt) for each in page.lessons) == sorted(taught)
-    tried = [row for row in rows(tmp_path) if row["kind"] == "tried"]
-    assert [row["task_id"] for row in tried[: len(TASKS)]] == [task.id for task in TASKS]
+    assert [(each.task_id, each.provenance.attempt) for each in page.lessons] == taught
+    assert results.table() == expected.table()
 
 
 @pytest.mark.anyio
@@ -313,26 +306,10 @@ async def test_a_journal_that_cannot_be_read_names_the_line(tmp_path):
         await again.begin({})
 
 
-@pytest.mark.anyio
-async def test_rows_that_cannot_be_read_are_one_error_that_says_what_to_do(tmp_path):
-    log = RunLog(tmp_path / "run")
-    await log.open({})
-    await log.begin({})
-    log.close()
-    for line in (b"{}", b"[]", b"null", b"x", b"\xff", b"[" * 100_000):
-        log.rows.write_bytes(line + b"\n")
-        again = RunLog(tmp_path / "run")
-        await again.open({}, resume=True)
-        with pytest.raises(ExperimentError, match=r"rows\.jsonl can't be read: .* or empty it"):
-            await again.begin({})
-        again.close()
-
-
 def parts_gone(run, lessons):
     """Ways in which a part of a run's folder is lost, each with what is said of it."""
     others = [path for path in run.iterdir() if path.name != "config.json"]
     return {
-        "rows": ((run / "rows.jsonl").unlink, "rows.jsonl is missing"),
         "journal": ((run / "journal.jsonl").unlink, "journal.jsonl is missing"),
         "emptied journal": (
             lambda: os.truncate(run / "journal.jsonl", 0),
@@ -341,11 +318,11 @@ def parts_gone(run, lessons):
         "config": ((run / "config.json").unlink, "config.json is missing"),
         "all but the configuration": (
             lambda: [path.unlink() for path in others],
-            "journal.jsonl, rows.jsonl is missing",
+            "journal.jsonl is missing",
         ),
         "all but the lessons": (
             lambda: [*(path.unlink() for path in run.iterdir()), lessons.rename(run / "lessons")],
-            "config.json, journal.jsonl, rows.jsonl is missing",
+            "config.json, journal.jsonl is missing",
         ),
         "what tells of tries": (
             lambda: [os.truncate(run / name, 0) for name in ("journal.jsonl", "rows.jsonl")],
@@ -371,11 +348,11 @@ async def test_a_folder_that_lacks_a_part_of_its_run_is_refused(tmp_path, part):
             return await run_experiment(plan, TASKS, make, log=log, watcher=Tries(tried))
 
     class Tries(Watcher):
-        def __init__(self, said):
-            self.said = said
+        def __init__(self, rows):
+            self.rows = rows
 
         def tried(self, row):
-            self.said.append(row)
+            self.rows.append(row)
 
     await go()
     lose, said = parts_gone(run, lessons)[part]
@@ -389,10 +366,9 @@ async def test_a_folder_that_lacks_a_part_of_its_run_is_refused(tmp_path, part):
 
 @pytest.mark.anyio
 async def test_a_start_that_was_killed_is_no_run(tmp_path):
-    for name in ("journal.jsonl", "rows.jsonl"):
-        (tmp_path / name).touch()
-        log = RunLog(tmp_path)
-        assert not log.exists
+    (tmp_path / "journal.jsonl").touch()
+    log = RunLog(tmp_path)
+    assert not log.exists
     await log.open({}, resume=True)
     assert (log.exists, log.resumed) == (True, False)
     log.close()

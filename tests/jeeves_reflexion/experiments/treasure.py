@@ -154,7 +154,7 @@ async def play(folder, dsn, *, workers=3, options=None, ray=True, resume=False, 
     await log.open({}, resume=resume)
     paid = await log.recorded(resuming.Paid(folder / "bill.log"))
     setup = TreasureSetup(folder, LessonLocation(HELD, folder, dsn).of(log), victims)
-    plan = Plan(resuming.ARMS, 3, (0,), workers, 3, holdout=0.3, max_cost_usd=max_cost, on_stop="wait")
+    plan = Plan(resuming.ARMS, 3, (0,), workers, 3, holdout=0.3, max_cost_usd=max_cost)
     async with setup.open(lambda _: paid) as tools:
         more = {"log": log, "scorer": tools.scorer}
         if not ray:

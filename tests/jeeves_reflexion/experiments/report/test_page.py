@@ -5,18 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_results import a_lesson, a_task, results
 
 from jeeves_reflexion import Attempt, Evaluation, EvaluationError, Recall, RecalledLesson, Step, Task, Trial
 from jeeves_reflexion.experiments import Results, Tried
 from jeeves_reflexion.experiments.report import make_report, page
-from jeeves_reflexion.experiments.report.html import element, text
-from jeeves_reflexion.experiments.report.stories import MAX_CHARACTERS, Detail, Shortener
 from jeeves_reflexion.types import Reflection
 
 VOID = {"meta", "input", "br"}
@@ -112,22 +110,6 @@ HARMFUL = [
 ]
 
 
-@settings(deadline=None)
-@given(
-    st.text(st.characters(), max_size=80)
-    | st.lists(st.sampled_from([*HARMFUL, "<", "&", '"', "'", ">", "-->"])).map("".join)
-)
-@example("\r\n \r")
-def test_a_text_becomes_the_same_text_and_no_markup(told):
-    reader = Reader(element("p", told, title=told))
-    assert reader.tags == ["p"]
-    unfit = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-    expected = unfit.sub("\ufffd", told.replace("\r\n", "\n").replace("\r", "\n"))
-    assert "".join(reader.texts) == expected
-    assert reader.attributes == [("title", expected)]
-    assert not {"<", ">", '"', "'"} & set(text(told))
-
-
 def test_no_text_of_a_model_becomes_markup():
     plain = Reader(written(said_everywhere("word"), "word"))
     for told in HARMFUL:
@@ -136,7 +118,8 @@ def test_no_text_of_a_model_becomes_markup():
         assert harmful.tags == plain.tags
         assert [name for name, _ in harmful.attributes] == [name for name, _ in plain.attributes]
         if told.isprintable():
-            assert "".join(harmful.texts).count(told) >= 10
+            assert "".join(harmful.texts).count(told) >= 8
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]", "".join(harmful.texts))
 
 
 @settings(deadline=None, max_examples=50)
@@ -221,22 +204,9 @@ def test_a_run_without_a_row_is_a_page_too():
     assert "not finished" in shown
 
 
-def test_the_more_there_is_the_less_is_shown_of_each_try():
-    details = [Detail.of(tries) for tries in (0, 1, 100, 3_000, 10_000, 1_000_000)]
-    for one, next_ in pairwise(details):
-        assert (one.steps, one.characters, one.recalled) >= (next_.steps, next_.characters, next_.recalled)
-    assert details[0] == Detail(200, 8000, 50)
-    assert details[-1] == Detail(0, 160, 2)
-    assert 3_000 * details[3].characters * 8 <= MAX_CHARACTERS
-
-
-@settings(deadline=None)
-@given(st.text(st.sampled_from("ab \n"), max_size=400), st.integers(1, 200))
-def test_a_text_that_is_cut_keeps_both_ends_and_says_how_much_is_gone(told, characters):
-    cut = Shortener(Detail(1, characters, 1))(told)
-    if len(told) <= characters:
-        assert cut == told
-    else:
-        head = characters * 2 // 3
-        rest = told[len(told) - characters + head :]
-        assert cut == f"{told[:head]} [... {len(told) - characters} characters cut ...] {rest}"
+def test_a_long_text_keeps_both_ends_and_says_how_much_is_gone():
+    made = results(1, ("retry",), trials=1)
+    told = "a" * 900 + "b" * 900
+    made.rows[0] = replace(made.rows[0], trial=replace(made.rows[0].trial, attempt=Attempt(told)))
+    shown = "".join(Reader(written(made)).texts)
+    assert f"{'a' * 533} [... 1000 characters cut ...] {'b' * 267}" in shown

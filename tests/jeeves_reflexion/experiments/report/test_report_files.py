@@ -41,7 +41,7 @@ def test_tables_in_markdown_have_a_cell_for_each_head():
     )
     told = markdown(make_report(made))
     blocks = [block.splitlines() for block in told.split("\n\n") if block.startswith("|")]
-    assert len(blocks) == 16
+    assert len(blocks) == 12
     for block in blocks:
         assert len({line.count("|") for line in block}) == 1
         assert set(block[1]) <= set("|- ")
