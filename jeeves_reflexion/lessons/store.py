@@ -15,15 +15,16 @@ from functools import partial
 from typing import Final, Self, TypeAlias, cast
 
 from jeeves_reflexion.callables import aside
-from jeeves_reflexion.errors import LessonRefusedError, LessonStoreError, UnknownLessonError
+from jeeves_reflexion.errors import LessonRefusedError, UnknownLessonError
 from jeeves_reflexion.lessons.credit.effects import NO_DRAW, recall_key
 from jeeves_reflexion.lessons.credit.ledger import Feedback, Ledger
+from jeeves_reflexion.lessons.credit.records import swap
 from jeeves_reflexion.lessons.credit.tally import Credits
-from jeeves_reflexion.lessons.duplicates import EQUAL, claim_of, digest_of, is_equal, supported
+from jeeves_reflexion.lessons.duplicates import EQUAL, claim_key, is_equal, supported
 from jeeves_reflexion.lessons.filters import both, lesson_filter
 from jeeves_reflexion.lessons.gate import CleanLesson, check_shape, clean, clean_prompt, clean_task
 from jeeves_reflexion.lessons.history import SUPPORT, Change
-from jeeves_reflexion.lessons.quarantine import QUARANTINE, Quarantine
+from jeeves_reflexion.lessons.quarantine import Quarantine
 from jeeves_reflexion.lessons.records import (
     MERGED_INTO,
     MOST_TASKS,
@@ -32,7 +33,7 @@ from jeeves_reflexion.lessons.records import (
     one_each,
     readable,
 )
-from jeeves_reflexion.lessons.repository import TRIES, LessonPage, Repository, Revision, store_errors
+from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
     Candidate,
     credited,
@@ -135,23 +136,19 @@ class VectorLessonStore:
 
     async def _put_or_support(self, cleaned: CleanLesson, change: Change) -> Lesson:
         """Store a lesson, or add to the support of its equal."""
-        lesson, digest, number = cleaned.lesson, digest_of(cleaned.lesson), 1
+        lesson, key = cleaned.lesson, claim_key(cleaned.lesson)
         await self.repository.claim_all()
-        for _ in range(MOST_TASKS * TRIES):
-            held = await self.records.get(EQUAL, f"{digest}:{number}")
-            if held is None:
-                try:
-                    claim = claim_of(lesson, number, must_be_new=True)
-                    return await self.repository.put(cleaned, change, claim=claim)
-                except ConflictError:
-                    if await self.records.get(EQUAL, f"{digest}:{number}") is None:
-                        raise
-                    continue  # somebody stored its equal a moment ago
-            kept = await self._supported(held, cleaned, change)
-            if kept is not None:
-                return kept
-            number += 1
-        raise LessonStoreError("the lesson could not be stored: its equals kept changing; try again")
+        while (held := await self.records.get(EQUAL, key)) is None:
+            try:
+                return await self.repository.put(cleaned, change, must_be_new=True)
+            except ConflictError:  # somebody stored its equal a moment ago
+                if await self.records.get(EQUAL, key) is None:
+                    raise
+        kept = await self._supported(held, cleaned, change)
+        if kept is None:
+            kept = await self.repository.put(cleaned, change)
+            await swap(self.records, EQUAL, key, lambda _: {"lesson_id": lesson.id})
+        return kept
 
     async def _supported(self, held: Record, cleaned: CleanLesson, change: Change) -> Lesson | None:
         """Add to the support of the lesson that a record names; None where that is no equal or has no room."""
@@ -344,16 +341,14 @@ class VectorLessonStore:
         Of a lesson whose row does not fit, only what is under its id goes: what others took from it can't be told.
         """
         async with store_errors("forget a lesson"):
-            held = await self.quarantine.get(lesson_id)
-            once = None if held is None else (held.lesson, held.tasks)
+            dropped = await self.quarantine.drop(lesson_id)
             try:
-                there = await forget_traces(self.repository, lesson_id, once=once)
-                dropped = held is not None and await self.quarantine.drop(lesson_id)
+                there = await forget_traces(self.repository, lesson_id)
             except UnreadableLessonError as error:
                 if not error.concerns(lesson_id):
                     raise
                 await self.repository.note_forgotten(lesson_id)
-                there = dropped = await self.records.delete_records(QUARANTINE, [lesson_id]) > 0
+                there = False
         await self.ledger.forget(lesson_id)
         async with store_errors("forget a lesson"):
             # A change that came in between has removed it already.

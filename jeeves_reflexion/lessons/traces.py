@@ -61,31 +61,26 @@ class Traces:
         return replace(self, texts=self.texts - own, tasks=self.tasks - own)
 
 
-async def forget_traces(
-    repository: Repository, lesson_id: str, *, once: tuple[Lesson, Sequence[str]] | None = None
-) -> bool:
+async def forget_traces(repository: Repository, lesson_id: str) -> bool:
     """Strike a lesson that is still there from all others and their histories, and note that it is forgotten.
 
-    ``once`` is what lies in quarantine under the id, with the texts of its tasks: if it was a lesson once, it is struck
-    too. Returns False if there was none.
+    Returns False if there was none.
     """
     stored = await repository.read(lesson_id)
-    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
-    if stored is not None:
-        once = stored.lesson, stored.tasks
-    if once is None or (stored is None and not entries):
+    if stored is None:
         return False
+    entries = cast("Sequence[Fields]", await repository.entries(lesson_id))
     await repository.note_forgotten(lesson_id)
-    traces = _traces(*once, entries, await _speakers(repository, lesson_id))
+    traces = _traces(stored.lesson, stored.tasks, entries, await _speakers(repository, lesson_id))
     owned: dict[str, frozenset[str]] = {}
     async for other in repository.each():
-        if other.id != lesson_id and _changed(whole(other), traces) is not None:
+        if other.id != lesson_id and _struck(whole(other), traces) != whole(other):
             owned[other.id] = await _own(repository, other, traces)
             await _strike_lesson(repository, other.id, traces.without(owned[other.id]))
     for collection in (HISTORY, QUARANTINE):
         async for record in each_record(repository.records, collection):
             of = record.key.rpartition(":")[0] if collection == HISTORY else record.key
-            if of == lesson_id or _changed(record.value, traces) is None:
+            if of == lesson_id or _struck(record.value, traces) == record.value:
                 continue
             if of not in owned:
                 owned[of] = await _own_of(repository, of, traces)
@@ -170,7 +165,7 @@ async def _own(
 
 
 async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> frozenset[str]:
-    """The same of a lesson, or of a text in quarantine, whose words and first task are its own."""
+    """The same of a lesson, or of a text in quarantine, whose words and tasks are its own."""
     lesson = await repository.get(lesson_id)
     if lesson is not None:
         return await _own(repository, lesson, traces)
@@ -178,9 +173,8 @@ async def _own_of(repository: Repository, lesson_id: str, traces: Traces) -> fro
     if record is None:
         return frozenset()
     held = cast("Fields", record.value)
-    lesson, was_let_in = from_whole(held["lesson"]), await repository.entries(lesson_id)
-    tasks = held["tasks"][:1] if was_let_in else held["tasks"]
-    return await _own(repository, lesson, traces) | {lesson.text, lesson.task_excerpt, *tasks}
+    lesson = from_whole(held["lesson"])
+    return frozenset({lesson.text, lesson.task_excerpt, *held["tasks"]})
 
 
 async def _strike_lesson(repository: Repository, lesson_id: str, traces: Traces) -> None:

@@ -35,7 +35,7 @@ _REVIEW: Final = (
 def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str, asking: Asking) -> None:
     """Merge lessons that say the same, and retire those that harm.
 
-    With --model a language model proposes, also new wordings and lessons drawn from several; each proposal is checked.
+    With --model a language model proposes, also to note contradictions; each proposal is checked.
     """
     if model is None and (endpoint.base_url is not None or endpoint.api_key_env is not None):
         raise click.UsageError("--base-url and --api-key-env need --model")
@@ -54,7 +54,7 @@ def consolidate(library: Library, model: str | None, endpoint: Endpoint, by: str
         skipped = [{"operation": str(step.operation), "why": why} for step, why in applied.skipped]
         for each in skipped:
             library.screen.note(f"skipped: {each['operation']}: {each['why']}")
-        counts = {"done": len(applied.done), "already": len(applied.already), "skipped": skipped}
+        counts = {"done": len(applied.done), "skipped": skipped}
         again = in_parts and any(step.operation.kind == "merge" for step in applied.done)
         library.give(
             {"dry_run": False, **answer, **counts},
@@ -107,7 +107,7 @@ def _rows(found: Plan) -> Iterator[dict[str, str]]:
             yield {
                 "id": short(after.id),
                 "operation": operation.kind,
-                "change": "-" if before is None else change_of(before, after, told=operation.reason),
+                "change": change_of(before, after, told=operation.reason),
                 "reason": operation.reason or "-",
-                "lesson": after.text if before is None else before.text,
+                "lesson": before.text,
             }

@@ -14,7 +14,7 @@ from jeeves_reflexion.errors import LessonStoreError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
 from jeeves_reflexion.lessons.curation import Decision
 from jeeves_reflexion.lessons.gate import clean_words
-from jeeves_reflexion.lessons.history import Rollback, has_before
+from jeeves_reflexion.lessons.history import has_before
 from jeeves_reflexion.lessons.records import MERGED_INTO
 from jeeves_reflexion.summary import counted
 from jeeves_reflexion.types import Lesson
@@ -221,35 +221,28 @@ def rollback(library: Library, lesson_id: str, to: int | None, why: Why, *, dry_
     """Make a lesson again what it was after an earlier change; that is a change as well.
 
     Lessons that were merged into it since come back. How often it was learned since still counts. A text that was let
-    in from quarantine goes back there before its first change.
+    in from quarantine is retired before its first change.
     """
 
-    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Lesson, Rollback, dict[str, list[str]]]:
+    async def rolled_back(store: VectorLessonStore) -> tuple[Lesson, Lesson, list[str]]:
         curator = library.curator(store, why.by)
         before = await library.one(store, lesson_id)
         number = await _last_but_one(curator, before.id) if to is None else to
         undo = await curator.preview(before.id, to=number)
-        others = {
-            name: [each for each in ids if await store.get(each) is not None]
-            for name, ids in (("back", undo.back), ("again", undo.again))
-        }
+        others = [each for each in undo.back if await store.get(each) is not None]
         after = undo.lesson
         if not dry_run:
             after = await curator.rollback(before.id, to=number, reason=why.reason)
-        return before, after, undo, others
+        return before, after, others
 
-    before, after, undo, others = library.within(rolled_back)
-    rows, said = [], f"put {short(after.id)} back into quarantine"
+    before, after, others = library.within(rolled_back)
+    rows, said = [], _told(before, after, "rolled back")
     if dry_run:
-        change = "; ".join(filter(None, ("goes back into quarantine" * undo.held, change_of(before, after))))
-        rows, said = [{"id": short(after.id), "change": change or "is so already"}], ""
-    elif not undo.held:
-        said = _told(before, after, "rolled back")
+        rows, said = [{"id": short(after.id), "change": change_of(before, after) or "is so already"}], ""
     about = {"dry_run": True} if dry_run else {}
-    library.give({**about, "lesson": after, "quarantine": undo.held, **others}, said, rows=rows)
-    for what, name in (("not merged into it any more", "back"), ("merged into it again", "again")):
-        if others[name]:
-            library.screen.note(f"{what}: {', '.join(map(short, others[name]))}")
+    library.give({**about, "lesson": after, "back": others}, said, rows=rows)
+    if others:
+        library.screen.note(f"not merged into it any more: {', '.join(map(short, others))}")
     if dry_run:
         library.screen.note("nothing was changed: a dry run", "dim")
 

@@ -15,7 +15,7 @@ from jeeves_reflexion.cli.options import EmbedderChoice, Where, answered_by, les
 from jeeves_reflexion.cli.screen import Answers
 from jeeves_reflexion.errors import LessonStoreError, UnknownLessonError
 from jeeves_reflexion.lessons import Curator, VectorLessonStore
-from jeeves_reflexion.lessons.history import PUT_BACK, Entry
+from jeeves_reflexion.lessons.history import Entry
 from jeeves_reflexion.lessons.quarantine import Held
 from jeeves_reflexion.lessons.records import VOTES
 from jeeves_reflexion.lessons.repository import store_errors
@@ -178,9 +178,7 @@ def entry_row(entry: Entry) -> dict[str, str]:
     """Return a change of a lesson as one item of a list."""
     before = entry.before
     text = change_of(before, entry.after, told=entry.reason)
-    if entry.operation == PUT_BACK and before is not None:
-        text = f"{before.state} -> quarantine"
-    elif entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
+    if entry.operation == "merge" and any(each not in entry.reason for each in entry.others):
         text += f"; takes in {', '.join(map(short, entry.others))}"
     return {
         "number": str(entry.number),
