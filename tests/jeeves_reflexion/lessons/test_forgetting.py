@@ -46,7 +46,7 @@ async def everything(lessons) -> str:
     page = await lessons.store.scan(limit=1000)
     assert page.next is None
     held = [f"{chunk.content} {chunk.embed_text} {chunk.metadata}" for chunk in page.chunks]
-    for collection in ("history", "quarantine", "recalls", "runs", "outcomes", "credit", "forgotten"):
+    for collection in ("history", "quarantine", "recalls", "outcomes", "forgotten"):
         found = await lessons.records.scan_records(collection, limit=1000)
         held += [f"{record.key} {record.value}" for record in found.records]
     return "\n".join(held)
