@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
-import pydantic
+import pydantic.dataclasses
 
 from jeeves_reflexion.errors import ConfigurationError
 from jeeves_reflexion.lessons.records import (
@@ -54,7 +54,7 @@ class Change:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Entry:
     """One change of a lesson. ``before`` is None for its beginning; ``at`` is in seconds since 1970.
 
@@ -62,39 +62,16 @@ class Entry:
     by from then on, and no more.
     """
 
-    number: int
-    at: float
-    operation: str
-    by: str
-    reason: str
-    before: Lesson | None
-    after: Lesson
-    others: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-
-
-class _Retold(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True)
-
-    added: Texts = ()
-    removed: Texts = ()
-
-
-class _StoredEntry(pydantic.BaseModel):
-    """An entry as :func:`entry_of` wrote it."""
-
-    model_config = pydantic.ConfigDict(strict=True)
-
     number: Count
     at: Moment
     operation: str
     by: str
     reason: str
-    before: WholeLesson | None = None
+    before: WholeLesson | None
     after: WholeLesson
     others: Texts = ()
-    tasks: _Retold = _Retold()
+    added: Texts = ()
+    removed: Texts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +127,11 @@ def read_entry(value: JSON, key: str) -> Entry:
     Raises :class:`UnreadableLessonError` that names the entry by its ``key``, and what does not fit.
     """
     try:
-        fields = dict(checked(_StoredEntry, value))
-    except ConfigurationError as error:
+        fields = cast("Mapping[str, Any]", value)
+        return checked(Entry, {**fields, **fields.get("tasks", {})})
+    except (ConfigurationError, AttributeError, TypeError) as error:
         message = f"the entry {key!r} of a lesson's history can't be read: {error}"
         raise UnreadableLessonError(message, key) from error
-    return Entry(**fields | dict(fields.pop("tasks")))
 
 
 def merged_in(entries: Sequence[Entry]) -> tuple[str, ...]:

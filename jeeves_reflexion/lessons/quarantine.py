@@ -6,10 +6,10 @@ They are records and no chunks, so no search can find one, whatever its filter.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-import pydantic
+import pydantic.dataclasses
 
 from jeeves_reflexion.errors import ConfigurationError, LessonStoreError
 from jeeves_reflexion.lessons.credit.records import each_record
@@ -24,30 +24,20 @@ from vectorstores.base import ConflictError, Record
 QUARANTINE: Final = "quarantine"
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=pydantic.ConfigDict(strict=True))
 class Held:
     """A text that was not let in: the lesson that it would be, the texts of its tasks, why, and when (since 1970)."""
-
-    lesson: Lesson
-    tasks: tuple[str, ...]
-    kind: str
-    why: str
-    at: float
-
-    @property
-    def id(self) -> str:
-        """The id that the lesson has and keeps."""
-        return self.lesson.id
-
-
-class _StoredText(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True)
 
     lesson: WholeLesson
     tasks: Texts
     kind: str
     why: str
     at: Moment
+
+    @property
+    def id(self) -> str:
+        """The id that the lesson has and keeps."""
+        return self.lesson.id
 
 
 class Quarantine:
@@ -57,12 +47,16 @@ class Quarantine:
         self._repository = repository
         self._records = repository.records
 
-    async def hold(self, clean: CleanLesson, finding: Finding) -> Held:
+    async def hold(self, clean: CleanLesson, finding: Finding) -> None:
         """Keep a text apart."""
-        held = Held(clean.lesson, clean.tasks, finding.kind, finding.why, time.time())
-        value = {**asdict(held), "lesson": whole(held.lesson), "tasks": list(held.tasks)}
-        await self._records.append_once(QUARANTINE, held.id, value)
-        return held
+        value: dict[str, JSON] = {
+            "lesson": whole(clean.lesson),
+            "tasks": list(clean.tasks),
+            "kind": finding.kind,
+            "why": finding.why,
+            "at": time.time(),
+        }
+        await self._records.append_once(QUARANTINE, clean.lesson.id, value)
 
     async def get(self, lesson_id: str) -> Held | None:
         """Return a held text, or None."""
@@ -97,6 +91,6 @@ class Quarantine:
 
 def _held(record: Record) -> Held:
     try:
-        return Held(**dict(checked(_StoredText, record.value)))
+        return checked(Held, record.value)
     except ConfigurationError as error:
         raise LessonStoreError(f"the held text {record.key!r} can't be read: {error}") from error

@@ -35,7 +35,6 @@ from jeeves_reflexion.lessons.records import (
 )
 from jeeves_reflexion.lessons.repository import LessonPage, Repository, Revision, store_errors
 from jeeves_reflexion.lessons.retrieval import (
-    Candidate,
     credited,
     found_lessons,
     likeness_of,
@@ -254,17 +253,11 @@ class VectorLessonStore:
         k = checked_k(k)
         async with store_errors("search lessons"):
             query = await aside(clean_prompt, text)
-            found = await self._near(query, None, number=k, least=k, floor=-1.0)
+            found = await found_lessons(self.repository, query, None, number=k, least=k, floor=-1.0)
         return [RecalledLesson(each.lesson, each.similarity, "searched") for each in found[:k]]
 
     def _where(self, task: Task) -> Filter | None:
         return lesson_filter(self.settings.where(task) if self.settings.where else None)
-
-    async def _near(
-        self, query: str, where: Filter | None, *, number: int, least: int, floor: float
-    ) -> list[Candidate]:
-        reader = self.repository.reader
-        return await found_lessons(self.store, reader, query, where, number=number, least=least, floor=floor)
 
     async def _chosen(
         self, task: Task, query: str, where: Filter | None, k: int, known: Credits | None
@@ -273,20 +266,21 @@ class VectorLessonStore:
         what is below the floor.
         """
         floor = self.settings.min_similarity
-        found = await self._near(query, where, number=POOL * k, least=k, floor=floor)
+        found = await found_lessons(self.repository, query, where, number=POOL * k, least=k, floor=floor)
         near, harmful = [each for each in found if each.similarity >= floor], list[RecalledLesson]()
-        credit, below = self.settings.credit, f"below the floor of {floor:.2f}"
+        credit, picking = self.settings.credit, self.settings.picking
         if known is not None and credit is not None:
             near, harmful = credited(near, known, retire=credit.retire, half_life_days=credit.half_life_days)
-        picking = self.settings.picking
         # Where there is room for all, none is chosen for being unlike the others.
         likeness = await likeness_of(self.store, near if picking.diversity and k < len(near) else [])
         offered, left_out = pick(task, near, k=k, picking=picking, likeness=likeness)
+        below = f"below the floor of {floor:.2f}"
         far = [
             RecalledLesson(each.lesson, each.similarity, below, _lift(known, each.lesson))
-            for each in [each for each in found if each.similarity < floor][:k]
+            for each in found
+            if each.similarity < floor
         ]
-        return offered, left_out, harmful, far
+        return offered, left_out, harmful, far[:k]
 
     # -- what came of it
 

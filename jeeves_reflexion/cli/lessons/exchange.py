@@ -30,8 +30,8 @@ from jeeves_reflexion.lessons.gate import CleanLesson
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.principals import unsigned
 from jeeves_reflexion.lessons.records import MOST_TASKS
+from jeeves_reflexion.lessons.repository import FORGOTTEN, digest_of
 from jeeves_reflexion.lessons.screening.characters import clean_characters
-from jeeves_reflexion.lessons.traces import forgotten, remember
 from jeeves_reflexion.redaction import redact, redact_record
 from jeeves_reflexion.reflections.folder import Malformed
 from jeeves_reflexion.reflections.forms import flat_text
@@ -184,7 +184,7 @@ async def _planned(store: VectorLessonStore | None, order: Importing, lines: Lin
     gone: Container[str] = ()
     if store is not None:
         stored, older = await _there(store, [line.lesson for line in prepared])
-        gone = await forgotten(store.repository)
+        gone = {each.lesson.id for each in prepared if await store.repository.is_forgotten(each.lesson.id)}
     held: dict[str, Finding] = {}
 
     def check(lesson: Lesson) -> str | None:
@@ -229,7 +229,7 @@ async def take_in(store: VectorLessonStore, planned: Planned, order: Importing, 
         lesson, before = line.lesson, planned.stored.get(line.lesson.id)
         if line.forgotten:
             # First: what is forgotten and there is taken away by the next who changes it.
-            await remember(store.repository, lesson.id)
+            await store.records.delete_records(FORGOTTEN, [digest_of(lesson.id)])
         if (finding := planned.held.get(lesson.id)) is not None:
             await store.quarantine.hold(await gate.clean(lesson, line.tasks), finding)
         elif before is not None:
@@ -271,7 +271,8 @@ async def edits_of(store: VectorLessonStore, folder: Path) -> Edits:
     stored = {lesson.id: lesson for lesson in await all_lessons(store)}
     found = await anyio.to_thread.run_sync(lesson_changes, folder, tuple(stored.values()))
     written = await anyio.to_thread.run_sync(noted, folder)
-    gone, retold = await forgotten(store.repository), await _retold(store, found.tasks, stored)
+    gone = {each.id for each in found.added if await store.repository.is_forgotten(each.id)}
+    retold = await _retold(store, found.tasks, stored)
     edits = Edits(malformed=found.malformed)
     edited = {each.id: each for each in (*found.added, *found.changed)}
     for each in (*edited.values(), *(stored[id] for id in sorted(retold - edited.keys()))):

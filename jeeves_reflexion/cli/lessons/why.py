@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -27,7 +27,7 @@ def _settings(given: Mapping[str, Any]) -> LessonSettings:
         if given["credit"] is False and given[name] is not None:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} says how credit counts: it excludes --no-credit")
-    picked = ("strategy", "max_tokens", "max_likeness", "utility_weight")
+    picked = ("max_tokens", "max_likeness", "utility_weight")
     weighed = True if given["utility_weight"] is not None else given["credit"]
     narrow, floor = given["narrow"], given["floor"]
     settings = LessonSettings(
@@ -42,7 +42,6 @@ def _described(settings: LessonSettings, k: int, narrow: Mapping[str, JSON]) -> 
     picking, credit = settings.picking, settings.credit
     return {
         "k": k,
-        "strategy": cast("str", picking.strategy),
         "floor": settings.min_similarity,
         "max_tokens": picking.max_tokens,
         "max_likeness": picking.max_likeness,
@@ -79,11 +78,6 @@ def _narrow(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict
     "--preset",
     type=click.Choice(("structured_reflections", "seed002")),
     help="As the loop does with a preset: structured_reflections recalls 3.",
-)
-@click.option(
-    "--strategy",
-    type=click.Choice(("nearest", "structured_reflections", "hybrid", "seed002")),
-    help="How lessons are ordered.",
 )
 @click.option("--floor", metavar="X", type=Number(-1, 1), help="The similarity below which none is recalled.")
 @click.option("--max-tokens", metavar="N", type=COUNT, help="The room for all together.")

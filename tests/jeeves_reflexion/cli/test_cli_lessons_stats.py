@@ -132,8 +132,6 @@ def test_why_as_a_program_without_credit_and_with_another_floor(cli, used):
         f"{CLEAN.prompt} now",
         "--floor",
         "1",
-        "--strategy",
-        "structured_reflections",
         "--no-credit",
     )
     assert "nothing would be recalled" in none.stderr
@@ -152,7 +150,6 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     settings, *_ = why()
     assert settings == {
         "k": 5,
-        "strategy": "nearest",
         "floor": 0.3,
         "max_tokens": 1000,
         "max_likeness": 0.95,
@@ -177,12 +174,8 @@ def test_why_recalls_with_the_settings_of_a_program(cli, used):
     assert sorted(why("--where", "tool=Look", "--floor", "-1")[1]) == sorted(used[:2])
     assert why("--where", "tool=loo", "--floor", "-1")[1] == []
     assert why("--where", "tool=1")[0]["where"] == {"tool": "1"}
-    settings, *_ = why("--half-life", "7", "--utility-weight", "0", "--strategy", "structured_reflections")
-    assert (settings["half_life_days"], settings["utility_weight"], settings["strategy"]) == (
-        7,
-        0,
-        "structured_reflections",
-    )
+    settings, *_ = why("--half-life", "7", "--utility-weight", "0")
+    assert (settings["half_life_days"], settings["utility_weight"]) == (7, 0)
     assert "half life days 7.0" in cli("lessons", "why", CLEAN.prompt, "--half-life", "7").stderr
     for wrong in (
         ("--no-credit", "--half-life", "7"),

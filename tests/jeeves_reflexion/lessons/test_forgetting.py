@@ -23,7 +23,6 @@ from jeeves_reflexion.lessons.consolidation.plans import Operation, Proposals, a
 from jeeves_reflexion.lessons.curation import Curator
 from jeeves_reflexion.lessons.history import Change
 from jeeves_reflexion.lessons.records import COPIES, DRAWN_FROM, whole
-from jeeves_reflexion.lessons.traces import forgotten
 from vectorstores import FaissVectorStore, HashingEmbedder, InMemoryVectorStore, open_store
 
 pytestmark = pytest.mark.anyio
@@ -155,15 +154,6 @@ async def test_lessons_that_say_the_same_by_themselves_are_left_alone(make):
             assert await lessons.get(lesson.id) == lesson
             assert "[forgotten]" not in str(await lessons.repository.entries(lesson.id))
         assert {each.lesson.id for each in (await lessons.recall(TEAPOT, k=5)).offered} <= {same.id, task.id}
-
-
-async def test_that_a_lesson_is_forgotten_is_known_by_its_id_alone(make):
-    async with make() as lessons:
-        gone, kept = await learn(lessons, TEAPOT, BRUSH, "a"), await learn(lessons, CLEAN, SINK, "b")
-        assert await lessons.forget(gone.id)
-        assert not await lessons.forget("never-there")
-        known = await forgotten(lessons.repository)
-        assert [each in known for each in (gone.id, kept.id, "never-there")] == [True, False, False]
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
